@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-inp
 # want the second name for them.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
-# Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/wire
+# Arguments for `hearthnet up` and for pytest: make up ARGS="--home /tmp/node", make pytest ARGS=tests/protocol
 ARGS ?=
 # Not for the makes and commands that tests start.
 unexport ARGS
@@ -106,7 +106,7 @@ chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; mi
 	@$(BIN)/python -m tests.chaos --schedules $(SCHEDULES) $(if $(SEED),--seed $(SEED))
 
 fuzz: dev  ## read FRAMES spoilt frames (a million; minutes), drawn by SEED
-	@$(BIN)/python -m tests.wire.fuzz $(FRAMES) $(SEED)
+	@$(BIN)/python -m tests.protocol.fuzz $(FRAMES) $(SEED)
 
 system-deps:  ## the Debian packages the tests need (apt-get, sudo where not root)
 	@PYTHON=$(PYTHON) tools/system_deps.sh

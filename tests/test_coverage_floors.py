@@ -9,7 +9,7 @@ import pytest
 
 from tools.coverage_floors import ranges, shortfalls, unmeasured
 
-FLOORS = {"hearthnet/wire/*": 100.0, "*": 90.0}
+FLOORS = {"hearthnet/protocol/*": 100.0, "*": 90.0}
 
 
 def measured(percent: float, lines: list[int], branches: list[list[int]]) -> dict[str, Any]:
@@ -21,15 +21,15 @@ def measured(percent: float, lines: list[int], branches: list[list[int]]) -> dic
 def test_a_file_below_its_floor_is_named_with_what_was_not_run() -> None:
     report = {
         "files": {
-            "hearthnet/wire/frame.py": measured(99.0, [4, 5, 6, 9], [[3, -1], [3, 4]]),
-            "hearthnet/up/table.py": measured(91.0, [2], []),
-            "hearthnet/up/supervisor.py": measured(89.9, [7], []),
+            "hearthnet/protocol/frame.py": measured(99.0, [4, 5, 6, 9], [[3, -1], [3, 4]]),
+            "hearthnet/supervisor/table.py": measured(91.0, [2], []),
+            "hearthnet/supervisor/supervisor.py": measured(89.9, [7], []),
         }
     }
     below = [str(one) for one in shortfalls(report, FLOORS)]
     assert below == [
-        "hearthnet/up/supervisor.py: 89.9 %, floor 90 %\n  lines never run: 7",
-        "hearthnet/wire/frame.py: 99.0 %, floor 100 %\n"
+        "hearthnet/supervisor/supervisor.py: 89.9 %, floor 90 %\n  lines never run: 7",
+        "hearthnet/protocol/frame.py: 99.0 %, floor 100 %\n"
         "  lines never run: 4-6, 9\n"
         "  branches never taken: 3 -> end, 3 -> 4",
     ]

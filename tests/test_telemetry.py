@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from hearthnet import telemetry
-from hearthnet.bus.trace import Traces
-from hearthnet.config import TelemetryConfig
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.telemetry.entry import Detail, Entry
+from hearthnet.bus.session.tracing import Traces
+from hearthnet.core.config import TelemetryConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.supervisor.run import run
 from hearthnet.telemetry.exporter import FLUSH_SECONDS, Exporter
 from hearthnet.telemetry.settings import Settings, settings
-from hearthnet.up.run import run
+from hearthnet.telemetry.span import Detail, Entry
 from tests.helpers.collector import Collector
 from tests.helpers.stopwatch import Stopwatch
 

@@ -6,10 +6,10 @@ See: docs/protocol/README.md#layers.
 from __future__ import annotations
 
 from hearthnet.bus.bus import Bus, find_contract
-from hearthnet.bus.calls import Reply
-from hearthnet.bus.registry import OfferView
-from hearthnet.bus.streamcall import StreamCall, StreamFrame
-from hearthnet.bus.watch import OfferChange, OfferWatch
+from hearthnet.bus.calls.streaming import StreamCall, StreamFrame
+from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.routing.offer_watch import OfferChange, OfferWatch
 
 __all__ = [
     "Bus",

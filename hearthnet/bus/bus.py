@@ -9,25 +9,28 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from hearthnet import ids, telemetry
-from hearthnet.bus import calls, learning, sticky, trace
-from hearthnet.bus.attempt import Request
-from hearthnet.bus.calls import Reply
-from hearthnet.bus.discovery import Discovery
-from hearthnet.bus.keyring import load_identity, load_roster
-from hearthnet.bus.link import Link
-from hearthnet.bus.peer import Peer
-from hearthnet.bus.registry import OfferView
-from hearthnet.bus.streamcall import StreamCall
-from hearthnet.bus.watch import OfferWatch
+from hearthnet import telemetry
+from hearthnet.bus.calls import contract_fetch, unary
+from hearthnet.bus.calls.attempt import Request
+from hearthnet.bus.calls.streaming import StreamCall
+from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.routing import affinity
+from hearthnet.bus.routing.discovery import Discovery
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.routing.offer_watch import OfferWatch
+from hearthnet.bus.session import tracing as trace
+from hearthnet.bus.session.keyring import load_identity, load_roster
+from hearthnet.bus.session.session import Peer
 from hearthnet.contracts import Contract, contracts, is_told
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.node_state import read_node_state
-from hearthnet.trust.approval import ANY_PROVIDER, Approval
-from hearthnet.trust.grant import Grant
-from hearthnet.types import Capability, split_name
-from hearthnet.wire import subjects
+from hearthnet.core import ids
+from hearthnet.core.capability_name import Capability, split_name
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
+from hearthnet.nats.client import Link
+from hearthnet.protocol import subjects
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval
+from hearthnet.trust.authorization.grant import Grant
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter
@@ -129,7 +132,7 @@ class Bus:
             session=session,
         )
         limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
-        return await calls.call(self.peer, self._discovery, request, limit)
+        return await unary.call(self.peer, self._discovery, request, limit)
 
     def stream(
         self,
@@ -186,23 +189,25 @@ class Bus:
     async def learn(self, capability: str) -> Contract:
         """Return the contract of `capability`, from its provider if it is not installed.
 
-        This node's provider is called first (contracts/told.py).
+        This node's provider is called first (contracts/dynamic.py).
 
         Raises:
             HearthNetError: `not_found` if no process offers it; the provider's error.
         """
         if not is_told(capability):
             return find_contract(capability)
-        there = learning.known(capability)
+        there = contract_fetch.known(capability)
         if there is not None:
             return there
-        view = learning.first(capability, await self.offers(capability), self.peer.node_id)
-        return await learning.learn(view, self.call)
+        view = contract_fetch.first(capability, await self.offers(capability), self.peer.node_id)
+        return await contract_fetch.learn(view, self.call)
 
     async def learn_all(self, offers: list[OfferView]) -> None:
         """Learn the contracts of those offers that are not installed; ignore errors."""
         told = [view for view in offers if is_told(view.capability.name)]
-        await asyncio.gather(*(learning.learn(view, self.call) for view in told), return_exceptions=True)
+        await asyncio.gather(
+            *(contract_fetch.learn(view, self.call) for view in told), return_exceptions=True
+        )
 
     def watch(self, capability: str) -> OfferWatch:
         """Follow the offers of `name` or `name@major.minor` (see `OfferWatch`)."""
@@ -230,7 +235,7 @@ def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> 
     contract = find_contract(capability)
     contract.check_request(body)
     if session:
-        sticky.check_name(session)
+        affinity.check_name(session)
     if node:
         ids.public_key(node)
     return contract

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet import ids
-from hearthnet.canonical import read_json
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.trust import signed
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import read_json
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.trust import signed_document
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "kept call"
@@ -37,7 +37,7 @@ _PAUSE_SECONDS: Final = 0.05
 Send = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 
-class Kept(signed.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Kept(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call that waits.
 
     `time` and `expires` are in milliseconds: the time of the decision, and the end of its validity.
@@ -95,7 +95,7 @@ class KeptCalls:
         path = self._path(client_id)
         if path.exists() and ((kept := self._read(path)).capability, kept.body) != (capability, body):
             raise HearthNetError("bad_request", f"{client_id} waits for something else; make a new client_id")
-        _write(path, signed.sign(call, self._identity, PURPOSE))
+        _write(path, signed_document.sign(call, self._identity, PURPOSE))
         return call
 
     def states(self, now_ms: int) -> list[State]:
@@ -175,7 +175,7 @@ class KeptCalls:
 
     def _read(self, path: Path) -> Kept:
         call = read_json(path.read_bytes(), _KEPT)
-        signed.check(call, self._identity.node_id, PURPOSE)
+        signed_document.check(call, self._identity.node_id, PURPOSE)
         if call.id != path.stem or call.body.get("input", {}).get("client_id") != call.id:
             raise HearthNetError("invalid_signature", "it lies under the name of another call")
         return call

@@ -11,18 +11,18 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from hearthnet.bus import blob_entry
-from hearthnet.bus.blob_link import BlobLink
-from hearthnet.bus.blobs import Blobs
-from hearthnet.bus.keyring import load_identity
-from hearthnet.bus.store_link import StoreLink
-from hearthnet.home import Home
-from hearthnet.node_state import read_node_state
+from hearthnet.bus.blobs import metadata
+from hearthnet.bus.blobs.blob_store import Blobs
+from hearthnet.bus.blobs.stream import BlobLink
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
+from hearthnet.nats.jetstream_client import StoreLink
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
 
-BLOBS: Final = blob_entry.BUCKET
+BLOBS: Final = metadata.BUCKET
 CLAIMS: Final = "claims"
 """The key-value bucket of claims, each taken once."""
 

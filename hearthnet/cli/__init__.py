@@ -11,7 +11,7 @@ import sys
 def main() -> int:
     """Run the command in `sys.argv` and return its exit code; the entry point `hearthnet`."""
     try:
-        from hearthnet.cli.run import run
+        from hearthnet.cli.entry_point import run
 
         return run(sys.argv[1:])
     except KeyboardInterrupt:  # during the import; `run` handles it afterwards

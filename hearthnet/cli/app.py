@@ -11,7 +11,7 @@ from typing import Final
 import click
 from click import UsageError
 
-from hearthnet.cli.suggest import unknown
+from hearthnet.cli.output.suggest import unknown
 
 _COMMANDS: Final = (
     "up",

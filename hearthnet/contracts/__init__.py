@@ -10,10 +10,10 @@ names.
 from __future__ import annotations
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.loading import Contracts, contracts
+from hearthnet.contracts.dynamic import is_told
 from hearthnet.contracts.match import MatchRule
+from hearthnet.contracts.registry import Contracts, contracts
 from hearthnet.contracts.schema import Problem, SchemaCheck, compile_schema
-from hearthnet.contracts.told import is_told
 
 __all__ = [
     "Contract",

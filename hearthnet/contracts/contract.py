@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 
-from hearthnet.canonical import digest
-from hearthnet.contracts.flat import Flat
 from hearthnet.contracts.match import MatchRule, fits, matcher
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
-from hearthnet.errors import HearthNetError
-from hearthnet.types import Capability, parse_capability
+from hearthnet.contracts.tool_schema import Flat
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.capability_name import Capability, parse_capability
+from hearthnet.core.errors import HearthNetError
 
 Schema = dict[str, Any]
 

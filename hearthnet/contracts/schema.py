@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ import asyncio
 import sys
 from pathlib import Path
 
+from hearthnet.core.home import Home
 from hearthnet.gateway.service import GatewayService
-from hearthnet.home import Home
-from hearthnet.service.run import log_to_stderr, until_signal
-from hearthnet.service.status import Status, hold_lifeline
+from hearthnet.service.hosting.main import log_to_stderr, until_signal
+from hearthnet.service.hosting.status import Status, hold_lifeline
 
 
 def main(arguments: list[str] | None = None) -> int:

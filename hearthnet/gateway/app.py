@@ -20,16 +20,16 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from hearthnet.bus import Bus
-from hearthnet.config import Config
-from hearthnet.gateway.book import ClientBook
-from hearthnet.gateway.clients import Clients
-from hearthnet.gateway.errors import HANDLERS
-from hearthnet.gateway.guard import Guard, origin_pattern
-from hearthnet.gateway.limits import Limits
-from hearthnet.gateway.links import LinkBook
-from hearthnet.gateway.own_offers import OwnOffers
-from hearthnet.gateway.runs import GatewayRuns
-from hearthnet.home import Home
+from hearthnet.core.config import Config
+from hearthnet.core.home import Home
+from hearthnet.gateway.auth.client_store import ClientBook
+from hearthnet.gateway.auth.clients import Clients
+from hearthnet.gateway.auth.local_capabilities import OwnOffers
+from hearthnet.gateway.auth.login_links import LinkBook
+from hearthnet.gateway.http.errors import HANDLERS
+from hearthnet.gateway.http.rate_limits import Limits
+from hearthnet.gateway.middleware import Guard, origin_pattern
+from hearthnet.gateway.runs.runs import GatewayRuns
 
 PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
 """In the order of their routes: the page is last, because it takes all paths that no other part takes."""

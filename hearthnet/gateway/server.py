@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import uvicorn
 
-from hearthnet.config import GatewayConfig
-from hearthnet.errors import HearthNetError
+from hearthnet.core.config import GatewayConfig
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.app import Gateway, build, lifespan
-from hearthnet.gateway.connections import Patience, protocol
+from hearthnet.gateway.http.connection_limits import Patience, protocol
 from hearthnet.gateway.socket.engine import SocketProtocol
 
 GRACE_SECONDS: Final = 2

@@ -6,9 +6,9 @@ import contextlib
 from typing import ClassVar
 
 from hearthnet import __version__
+from hearthnet.core.node_state import GATEWAY
 from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.server import serving
-from hearthnet.node_state import GATEWAY
 from hearthnet.service import NodeContext, Service
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams, Server

@@ -11,15 +11,15 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from hearthnet.canonical import digest
 from hearthnet.contracts import Contract
-from hearthnet.times import now_ms
-from hearthnet.trust import approval as approvals
-from hearthnet.trust import grant as grants
-from hearthnet.trust.approval import Approval
-from hearthnet.trust.grant import Grant
-from hearthnet.trust.token import Claims
-from hearthnet.wire.header import Header
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.header import Header
+from hearthnet.trust.authorization import approval as approvals
+from hearthnet.trust.authorization import grant as grants
+from hearthnet.trust.authorization.approval import Approval
+from hearthnet.trust.authorization.grant import Grant
+from hearthnet.trust.authorization.token import Claims
 
 P = TypeVar("P")
 I = TypeVar("I")  # noqa: E741

@@ -1,4 +1,4 @@
-"""The counts of the calls of one endpoint, for `$SRV.STATS` (service/micro.py)."""
+"""The counts of the calls of one endpoint, for `$SRV.STATS` (service/hosting/micro.py)."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from hearthnet.canonical import read_json
 from hearthnet.contracts import Contract
-from hearthnet.errors import HearthNetError
-from hearthnet.times import steady_ms
-from hearthnet.wire.stream import WINDOW, Outgoing
+from hearthnet.core.canonical_json import read_json
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import steady_ms
+from hearthnet.protocol.stream import WINDOW, Outgoing
 
 _MOST_INPUTS: Final = 64
 _ACK: Final = msgspec.json.Decoder(dict[str, int])

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.metrics import Meter
 
 from hearthnet.telemetry import names
-from hearthnet.telemetry.entry import Detail, Kind
+from hearthnet.telemetry.span import Detail, Kind
 
 
 class _Duration(NamedTuple):

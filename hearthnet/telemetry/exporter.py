@@ -35,12 +35,13 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from hearthnet import __version__, ids
-from hearthnet.errors import MINE, HearthNetError
+from hearthnet import __version__
+from hearthnet.core import ids
+from hearthnet.core.errors import MINE, HearthNetError
 from hearthnet.telemetry import names
 from hearthnet.telemetry.conventions import Conventional
-from hearthnet.telemetry.entry import Detail, Entry, Side
 from hearthnet.telemetry.settings import Settings
+from hearthnet.telemetry.span import Detail, Entry, Side
 
 FLUSH_SECONDS: Final = 1.0
 """Maximum wait for unsent data at the end of a process: a node ends within 5 s, with or without a collector.

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from hearthnet.config import NOWHERE
-from hearthnet.errors import HearthNetError
+from hearthnet.core.config import NOWHERE
+from hearthnet.core.errors import HearthNetError
 
 _DISABLED: Final = "OTEL_SDK_DISABLED"
 _ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"

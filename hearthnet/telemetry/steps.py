@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Final
 
-from hearthnet.telemetry.entry import Detail, Entry, Kind
+from hearthnet.telemetry.span import Detail, Entry, Kind
 
 _DRAWN_BYTES: Final = 4096
 

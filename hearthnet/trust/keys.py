@@ -15,8 +15,8 @@ import nkeys
 from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 
 _LOGIN_CONTEXT: Final = "hearthnet 2026 nats login"
 _STORE_CONTEXT: Final = "hearthnet 2026 nats store login"

@@ -10,17 +10,17 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from hearthnet import ids
-from hearthnet.bus.attempt import parse_body
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.registry import OfferView
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.calls.attempt import parse_body
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
+from hearthnet.protocol.frame import Frame
+from hearthnet.protocol.header import Header
 from hearthnet.trust.keys import Login
-from hearthnet.types import parse_capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
-from hearthnet.wire.frame import Frame
-from hearthnet.wire.header import Header
 from tests.helpers.waiting import wait_for
 
 LIST = "market.list@1.0"

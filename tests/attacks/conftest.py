@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.keyring import load_identity, load_roster
-from hearthnet.bus.registry import OfferView
-from hearthnet.home import Home
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.session.keyring import load_identity, load_roster
+from hearthnet.core.home import Home
 from hearthnet.trust.keys import Identity
 from tests.attacks.attacker import LIST, Attacker, Raw
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
@@ -55,7 +55,7 @@ class Victim:
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """One node for all attacks: it has to survive them."""
     folder: Path = tmp_path_factory.mktemp("victim")
-    # What an attacker may ask a second is not what these attacks are about (service/test_peer_rates.py).
+    # What an attacker may ask a second is not what these attacks are about (service/hosting/test_peer_rates.py).
     patience = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
     names = ("mallory", "carol", "gateway")
     neighbourhood = settle_in(folder, *names, services=("market", "auth"), settings=patience)

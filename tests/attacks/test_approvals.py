@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.registry import OfferView
-from hearthnet.canonical import digest
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import contracts
-from hearthnet.times import now_ms
-from hearthnet.trust import signed
-from hearthnet.trust.approval import ANY_PROVIDER, PURPOSE, Approval
-from hearthnet.trust.grant import PURPOSE as GRANT_PURPOSE
-from hearthnet.trust.grant import Grant
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.times import now_ms
+from hearthnet.trust import signed_document
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, PURPOSE, Approval
+from hearthnet.trust.authorization.grant import PURPOSE as GRANT_PURPOSE
+from hearthnet.trust.authorization.grant import Grant
+from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope, mint
 from tests.attacks.attacker import LIST, POST, Attacker, post_body
 from tests.attacks.conftest import Victim
 from tests.helpers.full_house import UNLIMITED
@@ -67,7 +67,7 @@ class Lent:
             "time": now,
             "expires": now + MINUTE,
         }
-        approval = signed.sign(Approval(**{**fields, **changes}), key, PURPOSE)
+        approval = signed_document.sign(Approval(**{**fields, **changes}), key, PURPOSE)
         made: dict[str, Any] = msgspec.to_builtins(approval)
         return made
 
@@ -87,7 +87,7 @@ class Lent:
             "time": now,
             "expires": now + MINUTE,
         }
-        grant = signed.sign(Grant(**{**fields, **changes}), self.carol, GRANT_PURPOSE)
+        grant = signed_document.sign(Grant(**{**fields, **changes}), self.carol, GRANT_PURPOSE)
         made: dict[str, Any] = msgspec.to_builtins(grant)
         return made
 

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.canonical import content_hash, digest
-from hearthnet.times import now_ms
-from hearthnet.trust.approval import PURPOSE, Approval
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import content_hash, digest
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization.approval import PURPOSE, Approval
+from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.signed import sign
-from hearthnet.trust.token import Scope, mint
+from hearthnet.trust.signed_document import sign
 from tests.attacks.attacker import POST, Attacker, post_body
 from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh

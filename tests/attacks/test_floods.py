@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.times import now_ms
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms
 from tests.attacks.attacker import NO_ANSWER, Answers, Attacker, outcome
 from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh

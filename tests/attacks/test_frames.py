@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
 from hearthnet.trust.keys import Identity
-from hearthnet.types import parse_capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
 from tests.attacks.attacker import (
     LIST,
     LIST_BODY,

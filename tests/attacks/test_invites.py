@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hearthnet.errors import REFUSED, TIMED_OUT, USAGE
-from hearthnet.trust import invite as invites
+from hearthnet.core.errors import REFUSED, TIMED_OUT, USAGE
+from hearthnet.trust.community import invites
 from hearthnet.trust.keys import Identity
 from tests.attacks.conftest import Victim
 from tests.helpers.shell import Shell

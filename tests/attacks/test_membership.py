@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.bus import event_frames
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.event_frames import LOG
-from hearthnet.bus.keyring import load_identity, load_roster
-from hearthnet.errors import HearthNetError
-from hearthnet.node_state import read_node_state
-from hearthnet.times import now_ms
-from hearthnet.trust.token import Scope, mint
+from hearthnet.bus.session import gossip_frames
+from hearthnet.bus.session.gossip_frames import LOG
+from hearthnet.bus.session.keyring import load_identity, load_roster
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import read_node_state
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization.token import Scope, mint
 from tests.attacks.attacker import LIST, LIST_BODY, Attacker, Raw
 from tests.helpers.members import not_understood
 from tests.helpers.neighbourhood import settle_in
@@ -92,8 +92,8 @@ async def test_events_that_nobody_understands_keep_nobody_out(tmp_path: Path) ->
             await Bus.join(neighbourhood.home("mallory"), str(state["server"]["url"]), "mallory")
         )
         planted = not_understood(mallory.peer.roster, mallory.peer.identity)
-        for body in event_frames.batches(planted, ()):
-            await event_frames.publish(mallory.peer, LOG, body)
+        for body in gossip_frames.batches(planted, ()):
+            await gossip_frames.publish(mallory.peer, LOG, body)
 
         async def served() -> bool:
             reply = await mallory.bus.call(SYNC, {"params": {}, "input": {"heads": {}}})

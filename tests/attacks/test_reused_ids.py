@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.replay import ReplayWindow
 from hearthnet.service import Call
-from hearthnet.times import now_ms
-from hearthnet.trust import revocation
-from hearthnet.trust.token import Scope, decode, mint
-from hearthnet.wire.replay import ReplayWindow
+from hearthnet.trust.authorization import revocation
+from hearthnet.trust.authorization.token import Scope, decode, mint
 from tests.attacks.attacker import Attacker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query

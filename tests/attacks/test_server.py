@@ -7,11 +7,11 @@ import json
 import nkeys
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.protocol import subjects
 from hearthnet.trust.keys import Identity, Login, signing_input, verify
-from hearthnet.types import parse_capability
-from hearthnet.wire import subjects
 from tests.attacks.attacker import LIST, LIST_BODY, Attacker, Raw
 from tests.attacks.conftest import Victim
 

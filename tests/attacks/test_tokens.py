@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.registry import OfferView
-from hearthnet.times import now_ms
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization.token import SCHEME, Scope, mint
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import SCHEME, Scope, mint
 from tests.attacks.attacker import LIST, LIST_BODY, Attacker
 from tests.attacks.conftest import Victim
 

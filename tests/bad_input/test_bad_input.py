@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.registry import OfferView
-from hearthnet.canonical import refuse_repeated_keys
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract, contracts, is_told
-from hearthnet.errors import CODES, HearthNetError
+from hearthnet.core.canonical_json import refuse_repeated_keys
+from hearthnet.core.errors import CODES, HearthNetError
 from tests.bad_input.mutations import Bad, mutations
 from tests.helpers.direct import Unanswered, ask
 from tests.helpers.full_house import FullHouse, full_house

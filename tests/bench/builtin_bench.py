@@ -18,14 +18,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hearthnet.bus.bus import Bus
-from hearthnet.node_state import ServiceState
-from hearthnet.service.status import STATUS_VARIABLE
+from hearthnet.core.node_state import ServiceState
+from hearthnet.service.hosting.status import STATUS_VARIABLE
 from hearthnet_llm import LlmService
 from hearthnet_llm.builtin.backend import BuiltinBackend, _drawing
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.profile import BUILT_IN
-from hearthnet_llm.frames import Done, Token
-from hearthnet_llm.request import ChatRequest
+from hearthnet_llm.interface.frames import Done, Token
+from hearthnet_llm.interface.request import ChatRequest
 from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
@@ -137,7 +137,7 @@ async def _bus(bus: Bus) -> _Speed:
 
 async def _seconds_to_ready(mesh: Mesh) -> float:
     """From the start of the process, as the supervisor starts it, to its word that it is ready."""
-    command = (sys.executable, "-m", "hearthnet.service.run", "llm", "--home", str(mesh.home.path))
+    command = (sys.executable, "-m", "hearthnet.service.hosting.main", "llm", "--home", str(mesh.home.path))
     reading, writing = os.pipe()
     environment = os.environ | {STATUS_VARIABLE: str(writing)}
     state = ServiceState("llm", None, "starting", 0, None, (), 0)

@@ -87,11 +87,11 @@ class BenchService(Service):
 async def host(service: Service, address: str, until: Awaitable[None]) -> None:
     """Hosts `service` at the node of `HOME=URL`."""
     from hearthnet.bus.bus import Bus
-    from hearthnet.config_file import load_config
-    from hearthnet.home import Home
+    from hearthnet.core.config_loader import load_config
+    from hearthnet.core.home import Home
     from hearthnet.service import NodeContext
-    from hearthnet.service.host import Host
-    from hearthnet.service.status import Status
+    from hearthnet.service.hosting.host import Host
+    from hearthnet.service.hosting.status import Status
 
     folder, url = address.split("=", 1)
     home = Home.resolve(Path(folder))

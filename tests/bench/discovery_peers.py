@@ -18,12 +18,12 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.bus import Bus, find_contract
-from hearthnet.bus.watch import OfferWatch
-from hearthnet.home import Home
+from hearthnet.bus.routing.offer_watch import OfferWatch
+from hearthnet.core.home import Home
+from hearthnet.core.tasks import TaskSet
 from hearthnet.service import Offer
-from hearthnet.service.announcer import Announcer
-from hearthnet.service.hosted import Hosted
-from hearthnet.service.tasks import TaskSet
+from hearthnet.service.hosting.active_offers import Hosted
+from hearthnet.service.hosting.announcer import Announcer
 
 QUERY: Final = "rag.query@1.0"
 DEADLINE_SECONDS: Final = 60

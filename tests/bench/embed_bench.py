@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_embed import EmbedService
 from tests.bench.figures import Figure
 from tests.helpers.mesh import start_mesh

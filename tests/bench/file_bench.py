@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-from hearthnet.bus import content
+from hearthnet.bus import blob_transfer
+from hearthnet.bus.blob_transfer import Options
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.content import Options
-from hearthnet.wire.blob import CHUNK_BYTES, Manifest, chunk_hash
+from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, chunk_hash
 from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.processes import child_environment
@@ -77,9 +77,9 @@ async def _measure(folder: Path, size: int) -> list[Figure]:
             large = Large(size)
             before, own_before = _most_mb(pid), _own_most_mb()
             began = time.perf_counter()
-            done = await content.put(bus, large, Options(), lambda chunks, of: None)
+            done = await blob_transfer.put(bus, large, Options(), lambda chunks, of: None)
             put = time.perf_counter() - began
-            await content.fetch(bus, done.cid, [done.node], large, lambda chunks, of: None)
+            await blob_transfer.fetch(bus, done.cid, [done.node], large, lambda chunks, of: None)
             read = time.perf_counter() - began - put
             grew, own_grew = _most_mb(pid) - before, _own_most_mb() - own_before
     finally:
@@ -101,7 +101,7 @@ async def _service(mesh: Mesh, bus: Bus) -> AsyncIterator[int]:
     """The file service as a process of its own; its process id."""
     with mesh.published():
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hearthnet.service.run", "file", "--home", str(mesh.home.path)),
+            *(sys.executable, "-m", "hearthnet.service.hosting.main", "file", "--home", str(mesh.home.path)),
             env=child_environment(),
             stderr=asyncio.subprocess.DEVNULL,
         )

@@ -17,12 +17,12 @@ import msgspec
 from websockets.asyncio.server import ServerConnection, serve
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config_file import load_config
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.home import Home
 from hearthnet.gateway.app import Gateway
-from hearthnet.gateway.book import api_key
+from hearthnet.gateway.auth.client_store import api_key
 from hearthnet.gateway.server import serving
 from hearthnet.gateway.socket.frames import SUBPROTOCOL, write
-from hearthnet.home import Home
 from tests.bench.bus_peers import TALK_FRAMES, TOKEN
 
 GUESTS: Final = 50

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from hearthnet_llm.frames import Done, ToolCall, to_event
-from hearthnet_llm.request import ChatRequest, Message, Tool
+from hearthnet_llm.interface.frames import Done, ToolCall, to_event
+from hearthnet_llm.interface.request import ChatRequest, Message, Tool
 from hearthnet_llm.vendors import WIRES, wire
 from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
 from tests.bench.figures import Figure, microseconds

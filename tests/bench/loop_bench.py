@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from pathlib import Path
 from typing import Any, Final
 
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.persistence.run_record import Sealer
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.tools.run_record import Sealer
-from hearthnet.tools.run_stream import StoredRuns
 from tests.bench.bus_bench import UNLIMITED
 from tests.bench.figures import ROUNDS, Figure
 from tests.bench.loop_ports import BODY, NoBus, OverTheBus, executor, ours

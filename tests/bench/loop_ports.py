@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import msgspec
 
+from hearthnet.agent.persistence.run_store import MemoryRuns, RunStore
+from hearthnet.agent.runtime.client_tools import ClientResult
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.types import ToolDefinition, Wanted
 from hearthnet.bus.bus import Bus
-from hearthnet.tools.client import ClientResult
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run_store import MemoryRuns, RunStore
-from hearthnet.tools.types import ToolDefinition, Wanted
 from hearthnet.trust.keys import Identity
 from tests.bench.loop_rivals import Turn
 from tests.bench.loop_turn import ANSWER, CALLS, QUESTION, RESULTS

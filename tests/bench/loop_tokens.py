@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.tools.authority import TOKEN_TTL_SECONDS, RunAuthority, Scopes
-from hearthnet.tools.toolbox import BoundTool
-from hearthnet.trust.approval import Approval
-from hearthnet.trust.token import Scope, mint
+from hearthnet.agent.runtime.authority import TOKEN_TTL_SECONDS, RunAuthority, Scopes
+from hearthnet.agent.tools.toolbox import BoundTool
+from hearthnet.trust.authorization.approval import Approval
+from hearthnet.trust.authorization.token import Scope, mint
 from tests.bench.loop_bench import _providers
 from tests.bench.loop_ports import BODY, OverTheBus, executor
 from tests.bench.loop_rivals import Turn

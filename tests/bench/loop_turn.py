@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.types import ToolDefinition
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.types import ToolDefinition
 
 QUESTION: Final = "What is there to lend, and how do I make rainwater safe?"
 ANSWER: Final = "Boil it for a minute; a neighbour lends a filter."

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.service.events import Event
-from hearthnet.times import now_ms, rfc3339
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms, rfc3339
+from hearthnet.service.effects.event_log import Event
 from hearthnet_market import MarketService
 from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
@@ -103,7 +103,7 @@ async def _measure(folder: Path) -> list[Figure]:
 
 
 def _questions(market: MarketService, bus: Bus, words: list[str]) -> dict[str, Callable[[], Awaitable[Any]]]:
-    from hearthnet_market.posts import ListInput
+    from hearthnet_market.schemas import ListInput
 
     view, now = market._view, now_ms()
     mixed = f"{words[3]} {words[40]} {words[-20]}"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet_rag import RagService
-from hearthnet_rag.index import Index
-from hearthnet_rag.search import ANY, Filter, search
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.search.search import ANY, Filter, search
 from tests.bench.figures import Figure
 from tests.bench.rag_corpus import CORPUS, LANGUAGE, LENGTH, fill, queries
 from tests.helpers.mesh import start_mesh

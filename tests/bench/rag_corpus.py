@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from hearthnet.canonical import content_hash
-from hearthnet_rag import index as writing
-from hearthnet_rag.documents import Document
-from hearthnet_rag.index import Entry, Index, Ingested
-from hearthnet_rag.rows import Row
-from hearthnet_rag.vocabulary import learn
-from hearthnet_rag.words import Analyser, as_written
+from hearthnet.core.canonical_json import content_hash
+from hearthnet_rag.index import index as writing
+from hearthnet_rag.index.index import Entry, Index, Ingested
+from hearthnet_rag.index.rows import Row
+from hearthnet_rag.readers.documents import Document
+from hearthnet_rag.text.document_frequencies import learn
+from hearthnet_rag.text.text_analysis import Analyser, as_written
 
 CORPUS: Final = "measured"
 LANGUAGE: Final = "en"

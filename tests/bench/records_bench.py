@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from hearthnet import ids
 from hearthnet.bus.store import Store
-from hearthnet.service.audit import AuditLog
-from hearthnet.service.claims import Claims, key
-from hearthnet.service.host import Host
-from hearthnet.service.stored import Room
-from hearthnet.trust.audit import Entry
+from hearthnet.core import ids
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.service.effects.claims import Claims, key
+from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.service.hosting.host import Host
+from hearthnet.trust.audit_chain import Entry
 from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import POST, ProbeService, post

@@ -9,13 +9,13 @@ import gc
 import tracemalloc
 from typing import Any, Final
 
-from hearthnet import ids
-from hearthnet.bus.health import WINDOW
-from hearthnet.bus.registry import OfferView, Registry
-from hearthnet.bus.table import Listing, Table
+from hearthnet.bus.routing.health import WINDOW
+from hearthnet.bus.routing.offer_registry import OfferView, Registry
+from hearthnet.bus.routing.routing_table import Listing, Table
 from hearthnet.contracts import contracts
-from hearthnet.wire import offer as offers
-from hearthnet.wire.offer import LIFETIME_MS, Notice, OfferRecord
+from hearthnet.core import ids
+from hearthnet.protocol import offer as offers
+from hearthnet.protocol.offer import LIFETIME_MS, Notice, OfferRecord
 from tests.bench.figures import Figure, microseconds
 
 OFFERS: Final = 1_000

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hearthnet.bus.bus import Bus
-from hearthnet.home import Home
+from hearthnet.core.home import Home
 from tests.bench.bus_peers import CHAT, TALK_FRAMES
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment

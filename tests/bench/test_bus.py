@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus.trace import Traces
+from hearthnet.bus.session.tracing import Traces
 from hearthnet.contracts.schema import SchemaCheck
-from hearthnet.service import admission
-from hearthnet.service.peer_rates import PeerRates
-from hearthnet.wire import frame
-from hearthnet.wire.replay import ReplayWindow
+from hearthnet.protocol import frame
+from hearthnet.protocol.replay import ReplayWindow
+from hearthnet.service.hosting import admission
+from hearthnet.service.hosting.peer_rates import PeerRates
 from tests.bench.bus_peers import ANSWER, BACK, BODY, QUERY, REQUEST, BenchService
 from tests.helpers.mesh import Mesh
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.contracts.schema import SchemaCheck
-from hearthnet.tools.run_store import MemoryRuns
 from tests.bench import loop_bench
 from tests.bench.loop_ports import NoBus, ours
 from tests.bench.loop_rivals import RIVALS, TOOLS, Tool

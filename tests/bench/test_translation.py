@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from hearthnet_llm.frames import Done
+from hearthnet_llm.interface.frames import Done
 from hearthnet_llm.vendors import WIRES, wire
 from tests.bench.llm_bench import STREAMS, request, translated
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.service import language
+from hearthnet.text import detect
 from hearthnet_trans import TransService
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.backend import Work
@@ -93,7 +93,7 @@ async def _by_bus(folder: Path) -> tuple[float, float, float]:
     try:
         async with mesh.hosting(TransService([Apertium()])), await mesh.bus() as bus:
             texts = [text for round_ in range(_ROUNDS) for text in _texts(round_)]
-            await asyncio.to_thread(language.detect, "Load what it takes to know a language.")
+            await asyncio.to_thread(detect.detect, "Load what it takes to know a language.")
             return (
                 await _each(lambda text: _ask(bus, text, "en"), texts),
                 await _each(lambda text: _ask(bus, text, "en"), texts),

@@ -11,22 +11,22 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from hearthnet import ids
-from hearthnet.bus.link import Link
-from hearthnet.bus.peer import Peer
-from hearthnet.config import LimitsConfig
-from hearthnet.home import Home
-from hearthnet.service import admission
-from hearthnet.service.capability import endpoints
-from hearthnet.service.hosted import Hosted, Offered
-from hearthnet.service.peer_rates import PeerRates
-from hearthnet.times import now_ms
-from hearthnet.trust import roster as rosters
+from hearthnet.bus.session.session import Peer
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.config import LimitsConfig
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.nats.client import Link
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
+from hearthnet.service.decorators import endpoints
+from hearthnet.service.hosting import admission
+from hearthnet.service.hosting.active_offers import Hosted, Offered
+from hearthnet.service.hosting.peer_rates import PeerRates
+from hearthnet.trust.authorization.token import Scope, Verified, mint
+from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope, Verified, mint
-from hearthnet.types import parse_capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
 from tests.bench.figures import Figure, microseconds
 from tests.helpers.members import take_in
 from tests.helpers.probe import QUERY, ProbeService, query

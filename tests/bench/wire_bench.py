@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from hearthnet import ids
-from hearthnet.times import now_ms
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.frame import BoxKeys
+from hearthnet.protocol.header import Header
 from hearthnet.trust.keys import Identity
-from hearthnet.wire import frame as frames
-from hearthnet.wire.frame import BoxKeys
-from hearthnet.wire.header import Header
 from tests.bench.figures import Figure, microseconds
 
 _BODY_BYTES = 1024

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import Config, LimitsConfig
-from hearthnet.home import Home
+from hearthnet.core.config import Config, LimitsConfig
+from hearthnet.core.home import Home
+from hearthnet.protocol.replay import ReplayWindow
 from hearthnet.service import Call, NodeContext, Stream
-from hearthnet.service.host import Host
-from hearthnet.service.status import Status
-from hearthnet.wire.replay import ReplayWindow
+from hearthnet.service.hosting.host import Host
+from hearthnet.service.hosting.status import Status
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import ProbeService
 from tests.helpers.processes import child_environment

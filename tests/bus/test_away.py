@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.link import Link
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet.nats.client import Link
 from hearthnet.service import Call
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import pytest
 
-from hearthnet.bus import discovery
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.node_state import ServiceState
+from hearthnet.bus.routing import discovery
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import ServiceState
 from hearthnet.service import Offer, Service
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, QUERY, ProbeService, query

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hearthnet.bus.link import Link
-from hearthnet.bus.store_link import StoreLink
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet.nats.client import Link
+from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.trust.keys import Login
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query

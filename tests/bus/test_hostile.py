@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids, types
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.trace import CANCELLED
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.session.tracing import CANCELLED
+from hearthnet.core import capability_name, ids
+from hearthnet.core.capability_name import LONGEST_CAPABILITY, parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
 from hearthnet.service import Call, Stream
-from hearthnet.types import LONGEST_CAPABILITY, parse_capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
@@ -110,7 +110,7 @@ def test_what_others_name_is_kept_in_mind_up_to_a_length_only() -> None:
     assert [parse_capability.cache_info().currsize, subjects.directed.cache_info().currsize] == kept
     longest = f"a.{'b' * (LONGEST_CAPABILITY - 12)}@9999.9999"
     assert len(longest) == LONGEST_CAPABILITY
-    named = types.parse_capability(longest)
+    named = capability_name.parse_capability(longest)
     subject = subjects.call(ids.PREFIX + node, ids.PREFIX + node, "abcdefgh", named)
     assert subjects.directed(subject).rest == f"abcdefgh.{named.name}.v9999"
 

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import digest
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.stream import WINDOW
 from hearthnet.service import Call, Stream
-from hearthnet.service.audit import AuditLog
-from hearthnet.service.host import Host
-from hearthnet.trust.audit import Entry
-from hearthnet.wire import frame as frames
-from hearthnet.wire.stream import WINDOW
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.service.hosting.host import Host
+from hearthnet.trust.audit_chain import Entry
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for

@@ -10,16 +10,16 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.times import now_ms
+from hearthnet.core import ids
+from hearthnet.core.capability_name import Capability
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import offer as offers
+from hearthnet.protocol import subjects
+from hearthnet.protocol.header import Header
+from hearthnet.protocol.offer import LIFETIME_MS, Notice, OfferRecord
 from hearthnet.trust.keys import Identity
-from hearthnet.types import Capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import offer as offers
-from hearthnet.wire import subjects
-from hearthnet.wire.header import Header
-from hearthnet.wire.offer import LIFETIME_MS, Notice, OfferRecord
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.offers import offered

@@ -10,10 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
-from hearthnet.bus import attempt
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.wire import stream as stream_machine
+from hearthnet.bus.calls import attempt
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import stream as stream_machine
 from tests.bus import failing_worker
 from tests.bus.failing_worker import Worker
 from tests.helpers.mesh import Mesh

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.attempt import Answer
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.peer import Peer
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.calls.attempt import Answer
+from hearthnet.bus.session.session import Peer
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame, subjects
+from hearthnet.protocol.header import Header, Kind
 from hearthnet.service import Call, Stream
-from hearthnet.wire import frame, subjects
-from hearthnet.wire.header import Header, Kind
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, CHAT_META, QUERY, ROW, ProbeService, query
 from tests.helpers.waiting import wait_for

@@ -7,14 +7,15 @@ import os
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus import membership
-from hearthnet.times import now_ms
-from hearthnet.trust import acts, community
-from hearthnet.trust.community import INVITE_PURPOSE, JOINED, CommunityEvent, Joined
+from hearthnet.bus.session import membership
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms
+from hearthnet.trust.community import commands
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.events import INVITE_PURPOSE, JOINED, CommunityEvent, Joined
+from hearthnet.trust.community.roster import Roster, merge
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster, merge
-from tests.bus.test_membership import FOUNDER, HELD, MEMBER, Voice, hear, hearing, invites
+from tests.bus.session.test_membership import FOUNDER, HELD, MEMBER, Voice, hear, hearing, invites
 from tests.helpers.waiting import wait_for
 
 KEY = Identity(bytes([77]) * 32)
@@ -23,7 +24,7 @@ KEY = Identity(bytes([77]) * 32)
 def with_invite(author: Identity) -> tuple[Roster, CommunityEvent]:
     """The community with an invite of `author`'s whose key is `KEY`."""
     now = now_ms()
-    made = acts.invite(HELD, author, KEY, display_name="", expires_at=now + 3_600_000, now_ms=now)
+    made = commands.invite(HELD, author, KEY, display_name="", expires_at=now + 3_600_000, now_ms=now)
     return merge(HELD, [made]), made
 
 

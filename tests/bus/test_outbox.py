@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.outbox import KeptCalls
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from hearthnet.trust.keys import Identity
 
 NOW = 1_700_000_000_000

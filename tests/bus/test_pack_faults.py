@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.alarms import Alarms
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.timer_wheel import Alarms
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import batch
+from hearthnet.protocol.batch import Asked
+from hearthnet.protocol.frame import Frame
+from hearthnet.protocol.header import LONGEST, Header
 from hearthnet.service import Call, Stream
-from hearthnet.telemetry.entry import Entry
-from hearthnet.times import now_ms
-from hearthnet.wire import pack
-from hearthnet.wire.frame import Frame
-from hearthnet.wire.header import LONGEST, Header
-from hearthnet.wire.pack import Asked
+from hearthnet.telemetry.span import Entry
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -58,7 +58,7 @@ async def test_an_answer_is_not_kept_for_the_calls_that_left_with_it(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, go_on, frames = ProbeService(places=9), asyncio.Event(), list["weakref.ref[Any]"]()
-    unpack = pack.answers
+    unpack = batch.answers
 
     class Kept(Frame, frozen=True, weakref=True, gc=True):
         """One whose end can be seen."""
@@ -73,7 +73,7 @@ async def test_an_answer_is_not_kept_for_the_calls_that_left_with_it(
             await go_on.wait()
 
     service.answer = answer
-    monkeypatch.setattr(pack, "answers", answers)
+    monkeypatch.setattr(batch, "answers", answers)
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
         slow, *quick = [
@@ -104,12 +104,12 @@ def test_an_item_says_no_more_than_a_header_may() -> None:
     short, long = ids.new_ulid(), ids.new_ulid()
     for field in ("token", "run", "session", "traceparent"):
         body = msgspec.json.encode([{"id": long, field: "x" * (LONGEST + 1)}, {"id": short, field: "x"}])
-        assert [call.header.id for call in pack.calls(Frame(shared, body, None))] == [short]
+        assert [call.header.id for call in batch.calls(Frame(shared, body, None))] == [short]
     for field in ("event", "code"):
         body = msgspec.json.encode([{"id": long, field: "x" * (LONGEST + 1)}, {"id": short, field: "x"}])
-        assert [answer.header.id for answer in pack.answers(Frame(shared, body, None))] == [short]
+        assert [answer.header.id for answer in batch.answers(Frame(shared, body, None))] == [short]
     large = Asked(id=short, body=msgspec.Raw(msgspec.json.encode("x" * LONGEST)), token="x")
-    assert [call.header.id for call in pack.calls(Frame(shared, pack.encode([large]), None))] == [short]
+    assert [call.header.id for call in batch.calls(Frame(shared, batch.encode([large]), None))] == [short]
 
 
 @pytest.mark.asyncio

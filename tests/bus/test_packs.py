@@ -10,23 +10,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.packer import ENOUGH
-from hearthnet.bus.peer import Peer
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.session.batching import ENOUGH
+from hearthnet.bus.session.session import Peer
 from hearthnet.contracts.schema import SchemaCheck
-from hearthnet.errors import HearthNetError
-from hearthnet.service import Call, admission
-from hearthnet.service.host import Host
-from hearthnet.service.peer_rates import PeerRates
-from hearthnet.times import now_ms
-from hearthnet.types import parse_capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import pack, subjects
-from hearthnet.wire.frame import Frame
-from hearthnet.wire.pack import Answered, Asked
-from hearthnet.wire.replay import ReplayWindow
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import batch, subjects
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.batch import Answered, Asked
+from hearthnet.protocol.frame import Frame
+from hearthnet.protocol.replay import ReplayWindow
+from hearthnet.service import Call
+from hearthnet.service.hosting import admission
+from hearthnet.service.hosting.host import Host
+from hearthnet.service.hosting.peer_rates import PeerRates
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
@@ -344,11 +345,11 @@ async def test_what_is_wrong_with_one_item_is_told_of_it_alone(mesh: Mesh) -> No
         twice, spoilt, unfit, last = (ids.new_ulid() for _ in range(4))
         hostile.expect(twice, spoilt, unfit, last)
         items = [
-            pack.encode([asked(twice, query("one")), asked(twice, query("two"))])[1:-1],
+            batch.encode([asked(twice, query("one")), asked(twice, query("two"))])[1:-1],
             b'{"id":"%b","deadline":"soon","body":{}}' % spoilt.encode(),
-            pack.encode([asked(unfit, {"params": {"corpus": "probe"}, "input": {"query": 5}})])[1:-1],
+            batch.encode([asked(unfit, {"params": {"corpus": "probe"}, "input": {"query": 5}})])[1:-1],
             b'{"id":"../*","body":{}}',
-            pack.encode([asked(last, query("last"))])[1:-1],
+            batch.encode([asked(last, query("last"))])[1:-1],
         ]
         body = b"[" + b",".join(items) + b"]"
         await hostile.send(body)
@@ -370,7 +371,7 @@ async def test_effects_are_not_asked_for_in_packs(mesh: Mesh) -> None:
     async with mesh.hosting(service) as host, await mesh.guest_bus() as bus:
         hostile, call_id = Hostile(bus, host, POST), ids.new_ulid()
         hostile.expect(call_id)
-        await hostile.send(pack.encode([asked(call_id, post(ids.new_ulid()))]))
+        await hostile.send(batch.encode([asked(call_id, post(ids.new_ulid()))]))
         await wait_for(lambda: hostile.heard[call_id], PATIENCE)
         assert hostile.answer(call_id) == "invalid_signature"
         assert service.calls == []
@@ -400,10 +401,10 @@ async def test_a_pack_is_opened_and_judged_as_any_frame(mesh: Mesh) -> None:
             ],
             strict=True,
         ):
-            await hostile.send(pack.encode([asked(call_id, query())]), **change)
+            await hostile.send(batch.encode([asked(call_id, query())]), **change)
         await hostile.send(b"[]")
-        await hostile.send(pack.encode([asked(ids.new_ulid(), query()) for _ in range(pack.MOST + 1)]))
-        await hostile.send(pack.encode([asked(late, query())]), time=now_ms() - 90_000)
+        await hostile.send(batch.encode([asked(ids.new_ulid(), query()) for _ in range(batch.MOST + 1)]))
+        await hostile.send(batch.encode([asked(late, query())]), time=now_ms() - 90_000)
         await wait_for(lambda: hostile.heard[late], PATIENCE)
         assert hostile.answer(late) == "expired"
         assert host.dropped == len(lost) + 2
@@ -417,7 +418,7 @@ async def test_a_pack_counts_against_the_rate_as_often_as_it_has_calls(mesh: Mes
     async with mesh.hosting(service) as host, await mesh.guest_bus() as bus:
         hostile, names = Hostile(bus, host), [ids.new_ulid() for _ in range(MANY)]
         hostile.expect(*names)
-        await hostile.send(pack.encode([asked(name, query()) for name in names]))
+        await hostile.send(batch.encode([asked(name, query()) for name in names]))
         await wait_for(lambda: all(hostile.heard.values()), PATIENCE)
         assert Counter(map(hostile.answer, names)) == {"ok": 5, "rate_limited": MANY - 5}
 
@@ -436,17 +437,17 @@ async def test_answers_count_only_as_the_process_that_was_asked_sends_them(mesh:
         names = [call.id for call in service.calls]
         false = [_false(name) for name in names]
         bodies: list[tuple[bytes, dict[str, Any]]] = [
-            (pack.encode(false), {"to_instance": "zzzzzzzz"}),
-            (pack.encode(false), {"to": host.peer.node_id}),
-            (pack.encode(false), {"community": bus.peer.node_id}),
-            (pack.encode(false), {"kind": "reply"}),
-            (pack.encode([_false(ids.new_ulid())]), {}),
+            (batch.encode(false), {"to_instance": "zzzzzzzz"}),
+            (batch.encode(false), {"to": host.peer.node_id}),
+            (batch.encode(false), {"community": bus.peer.node_id}),
+            (batch.encode(false), {"kind": "reply"}),
+            (batch.encode([_false(ids.new_ulid())]), {}),
             (b"[]", {}),
             (b"{}", {}),
         ]
         for body, changes in bodies:
             await _say(host.peer, bus.peer, body, **changes)
-        await _say(bus.peer, bus.peer, pack.encode(false))
+        await _say(bus.peer, bus.peer, batch.encode(false))
         await host.peer.link.publish(
             subjects.replies(host.peer.node_id, bus.peer.node_id, bus.peer.instance), b"noise"
         )

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet import ids
-from hearthnet.bus.health import QUARANTINE_MS
-from hearthnet.bus.registry import OfferView, Registry
-from hearthnet.bus.retries import AT_FIRST, MOST, Retries
-from hearthnet.bus.sticky import IDLE_MS, LONGEST_NAME, MOST_SESSIONS, Sticky, check_name
-from hearthnet.bus.table import Listing, Table
+from hearthnet.bus.routing.affinity import IDLE_MS, LONGEST_NAME, MOST_SESSIONS, Sticky, check_name
+from hearthnet.bus.routing.health import QUARANTINE_MS
+from hearthnet.bus.routing.offer_registry import OfferView, Registry
+from hearthnet.bus.routing.retry_budget import AT_FIRST, MOST, Retries
+from hearthnet.bus.routing.routing_table import Listing, Table
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.wire.offer import OfferRecord
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.offer import OfferRecord
 from tests.helpers.probe import CHAT, CHAT_BODY, MODEL, QUERY, query
 
 NODE, OTHER = ids.node_id(bytes(32)), ids.node_id(bytes([1]) * 32)

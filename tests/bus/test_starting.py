@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from hearthnet.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.node_state import ServiceState
-from hearthnet.times import now_ms
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import ServiceState
+from hearthnet.core.times import now_ms
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.bus.link import Link
 from hearthnet.bus.store import Store
-from hearthnet.canonical import content_hash
-from hearthnet.errors import HearthNetError
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.nats.client import Link
+from hearthnet.protocol.manifest import manifest_of
 from hearthnet.trust.keys import Identity
-from hearthnet.wire.blob import manifest_of
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
 

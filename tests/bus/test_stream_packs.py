@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import streamcall
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.calls import streaming
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import batch
+from hearthnet.protocol.frame import Frame
+from hearthnet.protocol.header import Header
+from hearthnet.protocol.stream import TERMINAL, WINDOW
 from hearthnet.service import Call, Stream
-from hearthnet.wire import pack
-from hearthnet.wire.frame import Frame
-from hearthnet.wire.header import Header
-from hearthnet.wire.stream import TERMINAL, WINDOW
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService
@@ -31,13 +31,13 @@ Unpack = Callable[[Frame], list[Frame]]
 def packs(monkeypatch: pytest.MonkeyPatch) -> list[list[Frame]]:
     """What came together, as it comes."""
     found: list[list[Frame]] = []
-    unpack: Unpack = pack.answers
+    unpack: Unpack = batch.answers
 
     def answers(frame: Frame) -> list[Frame]:
         found.append(unpack(frame))
         return found[-1]
 
-    monkeypatch.setattr(pack, "answers", answers)
+    monkeypatch.setattr(batch, "answers", answers)
     return found
 
 
@@ -65,7 +65,7 @@ async def test_frames_of_one_moment_travel_together_inside_their_windows(
     assert len(packed) > 0.9 * STREAMS * FRAMES
     assert len(packs) < len(packed) / 4
     for frames in packs:
-        assert len(frames) <= pack.MOST
+        assert len(frames) <= batch.MOST
         each = Counter(frame.header.id for frame in frames if frame.header.event not in TERMINAL)
         assert max(each.values(), default=0) <= WINDOW
 
@@ -205,7 +205,7 @@ async def test_a_reader_that_cannot_be_heard_any_more_is_told_so(
     async with mesh.hosting(service), await mesh.guest_bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
         await anext(stream)
         with monkeypatch.context() as patched:
-            patched.setattr(streamcall, "say", away)
+            patched.setattr(streaming, "say", away)
             (stream.due if when == "a sign of life" else stream._acknowledge_turn)()
         with pytest.raises(HearthNetError, match="too much waits") as caught:
             await anext(stream)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import streamcall
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.calls import streaming
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import stream as stream_machine
+from hearthnet.protocol.stream import WINDOW, Outgoing
 from hearthnet.service import Call, Stream
-from hearthnet.wire import stream as stream_machine
-from hearthnet.wire.stream import WINDOW, Outgoing
 from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -241,7 +241,7 @@ async def test_a_provider_that_ignores_the_window_fills_no_memory(
 async def test_signs_of_life_go_on_at_the_next_provider_and_outlast_a_failure(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamcall, "KEEPALIVE_MS", 10)
+    monkeypatch.setattr(streaming, "KEEPALIVE_MS", 10)
     service, heard = ProbeService(), []
     acknowledge = Outgoing.acknowledge
 
@@ -275,7 +275,7 @@ async def _silent(call: Call[Any, Any], stream: Stream) -> None:
 async def test_a_provider_that_has_gone_silent_is_given_up(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamcall, "KEEPALIVE_MS", 10)
+    monkeypatch.setattr(streaming, "KEEPALIVE_MS", 10)
     monkeypatch.setattr(stream_machine, "SILENCE_MS", 50)
     service = ProbeService()
     service.talk = _silent

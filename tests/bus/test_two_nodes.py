@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered

@@ -9,20 +9,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hearthnet.agent.loop.call_machine import Calls
+from hearthnet.agent.loop.state import CallState, CallStep, Limits
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.runtime.driver import ToolRun
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.runtime.ports import AnswerPort, StreamPort
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.store import Store
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.times import now_ms
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.calls import Calls
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.ports import AnswerPort, StreamPort
-from hearthnet.tools.run import ToolRun
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.state import CallState, CallStep, Limits
-from hearthnet.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 from tests.chaos import steps
 from tests.chaos.hooks import SteppedRuns, replace
 from tests.chaos.line import Line

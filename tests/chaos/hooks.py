@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
 
-from hearthnet.tools.run_record import unseal
-from hearthnet.tools.run_store import Kept, RunStore, Stop, Superseded, Wake
-from hearthnet.tools.state import CallPhase, Phase, RunState
-from hearthnet.trust.audit import Entry
+from hearthnet.agent.loop.state import CallPhase, Phase, RunState
+from hearthnet.agent.persistence.run_record import unseal
+from hearthnet.agent.persistence.run_store import Kept, RunStore, Stop, Superseded, Wake
+from hearthnet.trust.audit_chain import Entry
 from hearthnet.trust.keys import Identity
 from tests.chaos import steps
 

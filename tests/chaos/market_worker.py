@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hearthnet import ids
-from hearthnet.home import Home
+from hearthnet.core import ids
+from hearthnet.core.home import Home
 from hearthnet.service.call import Call
-from hearthnet.service.events import EventLog
-from hearthnet.service.outbox import Outbox
-from hearthnet.service.records import Records
-from hearthnet.service.run import serve
-from hearthnet.service.status import Status
+from hearthnet.service.effects.event_log import EventLog
+from hearthnet.service.effects.journal import Records
+from hearthnet.service.hosting.main import serve
+from hearthnet.service.hosting.reply_sender import Outbox
+from hearthnet.service.hosting.status import Status
 from hearthnet_market.service import MarketService
 from tests.chaos import steps
 from tests.chaos.hooks import around, replace

@@ -16,10 +16,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from hearthnet.bus import attempt, link, store_link
+from hearthnet.bus.calls import attempt
 from hearthnet.contracts import contracts
-from hearthnet.service.status import LIFELINE_VARIABLE
-from hearthnet.types import split_name
+from hearthnet.core.capability_name import split_name
+from hearthnet.nats import client, jetstream_client
+from hearthnet.service.hosting.status import LIFELINE_VARIABLE
 from tests.chaos.plan import Plan
 
 
@@ -45,8 +46,8 @@ def _roles() -> dict[str, Callable[[Order], None]]:
 def _hurry() -> None:
     """The same things sooner: who died is looked for, and a server that is back is found, without a pause."""
     attempt.LOOK_SECONDS = 0.4  # type: ignore[misc]
-    link.RECONNECT_SECONDS = 0.1  # type: ignore[misc]
-    store_link.RECONNECT_SECONDS = 0.1  # type: ignore[misc,assignment]
+    client.RECONNECT_SECONDS = 0.1  # type: ignore[misc]
+    jetstream_client.RECONNECT_SECONDS = 0.1  # type: ignore[misc,assignment]
 
 
 def _end_with(lifeline: int) -> None:

@@ -7,10 +7,10 @@ import contextlib
 from collections import Counter
 from typing import Any, Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.types import Decision, Deny
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.tools.types import Decision, Deny
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
 from tests.chaos import steps
 from tests.chaos.executor_worker import decision
 from tests.chaos.ledger import Ledger

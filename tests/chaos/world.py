@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
 from hearthnet.bus.store import Store
-from hearthnet.node_state import ServiceState, read_node_state
-from hearthnet.service.status import LIFELINE_VARIABLE
-from hearthnet.times import now_ms
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.run_stream import StoredRuns
+from hearthnet.core.node_state import ServiceState, read_node_state
+from hearthnet.core.times import now_ms
+from hearthnet.service.hosting.status import LIFELINE_VARIABLE
 from tests.chaos import steps
 from tests.chaos.hooks import Step, SteppedRuns
 from tests.chaos.line import Answer, Exchange, Peer

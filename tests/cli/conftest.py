@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.cli.run import run
-from hearthnet.trust.community import Level
+from hearthnet.cli.entry_point import run
+from hearthnet.trust.community.events import Level
 from tests.helpers.household import Household, settle
 from tests.helpers.scripted_model import ScriptedModel
 from tests.helpers.shell import Shell

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hearthnet.bus import keyring
-from hearthnet.times import now_ms
-from hearthnet.trust import acts, cosign
+from hearthnet.bus.session import keyring
+from hearthnet.core.times import now_ms
+from hearthnet.trust.community import commands, proposals
+from hearthnet.trust.community.roster import Policy
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Policy
 from tests.cli.conftest import Here
 from tests.helpers.household import Household, settle
 
@@ -32,7 +32,7 @@ def rule(household: Household, **members: object) -> None:
     """The community's root changes the rules."""
     policy = msgspec.structs.replace(Policy(), **members)
     root = keyring.load_identity(household.founder.community_key)
-    household.happen(acts.set_policy(household.roster, root, policy, now_ms()))
+    household.happen(commands.set_policy(household.roster, root, policy, now_ms()))
 
 
 def run_at(here: Here, household: Household, name: str, *arguments: str) -> int:
@@ -60,8 +60,8 @@ def test_a_proposal_goes_round_until_there_are_enough_signatures(here: Here, hou
     assert (second["done"], second["signatures"], second["needed"]) == (False, 2, 3)
     assert run_at(here, household, "barn", "sign", second["proposal"], "--yes") == 0
     assert "enough have signed, but no node runs here" in here.err
-    signed = cosign.decode(here.out.strip())
-    assert len(cosign.check(signed, household.roster)) == 3
+    signed = proposals.decode(here.out.strip())
+    assert len(proposals.check(signed, household.roster)) == 3
     assert (signed.target_node_id, signed.what) == (NEWCOMER, "Shed")
     assert 0 < signed.expires_at - now_ms() <= 7_200_000
 
@@ -78,10 +78,10 @@ def test_a_text_from_a_pipe_is_signed(
 @pytest.mark.req("JOIN-10")
 def test_what_cannot_be_agreed_to_is_one_line_with_its_exit_code(here: Here, household: Household) -> None:
     text = propose(here, household)
-    proposal = cosign.decode(text)
+    proposal = proposals.decode(text)
 
     def altered(**members: object) -> str:
-        return cosign.encode(msgspec.structs.replace(proposal, **{"co_signers": (), **members}))
+        return proposals.encode(msgspec.structs.replace(proposal, **{"co_signers": (), **members}))
 
     member = household.key("cellar").node_id
     for name, given, status, said in (
@@ -122,12 +122,12 @@ def test_where_one_signature_is_enough_the_node_makes_the_invite_at_once(
 @pytest.mark.req("JOIN-10")
 def test_who_was_put_out_comes_back_by_a_new_agreement_alone(here: Here, household: Household) -> None:
     gone = household.key("cellar").node_id
-    before = cosign.decode(propose(here, household))
+    before = proposals.decode(propose(here, household))
     rule(household, min_signatures_to_invite=3, min_signatures_to_revoke=1)
     household.revoke("cellar")
     assert run_at(here, household, "", "create", "--for", gone, "--json") == 0
-    proposal = cosign.decode(json.loads(here.out)["proposal"])
+    proposal = proposals.decode(json.loads(here.out)["proposal"])
     assert proposal.recalls == household.roster.revocation_of(gone)
     old = msgspec.structs.replace(before, target_node_id=gone, co_signers=())
-    assert run_at(here, household, "attic", "sign", cosign.encode(old), "--yes") == 4
+    assert run_at(here, household, "attic", "sign", proposals.encode(old), "--yes") == 4
     assert "propose it anew" in here.err

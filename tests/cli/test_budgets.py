@@ -33,7 +33,7 @@ def test_caps_takes_under_six_tenths(shell: Shell) -> None:
 
 @pytest.mark.req("CLI-12")
 def test_no_command_loads_what_it_does_not_need(stopped: Shell) -> None:
-    program = "import sys; from hearthnet.cli.run import run; run(['version']); print(*sys.modules)"
+    program = "import sys; from hearthnet.cli.entry_point import run; run(['version']); print(*sys.modules)"
     python = stopped.program.with_name("python")
     done = subprocess.run(
         [python, "-c", program], env=bare_environment(), capture_output=True, text=True, check=True

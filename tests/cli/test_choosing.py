@@ -5,19 +5,20 @@ from __future__ import annotations
 import click
 import pytest
 
-from hearthnet.cli import connecting, terminal
-from hearthnet.errors import UNCONFIRMED, HearthNetError
+from hearthnet.cli.output import terminal
+from hearthnet.cli.workflows import connect_model
+from hearthnet.core.errors import UNCONFIRMED, HearthNetError
 
 NAMES = [f"model-{number}" for number in range(60)]
 
 
 @pytest.mark.req("CLI-30")
 def test_nobody_is_asked_where_there_is_no_choice_or_no_terminal() -> None:
-    assert connecting._chosen(["only"], json=False) == "only"
+    assert connect_model._chosen(["only"], json=False) == "only"
     with pytest.raises(HearthNetError, match="no models yet"):
-        connecting._chosen([], json=False)
+        connect_model._chosen([], json=False)
     with pytest.raises(HearthNetError, match="choose one with --model") as refused:
-        connecting._chosen(NAMES, json=True)
+        connect_model._chosen(NAMES, json=True)
     assert refused.value.exit_status == UNCONFIRMED
 
 
@@ -29,7 +30,7 @@ def test_a_person_chooses_by_number_or_name(
     answers = iter(["nonsense", "0", typed])
     monkeypatch.setattr(terminal, "screen", lambda: object())
     monkeypatch.setattr(click, "prompt", lambda *given, **named: next(answers))
-    assert connecting._chosen(NAMES, json=False) == chosen
+    assert connect_model._chosen(NAMES, json=False) == chosen
     said = capsys.readouterr().out
     assert "  1  model-0" in said
     assert said.count("type a number of the list") == 2

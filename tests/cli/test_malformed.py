@@ -11,7 +11,7 @@ import click
 import pytest
 
 from hearthnet.cli import app as commands
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from tests.cli.conftest import Here
 from tests.helpers.shell import Shell
 

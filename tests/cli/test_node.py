@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.ids import is_ulid
+from hearthnet.core.ids import is_ulid
 from tests.helpers.shell import Shell
 from tests.services.rag.made import IMAGE, pdf
 

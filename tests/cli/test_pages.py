@@ -12,7 +12,7 @@ import click
 import pytest
 
 from hearthnet.cli.app import app
-from hearthnet.config_file import parse_config
+from hearthnet.core.config_loader import parse_config
 from tests.helpers.shell import Shell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 WITH_A_NEIGHBOUR = ("hearthnet invite redeem", "hearthnet up", "hearthnet revoke Kitchen")
 """Take a second home; tests/e2e/test_joining.py types them."""
 WITH_A_SERVER = ("hearthnet models add",)
-"""Take a model's server; tests/cli/test_connecting.py types them."""
+"""Take a model's server; tests/cli/workflows/test_connect_model.py types them."""
 PAGE = (ROOT / "docs" / "cli.md").read_text()
 COMMON = PAGE.partition("\n## ")[0]
 

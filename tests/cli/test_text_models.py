@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet.cli import connecting, model_settings
-from hearthnet.cli.connecting import _config, _show
-from hearthnet.config_file import load_config
-from hearthnet.home import Home
+from hearthnet.cli.input import model_settings
+from hearthnet.cli.workflows import connect_model
+from hearthnet.cli.workflows.connect_model import _config, _show
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.home import Home
 
 TESTED: dict[str, Any] = {
     "model": "m", "tool_call": True, "answered": True, "ms": 12, "ctx": 4096, "tools": True, "vision": False,
@@ -32,7 +33,7 @@ def test_a_model_that_writes_its_calls_is_connected_as_one(home: Any, capsys: An
     assert load_config(Home(home)).llm.models == (model,)
     _show(model, TESTED)
     assert "tools: written in its text, since it has no calls of its own\n" in capsys.readouterr().out
-    assert connecting._as_json(model, TESTED, {"there": True, "problem": ""})["tool_mode"] == "text"
+    assert connect_model._as_json(model, TESTED, {"there": True, "problem": ""})["tool_mode"] == "text"
 
 
 @pytest.mark.req("LLM-61")

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet_llm.frames import Done, Frame, Thinking, Token, ToolCall
-from hearthnet_llm.request import ChatRequest
+from hearthnet_llm.interface.frames import Done, Frame, Thinking, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Target
 from tests.conformance.exchanges import write

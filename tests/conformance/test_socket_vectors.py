@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.canonical import canonical_json
-from hearthnet.gateway.envelope import PURPOSE, SIGNED, sign_envelope
+from hearthnet.core.canonical_json import canonical_json
+from hearthnet.gateway.http.signed_request import PURPOSE, SIGNED, sign_envelope
 from hearthnet.gateway.socket.frames import read, write
 from hearthnet.gateway.socket.protocol import Closed, Connection
 from hearthnet.trust.keys import Identity

@@ -14,24 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.canonical import canonical_json, digest
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import (
-    approval,
-    community,
-    cosign,
-    grant,
-    holds,
-    invite,
-    revocation,
-    roster,
-    signed,
-    token,
-)
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import canonical_json, digest
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import batch, frame, header, subjects
+from hearthnet.trust import signed_document
+from hearthnet.trust.authorization import approval, grant, revocation, token
+from hearthnet.trust.community import event_validation, invites, proposals, roster
+from hearthnet.trust.community import events as community
 from hearthnet.trust.keys import Identity, signing_input, verify
-from hearthnet.types import parse_capability
-from hearthnet.wire import frame, header, pack, subjects
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -107,14 +99,15 @@ def test_a_frame_in_its_three_forms() -> None:
 
 @pytest.mark.req("WIRE-17")
 @pytest.mark.parametrize(
-    ("name", "kind", "read"), [("calls", pack.Asked, pack.calls), ("replies", pack.Answered, pack.answers)]
+    ("name", "kind", "read"),
+    [("calls", batch.Asked, batch.calls), ("replies", batch.Answered, batch.answers)],
 )
 def test_a_pack_and_what_is_in_it(
-    name: str, kind: type[pack.Asked], read: Callable[[frame.Frame], list[frame.Frame]]
+    name: str, kind: type[batch.Asked], read: Callable[[frame.Frame], list[frame.Frame]]
 ) -> None:
     vector = PACKS[name]
     said, items = header.decode(msgspec.json.encode(vector["header"])), msgspec.json.encode(vector["items"])
-    body = pack.encode(msgspec.json.decode(items, type=list[kind]))  # type: ignore[valid-type]
+    body = batch.encode(msgspec.json.decode(items, type=list[kind]))  # type: ignore[valid-type]
     assert frame.plain(said, body).hex() == vector["plain_hex"]
     found = read(frame.read(bytes.fromhex(vector["plain_hex"]), said.sender))
     for one, item in zip(found, vector["items"], strict=True):
@@ -237,9 +230,9 @@ def test_the_events_of_a_community_and_what_they_come_to() -> None:
     community_id = identity(COMMUNITY["seeds_hex"]["root"]).node_id
     events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
     for event in events:
-        holds.check(event, community_id)
+        event_validation.check(event, community_id)
         unsigned = msgspec.structs.replace(event, signature="")
-        assert signed.sign(unsigned, by_id[event.author], community.PURPOSE) == event
+        assert signed_document.sign(unsigned, by_id[event.author], community.PURPOSE) == event
     assert [event.hash for event in events] == COMMUNITY["hashes"]
     assert events[0].signing_bytes().decode() == COMMUNITY["signing_bytes_of_the_first"]
     held = roster.derive(community_id, reversed(events))
@@ -262,18 +255,18 @@ def test_the_events_of_a_community_and_what_they_come_to() -> None:
 
 @pytest.mark.req("COMM-9")
 def test_an_invite_and_a_proposal_as_texts() -> None:
-    handed = invite.decode(INVITE["text"])
+    handed = invites.decode(INVITE["text"])
     assert msgspec.to_builtins(handed) == INVITE["invite"]
     assert handed.key().node_id == INVITE["invite_key"]
-    assert invite.encode(handed) == INVITE["text"]
+    assert invites.encode(handed) == INVITE["text"]
     events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
     held = roster.derive(handed.community_id, [one for one in events if one.lamport <= 11])
     for text, said, agreed in (
         ("proposal_text", "proposal", "agreement"),
         ("inviting_text", "inviting", "inviting_agreement"),
     ):
-        proposal = cosign.decode(INVITE[text])
+        proposal = proposals.decode(INVITE[text])
         assert msgspec.to_builtins(proposal) == {**INVITE[said], "s": tuple(INVITE[said]["s"])}
         assert proposal.agreement().decode() == INVITE[agreed]
-        assert cosign.encode(proposal) == INVITE[text]
-        assert cosign.check(proposal, held) == tuple(one["node_id"] for one in INVITE[said]["s"])
+        assert proposals.encode(proposal) == INVITE[text]
+        assert proposals.check(proposal, held) == tuple(one["node_id"] for one in INVITE[said]["s"])

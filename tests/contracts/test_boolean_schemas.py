@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from hearthnet.contracts import Contract, compile_schema, contracts
 from hearthnet.contracts.compare import compare
-from hearthnet.contracts.flat import Flat
-from hearthnet.contracts.told import checked, versioned
-from hearthnet.errors import HearthNetError
+from hearthnet.contracts.dynamic import checked, versioned
+from hearthnet.contracts.tool_schema import Flat
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.schemas import NAMES, OBJECTS, VALUES
 
 pytestmark = pytest.mark.req("CONTRACT-11")

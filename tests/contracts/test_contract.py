@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.canonical import digest
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
 
 QUERY = contracts().get("rag.query@1.0")
 CHAT = contracts().get("llm.chat@2.0")

@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from hearthnet.canonical import content_hash
 from hearthnet.contracts import Contract, compile_schema, contracts
 from hearthnet.contracts.compare import compare
-from hearthnet.errors import CODES, HearthNetError
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import CODES, HearthNetError
 from tests.contracts import golden
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"

@@ -10,7 +10,8 @@ from typing import get_args
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet_llm.frames import (
+from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
     Cited,
     Continued,
     Frame,
@@ -26,7 +27,6 @@ from hearthnet_llm.frames import (
     ToolCallDelta,
     to_event,
 )
-from hearthnet_llm.parts import Citation, ServerCallPart, ThinkingPart
 
 SERVICES = Path(__file__).resolve().parents[2] / "services"
 EXAMPLES: dict[type, Shown] = {

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
 from hearthnet.contracts import Contract, contracts
-from hearthnet.up.server_config import MAX_PAYLOAD
+from hearthnet.core import ids
+from hearthnet.supervisor.nats.server_config import MAX_PAYLOAD
 
 HEAD = "1:blake3:" + "a" * 64
 

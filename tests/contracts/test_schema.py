@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hearthnet.contracts import Problem, compile_schema
 from hearthnet.contracts.schema import pointer
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 
 CHOICE = {"anyOf": [{"enum": ["auto", "none"]}, {"type": "object", "required": ["name"]}]}
 PARTS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.keyring import load_identity
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.core import ids
 from tests.helpers.household import make_home, settle
 from tests.helpers.shell import Shell
 

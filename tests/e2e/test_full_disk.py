@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import content
-from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus import blob_transfer
+from hearthnet.bus.blob_transfer import Options
+from hearthnet.bus.blobs.metadata import Hold
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.content import Options
 from hearthnet.bus.store import Store
-from hearthnet.errors import HearthNetError
-from hearthnet.ids import new_ulid
-from hearthnet.node_state import read_node_state
-from hearthnet.wire.blob import CHUNK_BYTES, manifest_of
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import new_ulid
+from hearthnet.core.node_state import read_node_state
+from hearthnet.protocol.manifest import CHUNK_BYTES, manifest_of
 from tests.helpers.shell import Shell
 from tests.helpers.small_disk import Mount, fill, small_disk
 from tests.helpers.waiting import wait_for
@@ -69,7 +69,7 @@ class Source:
 
 async def put(bus: Bus, source: Source) -> int:
     """How many chunks travelled."""
-    return (await content.put(bus, source, Options(), lambda chunks, of: None)).chunks
+    return (await blob_transfer.put(bus, source, Options(), lambda chunks, of: None)).chunks
 
 
 def ingestion(cid: str, title: str) -> dict[str, Any]:

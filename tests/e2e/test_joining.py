@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.keyring import load_identity
-from hearthnet.cli.run import run
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.node_state import read_node_state
-from hearthnet.trust import invite as invites
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.cli.entry_point import run
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
+from hearthnet.supervisor.community.join import redeem
+from hearthnet.supervisor.community.join_client import Newcomer
+from hearthnet.supervisor.community.temporary_server import guest_server
+from hearthnet.supervisor.nats.upstream import Upstream
+from hearthnet.trust.community import invites
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
-from hearthnet.up.guest import guest_server
-from hearthnet.up.join import redeem
-from hearthnet.up.newcomer import Newcomer
-from hearthnet.up.upstream import Upstream
 from tests.helpers.household import make_home
 from tests.helpers.shell import Shell
 from tests.helpers.stopwatch import Stopwatch

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from hearthnet.bus import content
+from hearthnet.bus import blob_transfer
+from hearthnet.bus.blob_transfer import Done, Options
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.content import Done, Options
 from hearthnet.bus.store import Store
-from hearthnet.errors import HearthNetError
-from hearthnet.ids import new_ulid
-from hearthnet.node_state import read_node_state
-from hearthnet.wire.blob import CHUNK_BYTES, Manifest, manifest_of
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import new_ulid
+from hearthnet.core.node_state import read_node_state
+from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, manifest_of
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
 from tests.helpers.shell import READY_SECONDS, STOP_SECONDS, Shell
 from tests.helpers.waiting import wait_for, wait_for_sync
@@ -49,7 +49,7 @@ class Upload:
         return self.data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
 
     async def put(self, bus: Bus) -> Done:
-        return await content.put(bus, self, Options(name="large.bin"), lambda chunks, of: None)
+        return await blob_transfer.put(bus, self, Options(name="large.bin"), lambda chunks, of: None)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Clients of a gateway and their runs, with a scripted bus (tests/tools/scripted.py) and the real checks."""
+"""Clients of a gateway and their runs, with a scripted bus (tests/agent/scripted.py) and the real checks."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.runs import GatewayRun, GatewayRuns
-from hearthnet.times import now_ms
-from hearthnet.tools.run import Outcome
-from hearthnet.tools.run_store import RunStore
-from hearthnet.trust import token as tokens
-from hearthnet.trust.approval import Approval, sign_approval
+from hearthnet.agent.persistence.run_store import RunStore
+from hearthnet.agent.runtime.driver import Outcome
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.runs.runs import GatewayRun, GatewayRuns
+from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.token import Scope
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope
-from tests.tools.scripted import Line, ScriptedBus, calls, done, gives, says
+from tests.agent.scripted import Line, ScriptedBus, calls, done, gives, says
 
 EVERYTHING = Scope(("llm.chat", "market.post", "market.expire", "market.list", "rag.query"))
 POST = {"category": "offer", "title": "Water filter", "body": "I can lend it."}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.gateway.runs import GatewayRuns
-from hearthnet.tools.run_store import MemoryRuns
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.gateway.runs.runs import GatewayRuns
 from tests.helpers.gateway import House
 from tests.helpers.scripted_model import Say
 

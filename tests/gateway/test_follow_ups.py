@@ -9,13 +9,13 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from hearthnet import ids
-from hearthnet.gateway.calls import Calls
-from hearthnet.gateway.runs import GatewayRuns
-from hearthnet.tools.run_store import MemoryRuns
-from hearthnet_llm import called_again
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.core import ids
+from hearthnet.gateway.api.call_routes import Calls
+from hearthnet.gateway.runs.runs import GatewayRuns
+from hearthnet_llm.responses import retry_truncated_call
+from tests.gateway.api.test_call_routes import sign
 from tests.gateway.events import all_events, events_of
-from tests.gateway.test_calls import sign
 from tests.helpers.gateway import House
 from tests.helpers.scripted_model import Say
 from tests.helpers.waiting import wait_for
@@ -332,7 +332,7 @@ async def test_a_call_that_breaks_off_is_asked_for_again_and_the_run_goes_on(
     guest = shared.guest("llm.chat", "rag.query")
     broken, last = Say("I look.", (("search_corpus", '{"query": "wa'),)), Say("There is one.")
     asked = ask(shared, broken, last, tools=({"use": "search_corpus", "params": {"corpus": "probe"}},))
-    shared.model.turns[called_again.TOLD] = [Say("I look.", (("search_corpus", {"query": "water"}),))]
+    shared.model.turns[retry_truncated_call.TOLD] = [Say("I look.", (("search_corpus", {"query": "water"}),))]
     async with shared.http(guest) as http:
         events = await all_events(http, asked)
     notices = [event.data["code"] for event in events if event.event == "notice"]
@@ -343,4 +343,4 @@ async def test_a_call_that_breaks_off_is_asked_for_again_and_the_run_goes_on(
     assert [event.data["status"] for event in events if event.event == "tool_result"] == ["completed"]
     assert events[-1].event == "done"
     said = [message["content"] for message in shared.model.requests[-1]["messages"]]
-    assert called_again.TOLD not in said
+    assert retry_truncated_call.TOLD not in said

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 
-from hearthnet.home import Home
-from hearthnet.node_state import read_node_state
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
 from tests.helpers.scripted_model import NAME, ScriptedModel
 from tests.helpers.shell import Shell
 

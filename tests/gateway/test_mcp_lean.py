@@ -10,7 +10,7 @@ import pytest
 
 from hearthnet.contracts import compile_schema, contracts
 from hearthnet.contracts.contract import Contract
-from hearthnet.gateway.mcp.lean import MAX_LIST_BYTES, MAX_TOOL_BYTES, UNLISTED, output_schema
+from hearthnet.gateway.mcp.lean_schemas import MAX_LIST_BYTES, MAX_TOOL_BYTES, UNLISTED, output_schema
 from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
 from hearthnet_mcp import McpService
 from tests.gateway.test_mcp import MODES, Person, connected, said

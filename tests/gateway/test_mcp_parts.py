@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.mcp import results
 from hearthnet.gateway.mcp.tools import tools_of
-from tests.tools.test_told import told
+from tests.agent.tools.test_dynamic import told
 
 
 @pytest.mark.req("MCP-1")

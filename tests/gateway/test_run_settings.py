@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.run_store import MemoryRuns
-from hearthnet.tools.settings import ToolSettings
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.agent.runtime.settings import ToolSettings
+from hearthnet.core.errors import HearthNetError
 from tests.gateway.running import ENDS, WANTS, Ear, House, ask
 
 pytestmark = pytest.mark.asyncio

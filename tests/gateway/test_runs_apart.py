@@ -9,26 +9,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.listed import FRESH_MS
-from hearthnet.gateway.signing import Proposed, Signing
-from hearthnet.gateway.voters import Voters
-from hearthnet.times import now_ms
-from hearthnet.tools.acting import Voter
-from hearthnet.tools.builtin import builtin_tools, capability_tool
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.grants import GrantBook, new_entry
-from hearthnet.tools.run_store import Kept as Saved
-from hearthnet.tools.run_store import MemoryRuns
-from hearthnet.tools.state import Limits
-from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import Approve, Deny, Pending, ToolCall
-from hearthnet.trust.token import Scope
+from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.persistence.run_store import Kept as Saved
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.runtime.client_authority import Voter
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.runtime.grant_store import GrantBook, new_entry
+from hearthnet.agent.tools.builtin import builtin_tools, capability_tool
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import Approve, Deny, Pending, ToolCall
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.runs.list_cache import FRESH_MS
+from hearthnet.gateway.runs.principals import Voters
+from hearthnet.gateway.runs.unsigned_approvals import Proposed, Signing
+from hearthnet.trust.authorization.token import Scope
+from tests.agent.scripted import PROVIDER, calls, done, gives, says
+from tests.agent.test_large_results import Kept
 from tests.gateway.running import ENDS, POST, WANTS, Ear, House, ask, driving
-from tests.tools.scripted import PROVIDER, calls, done, gives, says
-from tests.tools.test_large_results import Kept
 
 pytestmark = pytest.mark.asyncio
 ROW = {"text": "x" * 3000, "doc_cid": "blake3:" + "0" * 64, "chunk_index": 0, "score": 1.0}
@@ -128,7 +128,7 @@ async def test_one_call_is_made_under_the_clients_token_too() -> None:
 
 @pytest.mark.req("SESS-14")
 async def test_a_principal_drives_so_many_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet.gateway.runs.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("hearthnet.gateway.runs.runs.MOST_AT_ONCE", 1)
     house = House(MemoryRuns(), WANTS, ENDS)
     anna, eve = house.guest(), house.guest("eve")
     run = house.runs.open(anna.client, ask(), Ear(), waits=False)
@@ -252,7 +252,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
 
 @pytest.mark.req("SESS-9")
 async def test_of_very_many_keys_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet.gateway.voters._MOST_SEEN", 1)
+    monkeypatch.setattr("hearthnet.gateway.runs.principals._MOST_SEEN", 1)
     house = House(MemoryRuns())
     voters = Voters(house.bus, house.tokens)
     first, second = house.guest(), house.guest()
@@ -305,8 +305,8 @@ async def test_who_looks_again_is_shown_the_same_and_nothing_is_read_for_it() ->
 async def test_of_very_many_lists_and_proposals_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hearthnet.gateway.listed._MOST", 1)
-    monkeypatch.setattr("hearthnet.gateway.signing._MOST_PROPOSED", 1)
+    monkeypatch.setattr("hearthnet.gateway.runs.list_cache._MOST", 1)
+    monkeypatch.setattr("hearthnet.gateway.runs.unsigned_approvals._MOST_PROPOSED", 1)
     store = Counting()
     house = House(store, WANTS, WANTS)
     anna, eve = house.guest(), house.guest("eve")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run_store import MemoryRuns
-from hearthnet.tools.types import Approve, Deny, Edit
-from hearthnet.trust.token import OWNER
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.types import Approve, Deny, Edit
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization.token import OWNER
 from tests.gateway.running import ENDS, POST, WANTS, Ear, Guest, House, ask, driving
 
 pytestmark = pytest.mark.asyncio

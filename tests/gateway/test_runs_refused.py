@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.service.refusals import SINGLE
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run_store import MemoryRuns
-from hearthnet.tools.types import Approve, Decision, Deny, Edit
-from hearthnet.trust.audit import Entry
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.refusal_audit import SINGLE
+from hearthnet.trust.audit_chain import Entry
+from tests.agent.scripted import calls, done
 from tests.gateway.running import ENDS, POST, Ear, Guest, House, ask, driving
-from tests.tools.scripted import calls, done
 
 pytestmark = pytest.mark.asyncio
 NAMES = ["a", "b", "c", "d", "e"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus.trace import Traces
-from hearthnet.errors import HearthNetError
+from hearthnet.agent.loop.events import Dispatch
+from hearthnet.agent.runtime.spans import tool_span
+from hearthnet.bus.session.tracing import Traces
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.http.server_span import server_span
 from hearthnet.gateway.mcp.span import call_span
-from hearthnet.gateway.server_span import server_span
-from hearthnet.telemetry.entry import Entry
-from hearthnet.tools.events import Dispatch
-from hearthnet.tools.spans import tool_span
+from hearthnet.telemetry.span import Entry
 
 pytestmark = pytest.mark.req("TRACE-9")
 ABOVE = f"00-{'ab' * 16}-{'cd' * 8}-01"

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from hearthnet.home import Home
-from hearthnet.node_state import read_node_state
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
 from hearthnet.trust.keys import Identity
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync

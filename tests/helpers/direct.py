@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
-from hearthnet import ids
-from hearthnet.bus.attempt import Answer, Request, parse_body, send
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.calls.attempt import Answer, Request, parse_body, send
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 
 SECONDS = 60.0
 

@@ -10,15 +10,15 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
 
-from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.blobs.metadata import Hold
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.store import Store
 from hearthnet.contracts import contracts
-from hearthnet.home import Home
-from hearthnet.ids import new_ulid
-from hearthnet.node_state import NodeState, read_node_state
-from hearthnet.service.base import GROUP
+from hearthnet.core.home import Home
+from hearthnet.core.ids import new_ulid
+from hearthnet.core.node_state import NodeState, read_node_state
+from hearthnet.service.hosting.service import GROUP
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
 from tests.helpers.samples import CORPUS, DOCUMENT, Stock, documents
 from tests.helpers.shell import Shell

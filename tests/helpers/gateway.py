@@ -16,20 +16,20 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.config_file import load_config
+from hearthnet.core import ids
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.node_state import ServiceState
+from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.gateway.app import Gateway
-from hearthnet.gateway.book import Entry, api_key
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.envelope import sign_envelope
+from hearthnet.gateway.auth.client_store import Entry, api_key
+from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.server import serving
-from hearthnet.node_state import ServiceState
 from hearthnet.service import Call, Offer, Reply, Stream, capability
-from hearthnet.service.host import Host
-from hearthnet.times import now_ms, rfc3339
+from hearthnet.service.hosting.host import Host
+from hearthnet.trust.authorization.token import Scope
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope
 from hearthnet_llm import LlmService
 from hearthnet_llm import service as llm_service
 from tests.helpers.mesh import Mesh, start_mesh

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hearthnet.bus import keyring
-from hearthnet.home import Home
-from hearthnet.times import now_ms
-from hearthnet.trust import acts
-from hearthnet.trust import roster as rosters
-from hearthnet.trust.community import CommunityEvent, Level
+from hearthnet.bus.session import keyring
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.supervisor.nats import home_setup
+from hearthnet.supervisor.os.atomic_files import write_whole
+from hearthnet.trust.community import commands
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.events import CommunityEvent, Level
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
-from hearthnet.up import first_run
-from hearthnet.up.files import write_whole
 from tests.helpers.members import DAY_MS, raise_to, take_in
 
 _SETTINGS = """\
@@ -62,7 +62,7 @@ class Household:
         """An open invite of the founder's."""
         now = now_ms()
         expires = now + hours * DAY_MS // 24
-        event = acts.invite(
+        event = commands.invite(
             self.roster, self.key(), Identity.generate(), display_name=name, expires_at=expires, now_ms=now
         )
         self.happen(event)
@@ -71,7 +71,7 @@ class Household:
     def revoke(self, name: str) -> None:
         """The founder puts `name` out, with the signatures of nobody else."""
         self.happen(
-            acts.revoke(
+            commands.revoke(
                 self.roster,
                 self.key(),
                 self.key(name).node_id,
@@ -85,7 +85,7 @@ class Household:
 def make_home(path: Path, name: str, services: str = "[]") -> Home:
     """A home that has not started yet, with settings that suit a test."""
     home = Home.resolve(path)
-    first_run.make_folders(home)
+    home_setup.make_folders(home)
     home.config_file.write_text(_SETTINGS.format(name=name, services=services))
     return home
 
@@ -95,7 +95,7 @@ def settle(
 ) -> Household:
     """A community founded in `folder`, with a member for each name of `levels`."""
     founder = make_home(folder / "founder", founder_name, services)
-    roster = first_run.prepare(founder, lambda line: None).roster
+    roster = home_setup.prepare(founder, lambda line: None).roster
     own, others = keyring.load_identity(founder.device_key), {}
     for number, (name, level) in enumerate(levels.items()):
         home = others[name] = make_home(folder / f"home{number}", name, services)

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 
-from hearthnet import ids, times
-from hearthnet.trust import acts, agreement, community, holds, invite, roster, signed
-from hearthnet.trust.community import CommunityEvent, CoSigner, Level
+from hearthnet.core import ids, times
+from hearthnet.trust import signed_document
+from hearthnet.trust.community import commands, event_validation, invites, quorum, roster
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.events import CommunityEvent, CoSigner, Level
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
 
 DAY_MS = 86_400_000
 NOW = 1_795_292_100_000
@@ -23,10 +25,10 @@ def take_in(
     """`held` with `newcomer` as a plain member: `by` invited it and let it in."""
     now = times.now_ms() if now_ms is None else now_ms
     key = Identity.generate()
-    invited = acts.invite(held, by, key, display_name=name, expires_at=now + DAY_MS, now_ms=now)
+    invited = commands.invite(held, by, key, display_name=name, expires_at=now + DAY_MS, now_ms=now)
     held = roster.merge(held, [invited])
-    asked = invite.ask(held, key, newcomer, name, now)
-    return roster.merge(held, invite.admit(held, by, asked, now))
+    asked = invites.ask(held, key, newcomer, name, now)
+    return roster.merge(held, invites.admit(held, by, asked, now))
 
 
 def raise_to(held: Roster, by: Identity, target: Identity, level: Level, now_ms: int | None = None) -> Roster:
@@ -34,7 +36,7 @@ def raise_to(held: Roster, by: Identity, target: Identity, level: Level, now_ms:
     now = times.now_ms() if now_ms is None else now_ms
     client_id = f"raise {target.node_id} to {level}"
     return roster.merge(
-        held, [acts.promote(held, by, target.node_id, level, client_id=client_id, now_ms=now)]
+        held, [commands.promote(held, by, target.node_id, level, client_id=client_id, now_ms=now)]
     )
 
 
@@ -55,7 +57,7 @@ def agreeing(
     held: Roster, event_type: str, target: Identity, what: str, client_id: str, *signers: Identity
 ) -> tuple[CoSigner, ...]:
     """The signatures of `signers` under what is to happen to `target`."""
-    agreed = agreement.agreement(event_type, held.community_id, target.node_id, what, client_id)
+    agreed = quorum.agreement(event_type, held.community_id, target.node_id, what, client_id)
     return tuple(
         CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
     )
@@ -65,7 +67,7 @@ def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]
     """Events of `author` that hold and that this version does not understand, as large as may be held."""
     filling = {f"m{number}": "" for number in range(1_000)}
     deep: Any = {}
-    for _ in range(holds.MAX_DEPTH - 2):
+    for _ in range(event_validation.MAX_DEPTH - 2):
         deep = [deep]
     events: list[CommunityEvent] = []
     for changes in (
@@ -76,7 +78,9 @@ def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]
         kept = roster.merge(held, events)
         left = community.Withdrawn(invite_event_hash="blake3:" + "0" * 64)
         event = act(kept, author, community.WITHDRAWN, left, now_ms=times.now_ms())
-        events.append(signed.sign(msgspec.structs.replace(event, **changes), author, community.PURPOSE))
-    room = holds.MAX_BYTES - len(community.encode(events[-1]))
+        events.append(
+            signed_document.sign(msgspec.structs.replace(event, **changes), author, community.PURPOSE)
+        )
+    room = event_validation.MAX_BYTES - len(community.encode(events[-1]))
     filled = msgspec.structs.replace(events[-1], data={**filling, "m0": "x" * room})
-    return (*events[:-1], signed.sign(filled, author, community.PURPOSE))
+    return (*events[:-1], signed_document.sign(filled, author, community.PURPOSE))

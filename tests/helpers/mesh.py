@@ -16,20 +16,20 @@ from pathlib import Path
 
 import msgspec
 
-from hearthnet.bus import keyring
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session import keyring
 from hearthnet.bus.store import Store
-from hearthnet.config_file import load_config
-from hearthnet.home import Home
-from hearthnet.node_state import NodeState, ServerState, ServiceState
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import NodeState, ServerState, ServiceState
 from hearthnet.service import NodeContext, Service
-from hearthnet.service.host import Host
-from hearthnet.service.status import Status
-from hearthnet.trust import roster as rosters
+from hearthnet.service.hosting.host import Host
+from hearthnet.service.hosting.status import Status
+from hearthnet.supervisor.nats import home_setup, streams
+from hearthnet.supervisor.nats.server_config import ANY_PORT, BusLogin, ServerSettings, render
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity, Login
-from hearthnet.trust.roster import Roster
-from hearthnet.up import first_run, streams
-from hearthnet.up.server_config import ANY_PORT, BusLogin, ServerSettings, render
 from tests.helpers.members import take_in
 from tests.helpers.nats_server import NatsServer
 
@@ -147,8 +147,8 @@ async def start_mesh(
     """
     home, guest = Home.resolve(folder / "home"), Home.resolve(folder / "guest")
     more = tuple(Home.resolve(folder / name) for name in others)
-    first_run.make_folders(home)
-    prepared = first_run.prepare(home, lambda line: None)
+    home_setup.make_folders(home)
+    prepared = home_setup.prepare(home, lambda line: None)
     roster = prepared.roster
     for place in (guest, *more):
         roster = _take_in(home, place, roster)

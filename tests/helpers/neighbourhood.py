@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hearthnet.bus import keyring
-from hearthnet.home import Home
-from hearthnet.trust import roster as rosters
-from hearthnet.up import first_run
+from hearthnet.bus.session import keyring
+from hearthnet.core.home import Home
+from hearthnet.supervisor.nats import home_setup
+from hearthnet.trust.community import roster as rosters
 from tests.helpers.members import take_in
 
 _SETTINGS = """\
@@ -46,10 +46,10 @@ def settle_in(folder: Path, *names: str, services: tuple[str, ...], settings: st
     further ones, as TOML.
     """
     home = Home.resolve(folder / "home")
-    first_run.make_folders(home)
+    home_setup.make_folders(home)
     enabled = ", ".join(f'"{service}"' for service in services)
     home.config_file.write_text(f"{_SETTINGS.format(services=enabled)}\n{settings}")
-    prepared = first_run.prepare(home, lambda line: None)
+    prepared = home_setup.prepare(home, lambda line: None)
     roster, members = prepared.roster, {name: Home.resolve(folder / name) for name in names}
     for name, guest in members.items():
         newcomer = keyring.create_identity(guest.device_key)

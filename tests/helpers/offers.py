@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from tests.helpers.waiting import wait_for
 
 _SECONDS = 30

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
-from hearthnet.service.events import EventLog
+from hearthnet.service.effects.event_log import EventLog
 
 ROW = {
     "rank": 1,

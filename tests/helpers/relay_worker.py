@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-from hearthnet.home import Home
+from hearthnet.core.home import Home
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.run import serve
-from hearthnet.service.status import Status
+from hearthnet.service.hosting.main import serve
+from hearthnet.service.hosting.status import Status
 from tests.helpers.probe import QUERY, ROW, Anything
 
 

@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 from hearthnet.contracts import Contract, contracts
-from hearthnet.ids import new_ulid
+from hearthnet.core.ids import new_ulid
 
 Body = dict[str, Any]
 CORPUS: Final = "waterworks"

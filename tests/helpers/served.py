@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from hearthnet import ids
+from hearthnet.core import ids
 from tests.helpers.scripted_model import NAME, Say, ScriptedModel
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from hearthnet.bus import keyring
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls import Reply
-from hearthnet.bus.registry import OfferView
-from hearthnet.home import Home
-from hearthnet.service import presence
-from hearthnet.types import parse_capability
+from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.session import keyring
+from hearthnet.core import process_lock
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.home import Home
 from tests.helpers.processes import child_environment
 from tests.helpers.waiting import wait_for
 
@@ -47,10 +47,10 @@ async def processes_of_service(
     service that `capability` is named after. The home must be published (`Mesh.published`).
     """
     # From the disk: a list of offers may lack a process that is busy, which would count as a new one later.
-    known = {path.name for path in presence.everybody(home)}
+    known = {path.name for path in process_lock.everybody(home)}
     node = keyring.load_identity(home.device_key).node_id
     service = parse_capability(capability).name.partition(".")[0]
-    command = command or ("-m", "hearthnet.service.run", service, "--home", str(home.path))
+    command = command or ("-m", "hearthnet.service.hosting.main", service, "--home", str(home.path))
     log = (home.path / f"{service}.processes.log").open("ab")
     processes: list[Process] = []
 

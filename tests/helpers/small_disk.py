@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from hearthnet.home import Home
+from hearthnet.core.home import Home
 from tests.helpers.leaving import leave_out
 
 Mount = Callable[[str], Home]

@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.bus import Bus, find_contract
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from tests.helpers.direct import ask
 from tests.load.figures import REFUSAL, Order, Tally
 

@@ -15,7 +15,7 @@ import msgspec
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.home import Home
+from hearthnet.core.home import Home
 from tests.helpers.full_house import FullHouse, memory_kb, reads
 from tests.helpers.processes import child_environment
 from tests.helpers.samples import sample

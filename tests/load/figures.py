@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.wire.replay import MOST_IDS, WINDOW_MS
+from hearthnet.protocol.replay import MOST_IDS, WINDOW_MS
 
 REFUSAL: Final = "capacity_exceeded"
 _LEAST_GROWTH_KB: Final = 4_096
 _SHARE: Final = 0.05
 _COURSE: Final = 64
 _ID_KB: Final = 0.16
-"""What remembering the id of one frame takes (wire/replay.py)."""
+"""What remembering the id of one frame takes (protocol/replay.py)."""
 _REMEMBERED_SECONDS: Final = 2 * WINDOW_MS / 1000
 _WARM, _END = 0.5, 0.9
 """Where in the run the middle of those fifths is whose medians are compared."""

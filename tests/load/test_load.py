@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.full_house import FullHouse, full_house, memory_kb
 from tests.load.callers import served
 from tests.load.crowd import crowd

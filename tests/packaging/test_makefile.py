@@ -146,10 +146,10 @@ def test_the_tests_run_once_and_their_code_is_the_result(tmp_path: Path) -> None
     checkout.called()
     runs = checkout.folder / ".venv" / "bin" / "python"
     runs.write_text(f'{runs.read_text()}case "$*" in *"-m pytest"*) echo "ARGS=$ARGS"; exit 1;; esac\n')
-    result = checkout.make("pytest", "ARGS=tests/wire -k x")
+    result = checkout.make("pytest", "ARGS=tests/protocol -k x")
     assert result.returncode != 0
     erased, ran = checkout.called()
     assert erased.endswith("-m coverage erase")
     assert ran.startswith("python -m coverage run -m pytest -n ")
-    assert ran.endswith(" tests/wire -k x")
+    assert ran.endswith(" tests/protocol -k x")
     assert "ARGS=\n" in result.stdout

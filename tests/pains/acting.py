@@ -7,15 +7,15 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.runtime.ports import Clock
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.bus.bus import Bus
+from hearthnet.core.times import now_ms
 from hearthnet.service import Call, Stream
-from hearthnet.times import now_ms
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.ports import Clock
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.types import ToolDefinition
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT_BODY, ProbeService
 

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.types import Approve, Decision, Pending
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.home import Home
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.types import Approve, Decision, Pending
+from hearthnet.core.home import Home
 from tests.pains.acting import QUESTION, tools
 
 

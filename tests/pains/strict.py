@@ -25,9 +25,9 @@ from ollama._types import ChatRequest as OllamaRequest
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import ToolDefinition
-from hearthnet_llm.request import ChatRequest
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import ToolDefinition
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Target
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.types import Approve, Decision, Pending
 from hearthnet.service import Offer
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.types import Approve, Decision, Pending
 from hearthnet_market import MarketService
+from tests.agent.bench import paired
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT
 from tests.helpers.processes import child_environment
@@ -23,7 +24,6 @@ from tests.helpers.waiting import wait_for
 from tests.pains.acting import POST, QUESTION, Acting, Held, acting, says, tools, wants
 from tests.services.market import dying
 from tests.services.market.trade import listed
-from tests.tools.bench import paired
 
 pytestmark = pytest.mark.asyncio
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.registry import OfferView
-from hearthnet.canonical import digest
-from hearthnet.errors import NOT_FOUND
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import NOT_FOUND
 from tests.attacks.attacker import LIST, POST, Attacker, post_body
 from tests.attacks.conftest import Victim
 from tests.attacks.test_approvals import Lent

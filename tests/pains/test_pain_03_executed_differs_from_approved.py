@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.types import Approve
+from hearthnet.agent.tools.types import Approve
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, Scene, acting, says, wants
 

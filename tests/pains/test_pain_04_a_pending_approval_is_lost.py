@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_ask import offer
+from tests.cli.commands.test_ask import offer
 from tests.helpers.scripted_model import Say, ScriptedModel
 from tests.helpers.shell import Shell
 

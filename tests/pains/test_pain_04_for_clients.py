@@ -13,16 +13,16 @@ import httpx2
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus import keyring
-from hearthnet.gateway.book import ClientBook, api_key
-from hearthnet.gateway.envelope import sign_envelope
-from hearthnet.home import Home
-from hearthnet.node_state import NodeState, read_node_state
-from hearthnet.times import now_ms, rfc3339
-from hearthnet.trust.approval import Approval, sign_approval
+from hearthnet.bus.session import keyring
+from hearthnet.core import ids
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import NodeState, read_node_state
+from hearthnet.core.times import now_ms, rfc3339
+from hearthnet.gateway.auth.client_store import ClientBook, api_key
+from hearthnet.gateway.http.signed_request import sign_envelope
+from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.keys import Identity
-from tests.cli.test_ask import offer
+from tests.cli.commands.test_ask import offer
 from tests.helpers.scripted_model import Say, ScriptedModel
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync

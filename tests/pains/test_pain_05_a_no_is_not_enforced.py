@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.tools.types import Approve, Deny
+from hearthnet.agent.tools.types import Approve, Deny
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, acting, says, wants
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.tools.types import Approve, Decision, Pending
 from hearthnet.service import Call
-from hearthnet.tools.types import Approve, Decision, Pending
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, QUESTION, Held, acting, asked_to_confirm, says, wants
 

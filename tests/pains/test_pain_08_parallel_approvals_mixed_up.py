@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.types import Approve, Decision, Deny
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.tools.types import Approve, Decision, Deny
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, acting, says, wants
 

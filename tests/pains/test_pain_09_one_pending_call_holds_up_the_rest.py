@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.types import Approve, Deny
+from hearthnet.agent.tools.types import Approve, Deny
+from tests.agent.bench import paired
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.pains.acting import POST, QUESTION, acting, says, wants
-from tests.tools.bench import paired
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.state import Limits
-from hearthnet.tools.types import Approve, Deny
+from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.tools.types import Approve, Deny
+from tests.agent.bench import paired
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.pains.acting import POST, QUESTION, Scene, acting, says, tools, wants
 from tests.pains.strict import strictly
-from tests.tools.bench import paired
 
 pytestmark = pytest.mark.asyncio
 TURN = [wants("search_corpus", {"query": "w"}, "r"), wants("market_post", POST, "p")]

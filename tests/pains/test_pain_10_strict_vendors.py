@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.tools.state import Limits
-from hearthnet.tools.types import Approve, Deny
-from hearthnet_llm.request import ChatRequest
+from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.tools.types import Approve, Deny
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
+from tests.agent.bench import POST, QUERY, TOOLBOX, Bench, asked, dispatched
+from tests.agent.test_resuming import Saved
 from tests.pains.strict import CHECKS, TARGETS, strictly
-from tests.tools.bench import POST, QUERY, TOOLBOX, Bench, asked, dispatched
-from tests.tools.test_resuming import Saved
 
 pytestmark = [pytest.mark.req("PAIN-10", "LLM-25")]
 NEXT = {"role": "user", "content": "Something else, then."}

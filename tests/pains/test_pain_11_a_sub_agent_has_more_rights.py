@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.toolbox import TOOLS_CALL_ID
-from hearthnet.trust.authority import Standing, Token
-from hearthnet.trust.token import Scope
-from hearthnet.types import parse_capability
+from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization.authority import Standing, Token
+from hearthnet.trust.authorization.token import Scope
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
-from tests.services.llm.test_tool_calls import RUN, at_work, refused, token, wrapped
-from tests.trust.test_authority import CALLER, claims, demand, outcome, under, wrapping
+from tests.services.llm.responses.test_tool_calls import RUN, at_work, refused, token, wrapped
+from tests.trust.authorization.test_authority import CALLER, claims, demand, outcome, under, wrapping
 
 BOTH = (TOOLS_CALL_ID, QUERY)
 _TARGETS = ["rag.query@1.0", "rag.query@2.1", "market.post@1.0"]

@@ -10,24 +10,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID
+from hearthnet.agent.tools.types import Approve, Decision, Pending
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.link import Link
-from hearthnet.canonical import digest
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.nats.client import Link
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.service import Call, Offer, Stream
-from hearthnet.service.audit import AuditLog
-from hearthnet.times import now_ms
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.toolbox import TOOLS_CALL_ID
-from hearthnet.tools.types import Approve, Decision, Pending
-from hearthnet.trust.approval import ANY_PROVIDER, Approval, sign_approval
-from hearthnet.trust.token import SCHEME
-from hearthnet.trust.token import mint as mint_token
-from hearthnet.wire import frame as frames
-from hearthnet.wire.frame import Frame, FrameError
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.authorization.token import SCHEME
+from hearthnet.trust.authorization.token import mint as mint_token
 from hearthnet_llm import LlmService
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
@@ -35,7 +35,7 @@ from tests.helpers.probe import CHAT, CHAT_BODY, MODEL, ProbeService
 from tests.helpers.waiting import wait_for
 from tests.pains.acting import POST, Acting, Turn, says, tools, wants
 from tests.service.workers import audited
-from tests.services.llm.test_tool_calls import RUN, token, wait_for_offers, wrapped
+from tests.services.llm.responses.test_tool_calls import RUN, token, wait_for_offers, wrapped
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("PAIN-12")]
 POST_ID, EXPIRE, LIST = "market.post@1.0", "market.expire@1.0", "market.list@1.0"
@@ -193,7 +193,7 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
 
     monkeypatch.setattr(frames, "box", boxed)
     monkeypatch.setattr(Link, "_keep", kept)
-    monkeypatch.setattr("hearthnet.tools.authority.mint", minted)
+    monkeypatch.setattr("hearthnet.agent.runtime.authority.mint", minted)
     return tapped
 
 

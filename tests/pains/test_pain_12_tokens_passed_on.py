@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.types import Approve, Decision, Pending
-from hearthnet.trust.token import SCHEME
-from tests.tools.bench import POST, QUERY
-from tests.tools.scripted import ScriptedBus, calls, done, gives, says
-from tests.tools.test_executor import tools
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.trust.authorization.token import SCHEME
+from tests.agent.bench import POST, QUERY
+from tests.agent.runtime.test_executor import tools
+from tests.agent.scripted import ScriptedBus, calls, done, gives, says
 
 BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "Look, and post."}]}}
 

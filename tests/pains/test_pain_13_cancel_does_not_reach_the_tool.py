@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID
 from hearthnet.service import Call
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.toolbox import TOOLS_CALL_ID
 from hearthnet_llm import LlmService
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, POST, QUERY
 from tests.helpers.stopwatch import Stopwatch
 from tests.pains.acting import QUESTION, Acting, says, tools, wants
-from tests.services.llm.test_tool_calls import composed, wait_for_offers
+from tests.services.llm.responses.test_tool_calls import composed, wait_for_offers
 
 SECONDS = 60
 ENDS_WITHIN_SECONDS = 0.5

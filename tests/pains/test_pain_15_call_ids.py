@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet_llm.request import ChatRequest
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
+from tests.agent.bench import QUERY, Bench, paired
 from tests.pains.strict import TARGETS
-from tests.tools.bench import QUERY, Bench, paired
 
 
 @pytest.mark.req("TOOL-12")

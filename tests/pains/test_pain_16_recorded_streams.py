@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.events import AskClient, Start
-from hearthnet.tools.loop import ToolLoop
-from hearthnet.tools.state import Limits, new_run
-from hearthnet.tools.toolbox import Toolbox
-from hearthnet_llm.frames import Done, Frame, ToolCall, to_event
+from hearthnet.agent.loop.events import AskClient, Start
+from hearthnet.agent.loop.loop import ToolLoop
+from hearthnet.agent.loop.state import Limits, new_run
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.frames import Done, Frame, ToolCall, to_event
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Heard
+from tests.agent.bench import LOOK, QUESTION, RUN, Bench
 from tests.conformance.exchanges import write
 from tests.conformance.providers.recording import Recording, recordings
 from tests.conformance.providers.wires import facts
 from tests.helpers.leaving import RECORDINGS
 from tests.services.llm.asking import events
-from tests.tools.bench import LOOK, QUESTION, RUN, Bench
 
 pytestmark = pytest.mark.req("PAIN-16", "TOOL-4")
 WIRES = {"anthropic", "bedrock-anthropic", "bedrock-converse", "gemini", "ollama", "openai"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.bench import QUERY, Bench, dispatched, paired
+from tests.agent.bench import QUERY, Bench, dispatched, paired
 
 
 @pytest.mark.req("TOOL-4")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.executor import ToolExecutor
-from tests.tools.bench import QUERY, paired
-from tests.tools.scripted import ScriptedBus, calls, done, gives, raises, says
-from tests.tools.test_executor import tools
+from hearthnet.agent.runtime.executor import ToolExecutor
+from tests.agent.bench import QUERY, paired
+from tests.agent.runtime.test_executor import tools
+from tests.agent.scripted import ScriptedBus, calls, done, gives, raises, says
 
 BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "All of it."}]}}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hearthnet.canonical import canonical_json
-from hearthnet.service.audit import AuditLog
-from hearthnet.tools.types import Approve
-from hearthnet.trust import audit
-from hearthnet.wire import evidence
+from hearthnet.agent.tools.types import Approve
+from hearthnet.core.canonical_json import canonical_json
+from hearthnet.protocol import evidence
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.trust import audit_chain
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, acting, says, wants
 
@@ -38,14 +38,14 @@ async def test_one_query_says_it_all_and_an_edit_of_the_log_is_found(mesh: Mesh)
             log = AuditLog(store, mesh.identity)
             end = (await log.end()).sequence
             lines = [one.data async for batch in log.lines(0, end) for one in batch]
-    verifier = audit.Verifier(mesh.identity.node_id, (), evidence.problem)
+    verifier = audit_chain.Verifier(mesh.identity.node_id, (), evidence.problem)
     for line in lines:
         verifier.feed(line)
     assert verifier.end(None) is None
     edited = msgspec.structs.replace(decided, code="denied")
-    other = audit.Verifier(mesh.identity.node_id, (), evidence.problem)
+    other = audit_chain.Verifier(mesh.identity.node_id, (), evidence.problem)
     for line in lines:
-        wrong = audit.read(line).kind == "decided"
+        wrong = audit_chain.read(line).kind == "decided"
         other.feed(canonical_json(msgspec.to_builtins(edited)) if wrong else line)
     finding = other.end(None)
     assert finding is not None

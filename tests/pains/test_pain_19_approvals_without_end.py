@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.tools.desk import status_of
-from hearthnet.tools.state import Limits
-from hearthnet.tools.types import Approve, Deny
+from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.persistence.saved_runs import status_of
+from hearthnet.agent.tools.types import Approve, Deny
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, Scene, acting, says, wants
 

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.tools.events import AskClient, Start
-from hearthnet.tools.loop import ToolLoop
-from hearthnet.tools.state import Limits, new_run
-from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import ToolDefinition
-from hearthnet_llm.request import ChatRequest
+from hearthnet.agent.loop.events import AskClient, Start
+from hearthnet.agent.loop.loop import ToolLoop
+from hearthnet.agent.loop.state import Limits, new_run
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import ToolDefinition
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
+from tests.agent.bench import LOOK, QUESTION, RUN, Bench, only
 from tests.helpers.mesh import Mesh
 from tests.pains.strict import TARGETS, strictly
 from tests.services.llm.model_server import Answer, Route, page
@@ -25,7 +26,6 @@ from tests.services.llm.test_bad_input import ALL, everybody
 from tests.services.llm.test_bad_input import NAMES as MODELS
 from tests.services.llm.test_service import CHAT, ask, streamed, tool
 from tests.services.llm.test_wires_over_http import Vendor
-from tests.tools.bench import LOOK, QUESTION, RUN, Bench, only
 
 NAMES = ["rag.query", "rag_query", "rag query", "x" * 128, "x" * 127 + "y", "näh", "read_result"]
 

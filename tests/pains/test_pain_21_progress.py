@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.executor import ToolExecutor
-from tests.tools.scripted import Line, ScriptedBus, calls, done, says
-from tests.tools.test_large_results import STORY
+from hearthnet.agent.runtime.executor import ToolExecutor
+from tests.agent.scripted import Line, ScriptedBus, calls, done, says
+from tests.agent.test_large_results import STORY
 
 BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "Tell me."}]}}
 

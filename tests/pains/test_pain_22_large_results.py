@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.reader import MOST_READ, READ_RESULT
-from hearthnet.tools.results import BlobResults, HomeResults
-from hearthnet.wire.blob import manifest_of
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.runtime.result_store import BlobResults, HomeResults
+from hearthnet.agent.tools.result_reader import MOST_READ, READ_RESULT
+from hearthnet.protocol.manifest import manifest_of
+from tests.agent.bench import QUERY
+from tests.agent.runtime.test_executor import tools
+from tests.agent.scripted import ScriptedBus, calls, done, gives, says
 from tests.helpers.mesh import Mesh
-from tests.tools.bench import QUERY
-from tests.tools.scripted import ScriptedBus, calls, done, gives, says
-from tests.tools.test_executor import tools
 
 SIZE = 50_000_000
 BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "What is in it?"}]}}

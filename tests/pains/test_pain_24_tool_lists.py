@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.grants import GrantBook, new_entry
-from hearthnet.tools.toolbox import Toolbox
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.runtime.grant_store import GrantBook, new_entry
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from tests.agent.bench import POST, QUERY, Bench
+from tests.agent.runtime.test_grant_store import HOUR
+from tests.agent.scripted import ScriptedBus, done, says
+from tests.agent.test_over_the_bus import posts, speaking, text, wants
+from tests.agent.tools.test_selection import ALL, ASKED, DOOR, WATER
 from tests.helpers.mesh import Mesh
-from tests.tools.bench import POST, QUERY, Bench
-from tests.tools.scripted import ScriptedBus, done, says
-from tests.tools.test_grants import HOUR
-from tests.tools.test_over_the_bus import posts, speaking, text, wants
-from tests.tools.test_selection import ALL, ASKED, DOOR, WATER
 
 BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "Look it up."}]}}
 

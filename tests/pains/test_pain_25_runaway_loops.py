@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.tools.state import Limits
-from hearthnet.tools.types import Approve
+from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.tools.types import Approve
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, acting, says, wants
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.book import ClientBook
-from hearthnet.gateway.clients import Clients
-from hearthnet.gateway.runs import GatewayRuns
-from hearthnet.service.audit import AuditLog
-from hearthnet.times import now_ms
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.state import Limits
-from hearthnet.tools.types import Approve, Decision, Deny
+from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.tools.types import Approve, Decision, Deny
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth.client_store import ClientBook
+from hearthnet.gateway.auth.clients import Clients
+from hearthnet.gateway.runs.runs import GatewayRuns
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.trust.authorization.token import SCHEME
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import SCHEME
 from hearthnet_market import MarketService
 from tests.gateway.running import Ear, Guest, ask, driving
 from tests.helpers.mesh import Mesh
@@ -32,7 +32,7 @@ from tests.pains.acting import POST, Scene, acting, says, wants
 from tests.pains.test_pain_12_a_confused_deputy import Tap, _Model
 from tests.pains.test_pain_12_a_confused_deputy import tap as tap
 from tests.service.workers import audited
-from tests.services.llm.test_tool_calls import wait_for_offers
+from tests.services.llm.responses.test_tool_calls import wait_for_offers
 
 pytestmark = pytest.mark.asyncio
 CALLS = ["a", "b", "c", "d", "e"]

@@ -17,14 +17,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from hearthnet.tools.reader import MOST_READ, READ_RESULT
-from hearthnet.tools.selection import MOST_SHOWN
-from hearthnet.trust.token import SCHEME
+from hearthnet.agent.tools.result_reader import MOST_READ, READ_RESULT
+from hearthnet.agent.tools.selection import MOST_SHOWN
+from hearthnet.trust.authorization.token import SCHEME
+from tests.agent.bench import paired
 from tests.helpers.scripted_model import NAME, Say
 from tests.helpers.served import Served, served
 from tests.helpers.waiting import wait_for_sync
 from tests.services.mcp.houses import SERVERS, Plain, entry, tool
-from tests.tools.bench import paired
 
 pytestmark = pytest.mark.e2e
 MCP = "experimental.mcp"

@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from hearthnet_rag.index import Index
-from hearthnet_rag.search import search
-from hearthnet_rag.starter import CORPUS, bring_up_to_date, starter_files
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.ingest.starter import CORPUS, bring_up_to_date, starter_files
+from hearthnet_rag.search.search import search
 
 SOURCES: Final = 3
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.index import Index
-from hearthnet_rag.vectors import Asked, pending, store
+from hearthnet.core.errors import HearthNetError
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.index.vectors import Asked, pending, store
 
 if TYPE_CHECKING:
     from hearthnet_embed.minilm.model import Model

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hearthnet.canonical import content_hash
-from hearthnet_rag.index import Entry, Index
+from hearthnet.core.canonical_json import content_hash
+from hearthnet_rag.index.index import Entry, Index
 from hearthnet_rag.readers import read_document
 from tests.quality.handbook import pages
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hearthnet_rag.index import Index
-from hearthnet_rag.search import search
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.search.search import search
 from tests.quality.handbook import (
     FOLDERS,
     PACKAGE,

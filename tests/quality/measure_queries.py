@@ -20,15 +20,15 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.config import LlmConfig
+from hearthnet.core.config import LlmConfig
 from hearthnet_llm.builtin.backend import BuiltinBackend
-from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.request import ChatRequest, Message, Named, Tool
-from hearthnet_rag.index import Index
-from hearthnet_rag.search import search
-from hearthnet_rag.starter import CORPUS, bring_up_to_date, starter_files
+from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.ingest.starter import CORPUS, bring_up_to_date, starter_files
+from hearthnet_rag.search.search import search
 
 QUESTIONS: Final = Path(__file__).parent / "questions.toml"
 FIRST: Final = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet_rag.index import Index
+from hearthnet_rag.index.index import Index
 from tests.helpers.leaving import leave_out
 from tests.quality.handbook import FOLDERS, PACKAGE, is_installed, runs_of, sections, written_questions
 from tests.quality.handbook_pages import ingest

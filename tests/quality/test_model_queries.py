@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.config import LlmConfig
+from hearthnet.core.config import LlmConfig
 from hearthnet_llm.builtin.backend import BuiltinBackend
-from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.engine import Engine
+from hearthnet_llm.builtin.model_locator import Box
 from tests.quality.measure_queries import found, measure, questions, starter_index
 
 PROMISED = 18

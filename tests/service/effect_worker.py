@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.run import serve
-from hearthnet.service.status import Status
+from hearthnet.service.hosting.main import serve
+from hearthnet.service.hosting.status import Status
 from tests.helpers.waiting import wait_for
 
 INGEST = "rag.ingest@1.0"

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config_file import load_config
-from hearthnet.errors import HearthNetError
-from hearthnet.service import Call, NodeContext, Offer, Stream, announcer, run
-from hearthnet.service.host import Host
-from hearthnet.service.running import Running
-from hearthnet.service.status import Status
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service import Call, NodeContext, Offer, Stream
+from hearthnet.service.hosting import announcer, main
+from hearthnet.service.hosting.call_execution import Running
+from hearthnet.service.hosting.host import Host
+from hearthnet.service.hosting.status import Status
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -178,7 +179,7 @@ async def _node(mesh: Mesh, service: ProbeService) -> tuple[Bus, NodeContext]:
 async def test_a_service_that_is_told_to_end_while_it_starts_ends(mesh: Mesh) -> None:
     service, stop = _SlowStart(), asyncio.Event()
     bus, node = await _node(mesh, service)
-    starting = asyncio.create_task(run._started(service, node, stop))
+    starting = asyncio.create_task(main._started(service, node, stop))
     await asyncio.sleep(0)
     stop.set()
     assert await starting is False
@@ -192,7 +193,7 @@ async def test_a_service_whose_connection_is_over_ends(mesh: Mesh) -> None:
     bus, node = await _node(mesh, service)
     await service.start(node)
     host = Host(service, node)
-    hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
+    hosting = asyncio.create_task(main._host(service, host, Status(None), stop))
     await wait_for(lambda: host.offers, what="the offers")
     await bus.peer.link.close()
     with pytest.raises(HearthNetError, match="starts again"):
@@ -208,7 +209,7 @@ async def test_a_change_of_offers_that_cannot_be_made_is_logged(
     _bus, node = await _node(mesh, service)
     await service.start(node)
     host = Host(service, node)
-    hosting = asyncio.create_task(run._host(service, host, Status(None), stop))
+    hosting = asyncio.create_task(main._host(service, host, Status(None), stop))
     await wait_for(lambda: host.offers, what="the offers")
     before = host.offers
     service.offers = lambda: [Offer(capability="rag.ingest@1.0")]  # type: ignore[method-assign]

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import content_hash
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Service
 from tests.helpers.mesh import Mesh
 from tests.service.workers import approval

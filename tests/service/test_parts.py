@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.tasks import TaskSet, heeding_cancellation
 from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
-from hearthnet.service.capability import endpoints
-from hearthnet.service.hosted import Hosted
-from hearthnet.service.status import Status
-from hearthnet.service.tasks import TaskSet, heeding_cancellation
+from hearthnet.service.decorators import endpoints
+from hearthnet.service.hosting.active_offers import Hosted
+from hearthnet.service.hosting.status import Status
 from tests.helpers.probe import CHAT, QUERY, Anything, ProbeService
 from tests.helpers.waiting import DEADLINE_SECONDS
 

@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.config_file import load_config
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
 from hearthnet.service import NodeContext
-from hearthnet.service.status import Status
+from hearthnet.service.hosting.status import Status
 from hearthnet.trust.keys import Identity
-from hearthnet.types import parse_capability
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_for

@@ -10,21 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls import Reply
-from hearthnet.canonical import content_hash, digest
+from hearthnet.bus.calls.unary import Reply
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.service import presence
-from hearthnet.service.audit import AuditLog
-from hearthnet.times import now_ms
-from hearthnet.trust import audit
-from hearthnet.trust.approval import Approval, sign_approval
-from hearthnet.trust.audit import Entry, Finding, Verifier
-from hearthnet.trust.grant import Grant, sign_grant
-from hearthnet.trust.token import Scope, mint
-from hearthnet.wire import evidence
+from hearthnet.core import ids, process_lock
+from hearthnet.core.canonical_json import content_hash, digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import evidence
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.trust import audit_chain
+from hearthnet.trust.audit_chain import Entry, Finding, Verifier
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.grant import Grant, sign_grant
+from hearthnet.trust.authorization.token import Scope, mint
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
 from tests.helpers.service_processes import START_SECONDS
@@ -61,7 +60,7 @@ class Workers:
 
     async def start(self, bus: Bus, count: int = 1) -> None:
         """Starts that many and waits until they are found."""
-        known = {path.name for path in presence.everybody(self.mesh.home)}
+        known = {path.name for path in process_lock.everybody(self.mesh.home)}
         self.running.extend(self._process() for _ in range(count))
 
         async def there() -> bool:
@@ -125,7 +124,7 @@ async def audited(mesh: Mesh, log: AuditLog) -> tuple[list[Entry], Finding | Non
     async for batch in log.lines(0, (await log.end()).sequence):
         for message in batch:
             verifier.feed(message.data)
-            found.append(audit.read(message.data))
+            found.append(audit_chain.read(message.data))
     return found, verifier.end(None)
 
 

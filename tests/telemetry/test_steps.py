@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.bus.trace import Traces, handled, handling
-from hearthnet.errors import HearthNetError
-from hearthnet.models.connection import Connection, HttpRequest
+from hearthnet.bus.session.tracing import Traces, handled, handling
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models.http_client import Connection, HttpRequest
 from hearthnet.telemetry import steps
-from hearthnet.telemetry.entry import Entry
-from tests.bus.test_trace import header
+from hearthnet.telemetry.span import Entry
+from tests.bus.session.test_tracing import header
 from tests.helpers.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.req("TRACE-10")

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts, community, cosign, holds, roster
-from hearthnet.trust.community import CommunityEvent, CoSigner, Invited, Level, Policy
-from hearthnet.trust.cosign import Proposal
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community import commands, event_validation, events, proposals, roster
+from hearthnet.trust.community.events import CommunityEvent, CoSigner, Invited, Level, Policy
+from hearthnet.trust.community.proposals import Proposal
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
 from tests.helpers.members import DAY_MS, NOW, act
 from tests.trust.test_merging import KINDS, Step, made
 from tests.trust.town import (
@@ -55,13 +55,13 @@ STRANGER = Identity(bytes([96]) * 32)
 def under(policy: Policy, held: Roster | None = None) -> Roster:
     """The town, or `held`, with these rules."""
     held = town() if held is None else held
-    return with_events(held, acts.set_policy(held, ROOT, policy, NOW))
+    return with_events(held, commands.set_policy(held, ROOT, policy, NOW))
 
 
 def proposal(held: Roster, *signers: Identity, invitee: Identity = EVE) -> Proposal:
     """That `invitee` is invited for a day, signed by these."""
     said = Proposal(
-        event_type=community.INVITED,
+        event_type=events.INVITED,
         community_id=held.community_id,
         target_node_id=invitee.node_id,
         what="Eve's",
@@ -70,7 +70,7 @@ def proposal(held: Roster, *signers: Identity, invitee: Identity = EVE) -> Propo
         recalls=held.revocation_of(invitee.node_id),
     )
     for signer in signers:
-        said = cosign.sign(said, signer)
+        said = proposals.sign(said, signer)
     return said
 
 
@@ -82,7 +82,7 @@ def carried_out(
     place: tuple[int, str, int] | None = None,
 ) -> CommunityEvent:
     """The invite that `by` makes of a proposal, whether it counts or not."""
-    content = community.invited(
+    content = events.invited(
         held.community_id,
         by.node_id,
         key,
@@ -93,7 +93,7 @@ def carried_out(
         co_signers=said.co_signers,
         recalls=said.recalls,
     )
-    return act(held, by, community.INVITED, content, place)
+    return act(held, by, events.INVITED, content, place)
 
 
 def let_in(held: Roster, by: Identity, who: Identity, key: Identity = KEY) -> Roster:
@@ -145,7 +145,7 @@ def test_a_small_community_can_invite_too() -> None:
     assert flaw(held, alone) == ""
     held = let_in(with_events(held, alone), FOUNDER, EVE)
     said = proposal(held, EVE, invitee=MALLORY)
-    assert cosign.needed(said, held) == 2
+    assert proposals.needed(said, held) == 2
     assert "takes 2 signatures" in flaw(held, carried_out(held, EVE, said, OTHER_KEY))
     assert flaw(held, carried_out(held, FOUNDER, said, OTHER_KEY)) == ""
 
@@ -167,7 +167,7 @@ def test_how_many_it_takes_follows_the_members() -> None:
     for step, wanted in steps:
         held = held if step is None else with_events(held, step(held))
         said = proposal(held)
-        assert cosign.needed(said, held) == wanted
+        assert proposals.needed(said, held) == wanted
         assert f"it takes {wanted} signatures" in flaw(held, carried_out(held, SAM, said))
 
 
@@ -199,7 +199,7 @@ def test_signatures_cover_every_term(changes: dict[str, object]) -> None:
     altered = msgspec.structs.replace(proposal(held, QUINN, SAM), **changes)
     event = carried_out(held, TILDA, altered)
     with pytest.raises(HearthNetError, match="signed something else") as caught:
-        holds.check(event, held.community_id)
+        event_validation.check(event, held.community_id)
     assert caught.value.code == "invalid_signature"
     assert roster.merge(held, [event]) is held, "nobody keeps it, whoever wrote it"
 
@@ -215,14 +215,14 @@ def test_forged_and_foreign_signatures_are_refused() -> None:
         CoSigner(SAM.node_id, quinn.signature),
         CoSigner(SAM.node_id, ids.b64(bytes(64))),
         revocation.co_signers[0],  # type: ignore[union-attr]
-        cosign.sign(elsewhere, SAM).co_signers[0],
+        proposals.sign(elsewhere, SAM).co_signers[0],
     ):
         forged = msgspec.structs.replace(said, co_signers=(quinn, signature))
         assert roster.merge(held, [carried_out(held, TILDA, forged)]) is held
     nameless = msgspec.structs.replace(said, target_node_id="", co_signers=())
-    nameless = cosign.sign(nameless, QUINN)
+    nameless = proposals.sign(nameless, QUINN)
     with pytest.raises(HearthNetError, match="names the node") as caught:
-        holds.check(carried_out(held, TILDA, nameless), held.community_id)
+        event_validation.check(carried_out(held, TILDA, nameless), held.community_id)
     assert caught.value.code == "bad_request"
 
 
@@ -260,7 +260,7 @@ def test_stricter_rules_hold_for_invites_that_are_open_and_for_those_that_claim_
     assert strict.level(KEY.node_id, NOW) == "unknown", "its login is worth nothing any more"
     assert "names the node" in flaw(strict, admitted(strict, MAX, joined))
     late = invited(strict, NORA, Identity(bytes([97]) * 32), place=early(strict, NORA), invitee=EVE.node_id)
-    (update,) = (one for one in strict.events if one.event_type == community.POLICY)
+    (update,) = (one for one in strict.events if one.event_type == events.POLICY)
     assert late.order < update.order
     assert "takes 3 signatures" in flaw(strict, late)
     relaxed = under(Policy(), strict)
@@ -277,7 +277,7 @@ def test_what_was_agreed_brings_nobody_back_who_was_put_out_since() -> None:
     joined = asked(replayed, EVE, OTHER_KEY)
     assert "a revoked node comes back only" in refused(replayed, TILDA, joined)
     with pytest.raises(HearthNetError, match="propose it anew") as caught:
-        cosign.check(first, out)
+        proposals.check(first, out)
     assert caught.value.code == "unauthorized"
     second = proposal(out, QUINN, SAM)
     assert second.recalls == out.revocation_of(EVE.node_id)
@@ -319,7 +319,7 @@ def test_an_act_that_would_not_count_is_refused_before_it_is_made() -> None:
     said = proposal(held, QUINN, SAM)
 
     def make(co_signers: tuple[CoSigner, ...], name: str = said.what) -> CommunityEvent:
-        return acts.invite(
+        return commands.invite(
             held,
             TILDA,
             KEY,

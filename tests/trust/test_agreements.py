@@ -7,11 +7,11 @@ import itertools
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import acts
-from hearthnet.trust.community import CommunityEvent, Demoted, Revoked
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community import commands
+from hearthnet.trust.community.events import CommunityEvent, Demoted, Revoked
+from hearthnet.trust.community.roster import Roster, derive
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster, derive
 from tests.helpers.members import NOW, act
 from tests.trust.town import (
     FOUNDER,
@@ -62,7 +62,7 @@ def test_old_signatures_do_not_lower_a_member_a_second_time(by: Identity) -> Non
     assert "carried out before" in flaw(held, repeated)
     assert levels(with_events(held, repeated))["uma"] == "trusted"
     with pytest.raises(HearthNetError, match="carried out before"):
-        acts.demote(
+        commands.demote(
             held,
             by,
             UMA.node_id,

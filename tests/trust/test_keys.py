@@ -14,22 +14,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import approval, community, roster
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame
+from hearthnet.trust.authorization import approval
+from hearthnet.trust.community import events, roster
 from hearthnet.trust.keys import Identity, is_login, signing_input, verify, verify_login, verify_raw
-from hearthnet.wire import frame
 
 ANNA, BERTA = Identity(bytes([1]) * 32), Identity(bytes([2]) * 32)
 PURPOSES = (
     frame.PURPOSE,
     approval.PURPOSE,
     roster.PURPOSE,
-    community.PURPOSE,
-    community.LOGIN_PURPOSE,
-    community.PROOF_PURPOSE,
-    community.INVITE_PURPOSE,
-    community.COSIGN_PURPOSE,
+    events.PURPOSE,
+    events.LOGIN_PURPOSE,
+    events.PROOF_PURPOSE,
+    events.INVITE_PURPOSE,
+    events.COSIGN_PURPOSE,
 )
 DATA = st.binary(max_size=64)
 

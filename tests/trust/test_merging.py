@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import community, roster
-from hearthnet.trust.agreement import agreement
-from hearthnet.trust.community import (
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community import events, roster
+from hearthnet.trust.community.events import (
     Admitted,
     CommunityEvent,
     CoSigner,
@@ -31,10 +30,11 @@ from hearthnet.trust.community import (
     Promoted,
     Withdrawn,
 )
-from hearthnet.trust.fold import fold
-from hearthnet.trust.history import History
+from hearthnet.trust.community.history import History
+from hearthnet.trust.community.quorum import agreement
+from hearthnet.trust.community.reducer import fold
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
 from tests.helpers.members import DAY_MS, NOW, act
 from tests.trust.town import (
     EVE,
@@ -85,28 +85,26 @@ STEPS = st.lists(
 
 def content(
     held: Roster, step: Step, draw: random.Random, friends: Sequence[Identity]
-) -> tuple[str, community.Data] | None:
+) -> tuple[str, events.Data] | None:
     """What the step says, None where there is nothing to say it about."""
     new = [event for event in held.events if town().history.get(event.hash) is None]
-    invites = [event for event in new if event.event_type == community.INVITED]
-    requests = [event for event in new if event.event_type == community.JOINED]
+    invites = [event for event in new if event.event_type == events.INVITED]
+    requests = [event for event in new if event.event_type == events.JOINED]
     if (step.kind in ("ask", "withdraw") and not invites) or (step.kind == "admit" and not requests):
         return None
     match step.kind:
         case "invite":
-            return community.INVITED, inviting(held, step, draw, friends)
+            return events.INVITED, inviting(held, step, draw, friends)
         case "ask":
-            return community.JOINED, joined(held, step.who, draw.choice(invites))
+            return events.JOINED, joined(held, step.who, draw.choice(invites))
         case "admit":
             one = draw.choice(requests)
-            return community.ADMITTED, Admitted(joined_event_hash=one.hash, node_id=one.author)
+            return events.ADMITTED, Admitted(joined_event_hash=one.hash, node_id=one.author)
         case "promote":
             level: Any = draw.choice(["trusted", "anchor"])
-            return community.PROMOTED, Promoted(
-                target_node_id=step.whom.node_id, new_level=level, client_id="x"
-            )
+            return events.PROMOTED, Promoted(target_node_id=step.whom.node_id, new_level=level, client_id="x")
         case "withdraw":
-            return community.WITHDRAWN, Withdrawn(invite_event_hash=draw.choice(invites).hash)
+            return events.WITHDRAWN, Withdrawn(invite_event_hash=draw.choice(invites).hash)
         case "policy":
             policy = Policy(
                 default_member_can_invite=draw.random() < 0.5,
@@ -118,7 +116,7 @@ def content(
                 for author, tips in held.history.tips.items()
                 if draw.random() < 0.8
             }
-            return community.POLICY, PolicyUpdated(policy=policy, heads=heads)
+            return events.POLICY, PolicyUpdated(policy=policy, heads=heads)
         case _:
             return None
 
@@ -128,7 +126,7 @@ def inviting(held: Roster, step: Step, draw: random.Random, friends: Sequence[Id
     whose = draw.choice(["", "", step.whom.node_id])
     ends, client_id, recalls = NOW + DAY_MS, "x", draw.choice(["", held.revocation_of(step.whom.node_id)])
     agreed = agreement(
-        community.INVITED,
+        events.INVITED,
         held.community_id,
         whose,
         "x",
@@ -137,7 +135,7 @@ def inviting(held: Roster, step: Step, draw: random.Random, friends: Sequence[Id
         recalls=recalls,
     )
     signers = draw.sample(friends, draw.randint(0, min(6, len(friends)))) if whose else []
-    return community.invited(
+    return events.invited(
         held.community_id,
         step.who.node_id,
         draw.choice(KEYS),
@@ -146,7 +144,7 @@ def inviting(held: Roster, step: Step, draw: random.Random, friends: Sequence[Id
         invitee=whose,
         client_id=client_id,
         co_signers=tuple(
-            CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
+            CoSigner(one.node_id, ids.b64(one.sign(events.COSIGN_PURPOSE, agreed))) for one in signers
         ),
         recalls=recalls,
     )
@@ -159,10 +157,10 @@ def joined(held: Roster, who: Identity, inviting: CommunityEvent) -> Joined:
     bare = Joined(
         invite_event_hash=inviting.hash,
         invite_key=key.node_id,
-        member=community.entry_of(who, "x"),
+        member=events.entry_of(who, "x"),
         invite_signature="",
     )
-    signature = key.sign(community.INVITE_PURPOSE, community.request(held.community_id, bare))
+    signature = key.sign(events.INVITE_PURPOSE, events.request(held.community_id, bare))
     return msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
 
 
@@ -265,11 +263,11 @@ def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
 def test_nobody_has_a_level_that_no_event_that_counts_gave_it(steps: list[Step]) -> None:
     whole = everything(steps)
     counting = [event for event in whole.events if not whole.flaw(event)]
-    let_in = {event.data["node_id"] for event in counting if event.event_type == community.ADMITTED}
+    let_in = {event.data["node_id"] for event in counting if event.event_type == events.ADMITTED}
     raised = {
         (event.data["target_node_id"], event.data["new_level"])
         for event in counting
-        if event.event_type == community.PROMOTED
+        if event.event_type == events.PROMOTED
     }
     for one in whole.members:
         assert one.node_id in let_in | {FOUNDER.node_id}
@@ -314,7 +312,7 @@ def test_nothing_that_a_revoked_author_and_its_friends_write_afterwards_counts(
     steps: list[Step], by: Identity
 ) -> None:
     """Tilda is put out; then she and two strangers write whatever they can, at whatever place they like."""
-    start = with_events(town(), act(town(), TILDA, community.INVITED, _invite()))
+    start = with_events(town(), act(town(), TILDA, events.INVITED, _invite()))
     sequence, previous, lamport = start.next(by.node_id)
     late = (sequence, previous, lamport + 60)
     out = with_events(start, removal(start, by, TILDA, SAM, UMA, place=late))
@@ -329,7 +327,7 @@ def test_nothing_that_a_revoked_author_and_its_friends_write_afterwards_counts(
     assert held.invites == out.invites
 
 
-def _invite() -> community.Invited:
-    return community.invited(
+def _invite() -> events.Invited:
+    return events.invited(
         town().community_id, TILDA.node_id, KEYS[0], display_name="x", expires_at=NOW + DAY_MS
     )

@@ -7,17 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.trust import community, fold, roster
-from hearthnet.trust.community import (
-    CommunityEvent,
-    Joined,
-    Level,
-    Promoted,
-)
-from hearthnet.trust.judge import Judge
+from hearthnet.core import ids
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community import reducer, roster
+from hearthnet.trust.community.events import CommunityEvent, Joined, Level, Promoted
+from hearthnet.trust.community.replay import Judge
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
 from tests.helpers.members import NOW, act, agreeing, raise_to, take_in
 from tests.trust.town import (
     EVE,
@@ -368,7 +364,7 @@ def test_leaving_again_and_again_costs_few_rounds(monkeypatch: pytest.MonkeyPatc
         rounds.append(1)
         return Judge(*given)
 
-    monkeypatch.setattr(fold, "Judge", counting)
+    monkeypatch.setattr(reducer, "Judge", counting)
     held = with_events(town(), *events)
     assert held.is_revoked(MAX.node_id)
     assert len(rounds) <= 3
@@ -386,7 +382,7 @@ def test_removals_of_those_who_removed_others_cost_no_round_where_they_knew_of_i
 
     held = with_events(town(), removal(town(), UMA, MAX, SAM, QUINN))
     later = removal(held, TILDA, UMA, SAM, QUINN)
-    monkeypatch.setattr(fold, "Judge", counting)
+    monkeypatch.setattr(reducer, "Judge", counting)
     out = with_events(held, later)
     assert levels(out).keys() == levels(town()).keys() - {"max", "uma"}
     assert len(rounds) == 2
@@ -396,7 +392,7 @@ def test_removals_of_those_who_removed_others_cost_no_round_where_they_knew_of_i
 def test_those_who_remove_one_another_without_end_are_decided_upon_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fold, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(reducer, "MAX_ROUNDS", 1)
     events = [
         removal(town(), QUINN, TILDA, SAM, UMA, known=()),
         removal(town(), TILDA, QUINN, SAM, UMA, known=()),

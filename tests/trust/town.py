@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
-from hearthnet.trust import acts, community, invite, roster
-from hearthnet.trust.community import Admitted, CommunityEvent, Demoted, Level, Promoted, Revoked
+from hearthnet.trust.community import commands, invites, roster
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.events import Admitted, CommunityEvent, Demoted, Level, Promoted, Revoked
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
 from tests.helpers.members import DAY_MS, NOW, act, agreeing, raise_to, take_in
 
 ROOT, FOUNDER, TILDA, QUINN, SAM, UMA, MAX, NORA, EVE, MALLORY = (
@@ -114,7 +115,7 @@ def early(held: Roster, author: Identity, after: int = 0) -> tuple[int, str, int
 
 def promoted(held: Roster, by: Identity, target: Identity, level: Level = "trusted") -> CommunityEvent:
     """A promotion that is allowed."""
-    return acts.promote(held, by, target.node_id, level, client_id="p", now_ms=NOW)
+    return commands.promote(held, by, target.node_id, level, client_id="p", now_ms=NOW)
 
 
 def raising(target: Identity, level: Literal["trusted", "anchor"] = "trusted") -> Promoted:
@@ -147,7 +148,7 @@ def admitted(
 
 def asked(held: Roster, who: Identity, key: Identity = KEY, now_ms: int = NOW) -> CommunityEvent:
     """A request to join under an open invite."""
-    return invite.ask(held, key, who, "newcomer", now_ms)
+    return invites.ask(held, key, who, "newcomer", now_ms)
 
 
 def flaw(held: Roster, event: CommunityEvent) -> str:

@@ -13,12 +13,12 @@ import msgspec
 
 from hearthnet.bus import Bus
 from hearthnet.contracts import Contract
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client, everything
-from hearthnet.gateway.effects import approved
-from hearthnet.times import now_ms
-from hearthnet.trust.approval import Approval, sign_approval
-from hearthnet.trust.token import Scope, mint
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.api.direct_effects import approved
+from hearthnet.gateway.auth.clients import Client, everything
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.token import Scope, mint
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway

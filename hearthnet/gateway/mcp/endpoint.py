@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from hearthnet.gateway.limits import MOST_BODY_BYTES
+from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
 from hearthnet.gateway.mcp.caller import Caller, ClientCaller
 
 if TYPE_CHECKING:

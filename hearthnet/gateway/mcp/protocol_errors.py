@@ -11,8 +11,8 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY
 
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.mcp.asking import CANNOT_ASK
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.mcp.elicitation import CANNOT_ASK
 
 
 def unknown_tool(error: HearthNetError) -> MCPError:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from hearthnet.contracts import Contract, is_told
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.mcp.tools import promised
 
 _MEDIA: Final = ("image", "audio")

@@ -23,25 +23,27 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hearthnet import __version__, ids
-from hearthnet.bus import Bus, learning
-from hearthnet.canonical import digest
+from hearthnet import __version__
+from hearthnet.agent.runtime.stream_collector import drain
+from hearthnet.agent.tools.names import unknown_tool
+from hearthnet.bus import Bus
+from hearthnet.bus.calls import contract_fetch
 from hearthnet.contracts import Contract, contracts, is_told
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.errors import known
-from hearthnet.gateway.mcp import asking, lean, protocol_errors, results, span
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.mcp import elicitation, lean_schemas, protocol_errors, results, span
 from hearthnet.gateway.mcp.caller import Caller
 from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
-from hearthnet.telemetry.entry import Entry
-from hearthnet.times import now_ms
-from hearthnet.tools.drain import drain
-from hearthnet.tools.names import unknown_tool
-from hearthnet.trust.authority import SELF
+from hearthnet.telemetry.span import Entry
+from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
 WATCH_SECONDS: Final = 2.0
 """The interval between looks at the offers, once a client has listed the tools."""
-ASK_SECONDS: Final = asking.LIFE_MS / 1000
+ASK_SECONDS: Final = elicitation.LIFE_MS / 1000
 _CONFIRM: Final = "confirm"
 _LONGEST_WORDS: Final = 200
 _INSTRUCTIONS: Final = (
@@ -58,7 +60,7 @@ class McpSide:
     def __init__(self, bus: Bus, caller_of: Callable[[Any], Caller]) -> None:
         self._bus = bus
         self._caller_of = caller_of
-        self._seals = asking.Seals()
+        self._seals = elicitation.Seals()
         self._offered: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
         """Those of them that are offered to more than their own node."""
@@ -126,7 +128,7 @@ class McpSide:
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """Return the tools of the caller by name: installed ones, and offered foreign ones."""
         there = self._offered if caller.is_owner else self._shared
-        told = [found for name in sorted(there) if is_told(name) and (found := learning.known(name))]
+        told = [found for name in sorted(there) if is_told(name) and (found := contract_fetch.known(name))]
         every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
         return tools_of(contract for contract in every if caller.covers(contract))
 
@@ -177,7 +179,7 @@ class McpSide:
             client_id = ids.new_ulid()
             body = tool.body(arguments, client_id)
             key = client_id if tool.contract.idempotent == "client_id" else ""
-            question = _question(asking.question(tool.contract, body, key))
+            question = _question(elicitation.question(tool.contract, body, key))
             if not _can_ask(context):
                 raise protocol_errors.cannot_ask(tool.contract.id)
             if _is_modern(context):
@@ -271,7 +273,7 @@ def _said(reply: Any) -> tuple[str, Any]:
 
 def _check_yes(said: tuple[str, Any]) -> None:
     """Raises `unauthorized` for what is no yes. A no is one whatever else came with it."""
-    if not asking.is_yes(*said):
+    if not elicitation.is_yes(*said):
         words = "said no" if said[0] == "decline" else "gave no yes"
         raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")
 
@@ -292,11 +294,11 @@ def _is_modern(context: _Context) -> bool:
 
 
 def _unlisted() -> frozenset[str]:
-    return frozenset(contract.id for contract in contracts() if contract.name in lean.UNLISTED)
+    return frozenset(contract.id for contract in contracts() if contract.name in lean_schemas.UNLISTED)
 
 
 def _question(message: str) -> types.ElicitRequestFormParams:
-    return types.ElicitRequestFormParams(message=message, requested_schema=asking.SCHEMA)
+    return types.ElicitRequestFormParams(message=message, requested_schema=elicitation.SCHEMA)
 
 
 def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:

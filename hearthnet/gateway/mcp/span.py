@@ -10,10 +10,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hearthnet.bus.trace import Traces
-from hearthnet.gateway.server_span import STEP
+from hearthnet.bus.session.tracing import Traces
+from hearthnet.gateway.http.server_span import STEP
 from hearthnet.telemetry import names
-from hearthnet.telemetry.entry import Detail, Entry
+from hearthnet.telemetry.span import Detail, Entry
 
 _METHOD: Final = "tools/call"
 _LONGEST: Final = 200

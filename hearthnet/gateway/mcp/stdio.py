@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hearthnet.bus import Bus
+from hearthnet.core.home import Home
 from hearthnet.gateway.mcp.caller import OwnerCaller
-from hearthnet.home import Home
 
 
 async def serve(home: Home) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from hearthnet.agent.tools.names import NameMap
 from hearthnet.contracts import Contract, is_told
-from hearthnet.contracts.flat import declared
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.capabilities import covered
-from hearthnet.gateway.mcp import lean
-from hearthnet.tools.names import NameMap
-from hearthnet.trust.token import Scope
+from hearthnet.contracts.tool_schema import declared
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.api.capabilities import covered
+from hearthnet.gateway.mcp import lean_schemas
+from hearthnet.trust.authorization.token import Scope
 
 _GENERATED: Final = "client_id"
 _WRAPPERS: Final = frozenset({"llm.tools.call"})
@@ -78,13 +78,13 @@ class McpTool:
         if self._foreign:
             found: dict[str, Any] = self.contract.request_schema["properties"]["input"]
             return found
-        return lean.input_schema(self.contract, self._hidden)
+        return lean_schemas.input_schema(self.contract, self._hidden)
 
     def _output(self) -> dict[str, Any] | None:
         """Return the schema of the value in every result; None where there is none."""
         if is_told(self.contract.name):
             return promised(self.contract)
-        return None if self.takes_progress else lean.output_schema(self.contract)
+        return None if self.takes_progress else lean_schemas.output_schema(self.contract)
 
 
 def promised(contract: Contract) -> dict[str, Any] | None:

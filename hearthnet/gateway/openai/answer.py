@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.gateway.openai.waiting import call_id_for, notice_of
-from hearthnet.tools.transcript import json_text
+from hearthnet.agent.loop.transcript import json_text
+from hearthnet.gateway.openai.pending_runs import call_id_for, notice_of
 
 Delta = dict[str, Any]
 _FINISHED: Final = {

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.body import read_object
-from hearthnet.gateway.errors import known
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.openai_errors import error_body
+from hearthnet.gateway.http.request_body import read_object
+from hearthnet.gateway.http.sse import EventStream, Primed, encode_data, while_there
 from hearthnet.gateway.openai.answer import Answer, Form
-from hearthnet.gateway.openai.errors import error_body
 from hearthnet.gateway.openai.images import is_large, with_images_stored
 from hearthnet.gateway.openai.models import find, listed
 from hearthnet.gateway.openai.request import Asked, read_request
 from hearthnet.gateway.openai.source import CHAT, Source
-from hearthnet.gateway.sse import EventStream, Primed, encode_data, while_there
-from hearthnet.gateway.turns import Frames
+from hearthnet.gateway.runs.one_shot import Frames
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
-    from hearthnet.gateway.clients import Client
+    from hearthnet.gateway.auth.clients import Client
 
 FIRST_SECONDS: Final = 5.0
 LARGE_AT_ONCE: Final = 4

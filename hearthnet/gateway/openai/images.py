@@ -14,13 +14,13 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 
-from hearthnet.bus.blob_entry import Hold
+from hearthnet.bus.blobs.metadata import Hold
 from hearthnet.bus.store import Store
-from hearthnet.gateway.limits import MOST_BODY_BYTES
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
 from hearthnet.gateway.openai.parts import refused
 from hearthnet.gateway.openai.request import Asked
-from hearthnet.home import Home
-from hearthnet.times import now_ms
 
 KEPT_MS: Final = 24 * 3600 * 1000
 _SMALL: Final = 65_536

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.canonical import read_json
-from hearthnet.errors import HearthNetError
+from hearthnet.core.canonical_json import read_json
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.openai.parts import ContentPart, read_part, refused
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.openai.request import ANY_MODEL, TOOLS_SUFFIX
 
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
-    from hearthnet.trust.token import Scope
+    from hearthnet.trust.authorization.token import Scope
 
 OWNER: Final = "hearthnet"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 
 _DATA_URL: Final = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?(?:;[\w.=+-]+)*?;base64,", re.ASCII)
 _LONGEST_HEAD: Final = 200

@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.follow_up import FollowUp, FollowUps
+from hearthnet.agent.runtime.client_tools import ClientResult
+from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.openai.pending_runs import run_and_call, run_named_in
 from hearthnet.gateway.openai.request import Asked
-from hearthnet.gateway.openai.waiting import run_and_call, run_named_in
-from hearthnet.gateway.turns import Frames, stream_frames
-from hearthnet.tools.builtin import builtin_names, builtin_tools
-from hearthnet.tools.client import ClientResult
+from hearthnet.gateway.runs.follow_up import FollowUp, FollowUps
+from hearthnet.gateway.runs.one_shot import Frames, stream_frames
 
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
     from hearthnet.gateway.app import Gateway
-    from hearthnet.gateway.clients import Client
+    from hearthnet.gateway.auth.clients import Client
 
 CHAT: Final = "llm.chat@2.0"
 _GONE: Final = frozenset({"not_found", "expired"})

@@ -19,9 +19,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hearthnet.canonical import content_hash, read_json
+from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
+from hearthnet.core.canonical_json import content_hash, read_json
 from hearthnet.gateway.page.markdown import MarkdownText, read_markdown
-from hearthnet.tools.builtin import builtin_names, builtin_tools
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway

@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 
 Node = str | dict[str, Any]
 MAX_CHARACTERS: Final = 65_536

@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import frames
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 from hearthnet.gateway.socket.protocol import SNAPSHOT, TERMINAL

@@ -12,9 +12,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.errors import known
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.http.errors import known
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Frame, Reader, Work
 from hearthnet.gateway.socket.engine import ABORT, SEND

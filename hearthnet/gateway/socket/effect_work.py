@@ -13,13 +13,13 @@ from typing import Any
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import Contract
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.effects import approved
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.api.direct_effects import approved
+from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 from hearthnet.gateway.socket.work import BusWork
-from hearthnet.trust.approval import Approval
+from hearthnet.trust.authorization.approval import Approval
 
 _NOT_SIGNED = "this takes your signed approval of exactly what is shown, or a no"
 

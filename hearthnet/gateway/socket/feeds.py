@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hearthnet.bus.registry import OfferView
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.socket.topic import Feed, Publish
-from hearthnet.types import parse_capability
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway

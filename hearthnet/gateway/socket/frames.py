@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hearthnet.canonical import read_json, refuse_repeated_keys
-from hearthnet.errors import HearthNetError
-from hearthnet.types import Count
+from hearthnet.core.canonical_json import read_json, refuse_repeated_keys
+from hearthnet.core.capability_name import Count
+from hearthnet.core.errors import HearthNetError
 
 SUBPROTOCOL: Final = "hearthnet-bus.v2"
 

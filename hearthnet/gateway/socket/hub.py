@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from starlette.requests import HTTPConnection
 
+from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.bus.bus import find_contract
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.effects import with_client_id
-from hearthnet.gateway.errors import STATUS, known
-from hearthnet.gateway.runs import GatewayRun
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.api.direct_effects import with_client_id
+from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.http.errors import STATUS, known
+from hearthnet.gateway.runs.requested_tools import is_readying, is_run
+from hearthnet.gateway.runs.runs import GatewayRun
 from hearthnet.gateway.socket import protocol, work
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
@@ -25,8 +27,6 @@ from hearthnet.gateway.socket.run_work import VIA, RunWork
 from hearthnet.gateway.socket.settings import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
 from hearthnet.gateway.socket.work import BusWork
-from hearthnet.gateway.tool_list import is_readying, is_run
-from hearthnet.tools.run import Outcome
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client
-from hearthnet.gateway.errors import known
-from hearthnet.gateway.runs import GatewayRun, GatewayRuns
+from hearthnet.agent.runtime.client_tools import ClientTools
+from hearthnet.agent.runtime.driver import Outcome
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.runs.runs import GatewayRun, GatewayRuns
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
-from hearthnet.tools.client import ClientTools
-from hearthnet.tools.run import Outcome
-from hearthnet.tools.types import Approve, Decision, Deny, Edit
 
 VIA: Final = "socket"
 _GATEWAY_ENDS: Final = HearthNetError("partition", "the gateway ends; resume the run")

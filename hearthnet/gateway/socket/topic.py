@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from hearthnet.core.times import now_ms
 from hearthnet.gateway.socket import frames
 from hearthnet.gateway.socket.channel import Frame, Reader
 from hearthnet.gateway.socket.protocol import SNAPSHOT
-from hearthnet.times import now_ms
 
 MOST_KEPT: Final = 256
 """Frames of a topic that are kept for clients that come back."""

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import Contract
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.errors import known
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.http.errors import known
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 

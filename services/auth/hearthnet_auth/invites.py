@@ -9,18 +9,18 @@ from typing import Final, NamedTuple
 
 import blake3
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.node_state import ServerState
-from hearthnet.times import from_rfc3339, now_ms
-from hearthnet.trust import acts, cosign
-from hearthnet.trust.community import INVITED, CommunityEvent, Invited
-from hearthnet.trust.cosign import Proposal
-from hearthnet.trust.invite import InviteText
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import ServerState
+from hearthnet.core.times import from_rfc3339, now_ms
+from hearthnet.trust.community import commands, proposals
+from hearthnet.trust.community.events import INVITED, CommunityEvent, Invited
+from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.proposals import Proposal
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
-from hearthnet_auth import signatures
-from hearthnet_auth.inputs import InviteInput
+from hearthnet_auth import cosignatures
+from hearthnet_auth.schemas import InviteInput
 
 _PURPOSE: Final = "invite seed"
 _CONTEXT: Final = "hearthnet 2026 invite seed"
@@ -62,7 +62,7 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
     now = now_ms()
     ends = _end(wanted, now)
     _check_signatures(held, own, wanted, ends)
-    return acts.invite(
+    return commands.invite(
         held,
         own,
         key,
@@ -130,14 +130,14 @@ def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: in
         recalls=held.revocation_of(wanted.invitee_node_id),
         co_signers=wanted.co_signers,
     )
-    several = wanted.co_signers or cosign.needed(proposal, held) > 1
+    several = wanted.co_signers or proposals.needed(proposal, held) > 1
     if several and not wanted.invitee_node_id:
         raise _invalid(
             "/input/invitee_node_id",
             "required",
             "an invite takes several signatures here; name its node: hearthnet invite create --for NODE_ID",
         )
-    signatures.demand(held, own, proposal)
+    cosignatures.demand(held, own, proposal)
 
 
 def _invalid(path: str, rule: str, message: str) -> HearthNetError:

@@ -5,10 +5,10 @@ The event records the client id of the call that made it, so a repeated call fin
 
 from __future__ import annotations
 
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.trust import acts
-from hearthnet.trust.community import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.community import commands
+from hearthnet.trust.community.events import (
     DEMOTED,
     PROMOTED,
     REVOKED,
@@ -19,11 +19,11 @@ from hearthnet.trust.community import (
     Revoked,
     Withdrawn,
 )
-from hearthnet.trust.cosign import Kind, Proposal
+from hearthnet.trust.community.proposals import Kind, Proposal
+from hearthnet.trust.community.roster import Policy, Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Policy, Roster
-from hearthnet_auth import signatures
-from hearthnet_auth.inputs import PolicyInput, RevokeInput, RoleInput, WithdrawInput
+from hearthnet_auth import cosignatures
+from hearthnet_auth.schemas import PolicyInput, RevokeInput, RoleInput, WithdrawInput
 
 
 def promote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
@@ -35,7 +35,7 @@ def promote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
         return _same(earlier, PROMOTED, wanted.target_node_id, wanted.new_level)
-    return acts.promote(
+    return commands.promote(
         held,
         own,
         wanted.target_node_id,
@@ -57,7 +57,7 @@ def demote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
     if earlier is not None:
         return _same(earlier, DEMOTED, wanted.target_node_id, wanted.new_level)
     _check_signatures(held, own, DEMOTED, wanted, wanted.new_level)
-    return acts.demote(
+    return commands.demote(
         held,
         own,
         wanted.target_node_id,
@@ -79,7 +79,7 @@ def revoke(held: Roster, own: Identity, wanted: RevokeInput) -> CommunityEvent:
         return _same(earlier, REVOKED, wanted.target_node_id, wanted.reason)
     if not held.is_revoked(wanted.target_node_id):
         _check_signatures(held, own, REVOKED, wanted, wanted.reason)
-    return acts.revoke(
+    return commands.revoke(
         held,
         own,
         wanted.target_node_id,
@@ -97,7 +97,7 @@ def withdraw(held: Roster, own: Identity, wanted: WithdrawInput) -> CommunityEve
         match event.content:
             case Withdrawn(invite_event_hash=invite) if invite in invites and event.author == own.node_id:
                 return event
-    return acts.withdraw(held, own, wanted.invite_event_id, now_ms())
+    return commands.withdraw(held, own, wanted.invite_event_id, now_ms())
 
 
 def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEvent:
@@ -113,7 +113,7 @@ def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEv
         for event in reversed(held.events):
             if isinstance(event.content, PolicyUpdated) and not held.flaw(event):
                 return event
-    return acts.set_policy(held, root, policy, now_ms())
+    return commands.set_policy(held, root, policy, now_ms())
 
 
 def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
@@ -159,4 +159,4 @@ def _check_signatures(
         client_id=wanted.client_id,
         co_signers=wanted.co_signers,
     )
-    signatures.demand(held, own, proposal)
+    cosignatures.demand(held, own, proposal)

@@ -15,26 +15,27 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.bus import event_frames
-from hearthnet.bus.event_frames import REVOKED
-from hearthnet.bus.keyring import load_identity, load_roster
-from hearthnet.bus.membership import Membership
-from hearthnet.errors import HearthNetError
-from hearthnet.node_state import read_node_state
+from hearthnet.bus.session import gossip_frames
+from hearthnet.bus.session.gossip_frames import REVOKED
+from hearthnet.bus.session.keyring import load_identity, load_roster
+from hearthnet.bus.session.membership import Membership
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import read_node_state
+from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.community_log import CommunityLog
-from hearthnet.times import now_ms, rfc3339
-from hearthnet.trust import community, revocation
-from hearthnet.trust import invite as invite_texts
-from hearthnet.trust import token as token_format
-from hearthnet.trust.community import Admitted, CommunityEvent
+from hearthnet.service.effects.community_log import CommunityLog
+from hearthnet.trust.authorization import revocation
+from hearthnet.trust.authorization import token as token_format
+from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community import invites as invite_texts
+from hearthnet.trust.community.events import Admitted, CommunityEvent
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.revocation import Revocations, TokenRevocation
-from hearthnet.trust.roster import Roster
 from hearthnet_auth import invites, roles, tokens
-from hearthnet_auth.chain import Chain
-from hearthnet_auth.exchange import Exchange
-from hearthnet_auth.inputs import (
+from hearthnet_auth.anti_entropy import Exchange
+from hearthnet_auth.event_chain import Chain
+from hearthnet_auth.schemas import (
     IntrospectInput,
     InviteInput,
     IssueInput,
@@ -201,8 +202,8 @@ class AuthService(Service):
             await self._log.keep_revocation(made)
             membership.learn((), (made,))
         revoked = known[0] if known else made
-        for body in event_frames.batches((), (revoked,)):
-            await event_frames.publish(self._node.bus.peer, REVOKED, body)
+        for body in gossip_frames.batches((), (revoked,)):
+            await gossip_frames.publish(self._node.bus.peer, REVOKED, body)
         return Reply({"token_id": revoked.token_id, "revoked_at": rfc3339(revoked.revoked_at)})
 
     @capability("auth.token.introspect@1.0")

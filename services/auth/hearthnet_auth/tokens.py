@@ -10,17 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet import ids
 from hearthnet.bus import OfferView
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import token as tokens
-from hearthnet.trust.authority import UNDELEGABLE
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust.authorization.authority import UNDELEGABLE
+from hearthnet.trust.authorization.revocation import Revocations
+from hearthnet.trust.authorization.token import BEARER, Claims, Confirmation, Scope
+from hearthnet.trust.community.roster import RANK, Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.revocation import Revocations
-from hearthnet.trust.roster import RANK, Roster
-from hearthnet.trust.token import BEARER, Claims, Confirmation, Scope
-from hearthnet_auth.inputs import IssueInput
+from hearthnet_auth.schemas import IssueInput
 
 _SELF: Final = "self"
 

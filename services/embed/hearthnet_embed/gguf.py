@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.models import llama
-from hearthnet.models.files import look
+from hearthnet.models.pinned_files import look
 from hearthnet_embed.backend import Embedded, Profile
-from hearthnet_embed.boxes import Box, Loadable
+from hearthnet_embed.local_models import Box, Loadable
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams, Server

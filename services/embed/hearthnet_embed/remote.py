@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hearthnet.config import EmbedModelConfig
-from hearthnet.errors import HearthNetError
-from hearthnet.models import addresses
-from hearthnet.models.connection import Connection
-from hearthnet.models.watch import Watch
+from hearthnet.core.config import EmbedModelConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import urls
+from hearthnet.models.health import Watch
+from hearthnet.models.http_client import Connection
 from hearthnet_embed.backend import Embedded, Profile
-from hearthnet_embed.wires import WIRES, Answer, read, request
+from hearthnet_embed.http_protocols import WIRES, Answer, read, request
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 32
@@ -36,7 +36,7 @@ class Remote:
         self.problem = ""
         self._changed = changed
         self._wire = WIRES[config.kind]
-        login = addresses.without_login(config.url)[1]
+        login = urls.without_login(config.url)[1]
         self._connection = Connection(config.name, config.api_key_env or "", _BEARER, login)
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._watch = Watch()
@@ -60,14 +60,14 @@ class Remote:
             aliases=config.aliases,
             max_tokens=config.max_tokens,
             languages=config.languages,
-            requires_internet=not addresses.is_near(config.url),
+            requires_internet=not urls.is_near(config.url),
         )
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
         """Return the vectors of `texts`, as `Backend.embed` does.
 
         Raises:
-            HearthNetError: as translated in hearthnet/models/failures.py; `internal_error` if the vectors
+            HearthNetError: as translated in hearthnet/models/error_mapping.py; `internal_error` if the vectors
                 have another size than before.
         """
         try:
@@ -113,7 +113,7 @@ class Remote:
 
         A remote server that answers is probed only after a failure, because each probe costs money.
         """
-        calm = self._watch.state == "there" and not addresses.is_near(self.config.url)
+        calm = self._watch.state == "there" and not urls.is_near(self.config.url)
         try:
             async with asyncio.timeout(None if calm else self._watch.wait_seconds):
                 await self._again.wait()

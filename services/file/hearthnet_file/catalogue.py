@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 
-from hearthnet.bus.blob_entry import Entry
-from hearthnet.bus.blobs import Blobs
-from hearthnet.wire.blob import is_cid
+from hearthnet.bus.blobs.blob_store import Blobs
+from hearthnet.bus.blobs.metadata import Entry
+from hearthnet.protocol.manifest import is_cid
 
 
 class Catalogue:

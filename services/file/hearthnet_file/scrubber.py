@@ -18,12 +18,12 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.bus.blob_entry import Entry
-from hearthnet.bus.blob_reader import Blob, Damaged, OldBlob
-from hearthnet.bus.blobs import Blobs
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.wire.blob import chunk_count
+from hearthnet.bus.blobs.blob_store import Blobs
+from hearthnet.bus.blobs.metadata import Entry
+from hearthnet.bus.blobs.reader import Blob, Damaged, OldBlob
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.manifest import chunk_count
 from hearthnet_file.catalogue import Catalogue
 
 _log = logging.getLogger(__name__)

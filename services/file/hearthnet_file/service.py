@@ -11,18 +11,19 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
-from hearthnet.bus.blob_entry import OWN, Entry, Hold
-from hearthnet.bus.blob_reader import Blob, Damaged, OldBlob, damaged
-from hearthnet.bus.blobs import Blobs, no_blob
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.blobs.blob_store import Blobs, no_blob
+from hearthnet.bus.blobs.metadata import OWN, Entry, Hold
+from hearthnet.bus.blobs.reader import Blob, Damaged, OldBlob, damaged
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import TaskSet
+from hearthnet.core.times import now_ms, rfc3339
+from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, cid_of
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
-from hearthnet.service.tasks import TaskSet
-from hearthnet.times import now_ms, rfc3339
-from hearthnet.trust.roster import RANK
-from hearthnet.wire.blob import CHUNK_BYTES, LARGEST_BYTES, cid_of
+from hearthnet.trust.community.roster import RANK
 from hearthnet_file.catalogue import Catalogue
-from hearthnet_file.holders import Holders
-from hearthnet_file.requests import (
+from hearthnet_file.garbage_collector import MB, Sweeper
+from hearthnet_file.replicas import Holders
+from hearthnet_file.schemas import (
     AdvertiseInput,
     ListInput,
     NoParams,
@@ -32,7 +33,6 @@ from hearthnet_file.requests import (
     as_text,
 )
 from hearthnet_file.scrubber import LOST, PASS_MS, Scrubber
-from hearthnet_file.sweeper import MB, Sweeper
 
 _log = logging.getLogger(__name__)
 SWEEP_SECONDS: Final = 600.0

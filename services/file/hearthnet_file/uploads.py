@@ -14,15 +14,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 
-from hearthnet.bus.blob_entry import Entry, Hold
-from hearthnet.bus.blob_reader import damage
-from hearthnet.bus.blob_writer import Writer
-from hearthnet.bus.blobs import LOOK_EVERY, Blobs
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.blobs.blob_store import LOOK_EVERY, Blobs
+from hearthnet.bus.blobs.metadata import Entry, Hold
+from hearthnet.bus.blobs.reader import damage
+from hearthnet.bus.blobs.writer import Writer
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.manifest import Manifest, chunk_count, hash_of, joined
 from hearthnet.service import Call, Stream
-from hearthnet.times import now_ms
-from hearthnet.wire.blob import Manifest, chunk_count, hash_of, joined
-from hearthnet_file.requests import NoParams, PutInput, as_bytes, chunk_sent, hashes_sent
+from hearthnet_file.schemas import NoParams, PutInput, as_bytes, chunk_sent, hashes_sent
 
 WINDOW: Final = 16
 """Chunks requested ahead; 4 MiB."""

@@ -20,33 +20,34 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.bus import trace
 from hearthnet.bus.bus import Bus
-from hearthnet.config import LlmConfig
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.session import tracing
+from hearthnet.core.config import LlmConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import end
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
-from hearthnet.service.tasks import end
-from hearthnet_llm import checking, spans
-from hearthnet_llm.answer import Answer, is_expected
-from hearthnet_llm.backend import Backend, FrameStream
-from hearthnet_llm.builtin.box import Box
-from hearthnet_llm.builtin.loading import Loading
+from hearthnet_llm import spans
+from hearthnet_llm.backends import probe
+from hearthnet_llm.backends.failover import Failover, able, named
+from hearthnet_llm.backends.http_backend import Remote
+from hearthnet_llm.backends.pool import Pool
+from hearthnet_llm.backends.prewarm import warmed
+from hearthnet_llm.backends.probe import Wish
+from hearthnet_llm.backends.probe_cache import Memory
+from hearthnet_llm.backends.scripted import Scripted
+from hearthnet_llm.builtin.lazy_backend import Loading
 from hearthnet_llm.builtin.model_file import Seen
-from hearthnet_llm.checking import Wish
-from hearthnet_llm.context.keeping import Contexts
-from hearthnet_llm.conversation import check
-from hearthnet_llm.failover import Failover, able, named
-from hearthnet_llm.frames import Continued, Done, Frame, to_event
-from hearthnet_llm.memory import Memory
-from hearthnet_llm.pool import Pool
-from hearthnet_llm.prewarm import warmed
-from hearthnet_llm.profile import Profile
-from hearthnet_llm.remote import Remote
-from hearthnet_llm.request import ChatRequest, CompleteRequest, ModelParams
-from hearthnet_llm.scripted import Scripted
+from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.context.manager import Contexts
+from hearthnet_llm.interface.backend import Backend, FrameStream
+from hearthnet_llm.interface.frames import Continued, Done, Frame, to_event
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, ModelParams
+from hearthnet_llm.interface.validation import check
+from hearthnet_llm.responses.response_builder import Answer, is_expected
+from hearthnet_llm.responses.tool_calls import ToolCallRequest, make
 from hearthnet_llm.settings import Settings
 from hearthnet_llm.threads.threads import Threads
-from hearthnet_llm.tool_calls import ToolCallRequest, make
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
@@ -152,7 +153,7 @@ class LlmService(Service):
         if turn.request.max_tokens == 0:
             return Reply(output=answer.output, meta=answer.meta())
         if turn.request.tools:
-            trace.went(answer.tool_path)
+            tracing.went(answer.tool_path)
         answer.thread_length = await self._threads.keep(turn, answer.message)
         return Reply(output=answer.output, meta=answer.meta())
 
@@ -174,7 +175,7 @@ class LlmService(Service):
     @capability("llm.models.check@1.0")
     async def check_models(self, call: Call[Nothing, Wish]) -> Reply:
         """Check a server with the environment of this node."""
-        checked = await checking.check(call.input, self._memory)
+        checked = await probe.check(call.input, self._memory)
         return Reply(output=msgspec.to_builtins(checked), meta={})
 
     @capability("llm.models.reload@1.0")

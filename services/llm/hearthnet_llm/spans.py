@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from hearthnet.telemetry import names, steps
-from hearthnet_llm.answer import Answer
-from hearthnet_llm.request import ChatRequest, CompleteRequest
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
+from hearthnet_llm.responses.response_builder import Answer
 
 Operation = Literal["chat", "text_completion"]
 _PROVIDERS: Final = {"gemini": "gcp.gemini", "bedrock": "aws.bedrock", "azure": "azure.ai.openai"}

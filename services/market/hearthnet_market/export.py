@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.service.events import Event, Recorded
-from hearthnet.trust import token as tokens
-from hearthnet.wire import header as headers
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import header as headers
+from hearthnet.service.effects.event_log import Event, Recorded
+from hearthnet.trust.authorization import token as tokens
 
 _ANYBODY = "*"
 

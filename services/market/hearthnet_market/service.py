@@ -20,14 +20,14 @@ from typing import Any, ClassVar, Final, TypeVar
 import msgspec
 
 from hearthnet.bus.outbox import KeptCalls
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import TaskSet
+from hearthnet.core.times import now_ms
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.events import EventLog, Moved, Recorded
-from hearthnet.service.tasks import TaskSet
-from hearthnet.times import now_ms
+from hearthnet.service.effects.event_log import EventLog, Moved, Recorded
 from hearthnet_market.export import exported
-from hearthnet_market.meaning import Meanings
-from hearthnet_market.posts import (
+from hearthnet_market.read_model import Damaged, View
+from hearthnet_market.schemas import (
     CREATED,
     DELETED,
     EXPIRED,
@@ -48,7 +48,7 @@ from hearthnet_market.posts import (
     no_post,
     sweep_id,
 )
-from hearthnet_market.view import Damaged, View
+from hearthnet_market.semantic_search import Meanings
 
 _log = logging.getLogger(__name__)
 STREAM: Final = "MARKET"

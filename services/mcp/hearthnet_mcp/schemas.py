@@ -1,7 +1,7 @@
 """A tool's schemas as parts of a contract: self-contained and bounded. Pure.
 
 References are replaced by their targets, because a contract's schema is taken apart and put together
-elsewhere (contracts/flat.py). A recursive reference is replaced by an unrestricted schema; the MCP server
+elsewhere (contracts/tool_schema.py). A recursive reference is replaced by an unrestricted schema; the MCP server
 validates that part itself.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hearthnet.contracts import compile_schema
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 
 MOST_NODES: Final = 4_000
 """Values in a schema after its references are replaced."""

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from typing import Any, ClassVar, Final
 
-from hearthnet.config import McpConfig
 from hearthnet.contracts import compile_schema
-from hearthnet.errors import HearthNetError
+from hearthnet.core.config import McpConfig
+from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream
-from hearthnet.service.capability import Endpoint
+from hearthnet.service.decorators import Endpoint
 from hearthnet_mcp import results
 from hearthnet_mcp.server import McpServer
 from hearthnet_mcp.settings import Settings
@@ -18,7 +18,7 @@ from hearthnet_mcp.tools import Tool
 
 _MOST_OFFERED: Final = 400
 """Tools of all servers together: other nodes accept a limited number of offers from all services of a node
-(bus/registry.py).
+(bus/routing/offer_registry.py).
 """
 _MOST_WAITING: Final = 16
 _LONGEST_NOTE: Final = 1_000

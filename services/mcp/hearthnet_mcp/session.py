@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from hearthnet import __version__
-from hearthnet.errors import HearthNetError, first_of
+from hearthnet.core.errors import HearthNetError, first_of
 from hearthnet.telemetry import names, steps
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Final
 
-from hearthnet.config import McpConfig
-from hearthnet.config_file import load_config
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.core.config import McpConfig
+from hearthnet.core.config_loader import load_config
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.config import McpServerConfig
 from hearthnet.contracts import Contract
-from hearthnet.contracts.told import versioned
-from hearthnet.errors import HearthNetError
+from hearthnet.contracts.dynamic import versioned
+from hearthnet.core.config import McpServerConfig
+from hearthnet.core.errors import HearthNetError
 from hearthnet_mcp.names import capabilities
 from hearthnet_mcp.schemas import input_schema, output_schema
 

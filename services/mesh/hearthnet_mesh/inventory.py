@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.registry import OfferView
-from hearthnet.tools.builtin import builtin_names, builtin_tools
-from hearthnet.tools.types import ToolDefinition
-from hearthnet_mesh.inputs import Kind
-from hearthnet_mesh.known import Snapshot, contract_of, corpus_of, models_of, pairs_of, short
-from hearthnet_mesh.sight import Viewer
+from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
+from hearthnet.agent.tools.types import ToolDefinition
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet_mesh.schemas import Kind
+from hearthnet_mesh.snapshot import Snapshot, contract_of, corpus_of, models_of, pairs_of, short
+from hearthnet_mesh.visibility import Viewer
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _LONGEST_SUMMARY: Final = 300

@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar, Final
 
+from hearthnet.core.capability_name import parse_capability
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.types import parse_capability
-from hearthnet_mesh import describing, inventory, relating, seen
-from hearthnet_mesh.inputs import (
+from hearthnet_mesh import describe as describing
+from hearthnet_mesh import inventory, trace_queries
+from hearthnet_mesh import relations as relating
+from hearthnet_mesh.query import sandbox, validator, views
+from hearthnet_mesh.schemas import (
     DescribeInput,
     NeighboursInput,
     NoParams,
@@ -19,9 +22,8 @@ from hearthnet_mesh.inputs import (
     RelationsInput,
     SearchInput,
 )
-from hearthnet_mesh.query import gates, views, wall
-from hearthnet_mesh.sight import Viewer
 from hearthnet_mesh.sources import Gathered, Sources
+from hearthnet_mesh.visibility import Viewer
 
 _VERBS: Final = ("search", "describe", "relations", "query", "neighbours")
 _AT_ONCE: Final = 2
@@ -67,7 +69,9 @@ class MeshService(Service):
         thing = describing.find(snapshot, viewer, call.input.name)
         known, every = await self._relations(viewer)
         tied = relating.around(every, thing, 1)
-        return Reply(describing.describe(snapshot, viewer, thing, seen.health(known), len(tied["edges"])))
+        return Reply(
+            describing.describe(snapshot, viewer, thing, trace_queries.health(known), len(tied["edges"]))
+        )
 
     @capability("mesh.relations@1.0")
     async def relations(self, call: Call[NoParams, RelationsInput]) -> Reply:
@@ -81,7 +85,7 @@ class MeshService(Service):
     async def query(self, call: Call[NoParams, QueryInput]) -> Reply:
         """Run one checked SELECT in an isolated database of the rows visible to the caller."""
         wanted = call.input
-        checked = await asyncio.to_thread(gates.check, wanted.sql, wanted.bindings)
+        checked = await asyncio.to_thread(validator.check, wanted.sql, wanted.bindings)
         world = await self._world(self._viewer(call), checked.views)
         async with self._places:
             result = await asyncio.to_thread(_run, wanted, checked, world)
@@ -106,12 +110,12 @@ class MeshService(Service):
         level = peer.roster.level(call.principal.partition("/")[0])
         return Viewer(call.caller, call.principal, level, peer.node_id, call.claims)
 
-    async def _relations(self, viewer: Viewer) -> tuple[list[seen.Seen], list[relating.Edge]]:
+    async def _relations(self, viewer: Viewer) -> tuple[list[trace_queries.Seen], list[relating.Edge]]:
         """Return the calls that the viewer made, and every relation that it may see."""
         snapshot = await self._sources.snapshot.get()
         steps = await self._sources.steps.get() if viewer.is_node else []
-        known = seen.calls(steps, viewer)
-        return known, relating.edges(snapshot, viewer, known, seen.chains(steps, viewer))
+        known = trace_queries.calls(steps, viewer)
+        return known, relating.edges(snapshot, viewer, known, trace_queries.chains(steps, viewer))
 
     async def _world(self, viewer: Viewer, wanted: frozenset[str]) -> views.World:
         """Fetch the data of the views of a query that the caller may see."""
@@ -120,7 +124,7 @@ class MeshService(Service):
         return views.World(
             snapshot=await sources.snapshot.get(),
             viewer=viewer,
-            calls=tuple(seen.calls(steps, viewer)),
+            calls=tuple(trace_queries.calls(steps, viewer)),
             posts=await self._posts(viewer) if "posts" in wanted else Gathered(()),
             corpora=await self._corpora(viewer) if "corpora" in wanted else Gathered(()),
             documents=await self._documents(viewer) if "documents" in wanted else Gathered(()),
@@ -163,6 +167,6 @@ def _refused(viewer: Viewer, name: str, what: str) -> Gathered | None:
     return Gathered((), (f"{what}: the token does not cover {name}",))
 
 
-def _run(wanted: QueryInput, checked: gates.Checked, world: views.World) -> wall.Result:
+def _run(wanted: QueryInput, checked: validator.Checked, world: views.World) -> sandbox.Result:
     tables = {view: views.rows(view, world) for view in sorted(checked.views)}
-    return wall.run(wanted.sql, checked.values, tables, wanted.limit)
+    return sandbox.run(wanted.sql, checked.values, tables, wanted.limit)

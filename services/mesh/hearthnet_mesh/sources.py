@@ -13,13 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.trace import UNTRACED
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.service import presence
-from hearthnet.times import now_ms
-from hearthnet_mesh.known import Snapshot
-from hearthnet_mesh.seen import Step
+from hearthnet.bus.session.tracing import UNTRACED
+from hearthnet.core import process_lock
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet_mesh.snapshot import Snapshot
+from hearthnet_mesh.trace_queries import Step
 
 KEPT_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 1.5
@@ -85,7 +85,9 @@ class Sources:
         A process that ends or does not reply is left out.
         """
         living = [
-            path.name for path in presence.everybody(self._home) if presence.lives(self._home, path.name)
+            path.name
+            for path in process_lock.everybody(self._home)
+            if process_lock.lives(self._home, path.name)
         ]
         found = await asyncio.gather(*(self._steps_of(instance) for instance in living))
         return [step for steps in found for step in steps]

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import Pages
-from hearthnet_rag.entries import entry_of
-from hearthnet_rag.index import CorpusInfo, DocumentInfo, Index, Ingested
-from hearthnet_rag.journal import Journal, Record
+from hearthnet.core.errors import HearthNetError
+from hearthnet_rag.index.index import CorpusInfo, DocumentInfo, Index, Ingested
+from hearthnet_rag.index.journal import Journal, Record
+from hearthnet_rag.index.vectors import Asked
+from hearthnet_rag.ingest.document_import import entry_of
+from hearthnet_rag.ingest.starter import bring_up_to_date, starter_files
 from hearthnet_rag.readers import Told
+from hearthnet_rag.readers.documents import Pages
 from hearthnet_rag.readers.pool import Readers
-from hearthnet_rag.search import Filter, Hit, search
-from hearthnet_rag.starter import bring_up_to_date, starter_files
-from hearthnet_rag.vectors import Asked
+from hearthnet_rag.search.search import Filter, Hit, search
 
 INDEXING = "indexing"
 
@@ -156,7 +156,7 @@ class Library:
         return self._index.reclaim()
 
     def search(self, corpus: str, query: str, k: int, wanted: Filter, near: Asked | None = None) -> list[Hit]:
-        """Search as `hearthnet_rag.search.search` does."""
+        """Search as `hearthnet_rag.search.search.search` does."""
         return search(self._index, corpus, query, k, wanted, near)
 
     def corpora(self) -> list[CorpusInfo]:

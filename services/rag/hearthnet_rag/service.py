@@ -12,26 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet.ids import new_ulid
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import new_ulid
+from hearthnet.core.tasks import TaskSet
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
-from hearthnet.service.tasks import TaskSet
-from hearthnet_rag.embedding import Embedding, Outlook
-from hearthnet_rag.entries import LARGEST_BYTES
-from hearthnet_rag.index import Ingested
-from hearthnet_rag.journal import Key, Record
+from hearthnet_rag.index.index import Ingested
+from hearthnet_rag.index.journal import Key, Record
+from hearthnet_rag.ingest.document_import import LARGEST_BYTES
+from hearthnet_rag.ingest.progress import Ingestions
+from hearthnet_rag.ingest.starter import CORPUS as SYSTEM
 from hearthnet_rag.library import Added, Library
-from hearthnet_rag.progress import Ingestions
-from hearthnet_rag.requests import (
-    CorpusParams,
-    DocumentsInput,
-    IngestInput,
-    Nothing,
-    OneDocument,
-    QueryInput,
-)
-from hearthnet_rag.search import PERSONAL, Hit, no_such_corpus
-from hearthnet_rag.starter import CORPUS as SYSTEM
+from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, OneDocument, QueryInput
+from hearthnet_rag.search.embedding import Embedding, Outlook
+from hearthnet_rag.search.search import PERSONAL, Hit, no_such_corpus
 
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet.service.language_codes import NAMES
-from hearthnet.service.sentences import parts, sentences
-from hearthnet.service.tasks import end
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import end
+from hearthnet.text.language_codes import NAMES
+from hearthnet.text.splitting import parts, sentences
 from hearthnet_trans.apertium.markup import Piece, pieces
 from hearthnet_trans.backend import Pair, Translation, Work
 

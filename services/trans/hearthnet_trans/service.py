@@ -14,15 +14,16 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.contracts.pairs import nearest
-from hearthnet.errors import HearthNetError
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability, language
-from hearthnet.service.language_codes import check
+from hearthnet.contracts.language_pairs import nearest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.text import detect
+from hearthnet.text.language_codes import check
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.argos import Argos
 from hearthnet_trans.backend import Backend, Translation, Work
 from hearthnet_trans.cache import Cache, key_of
-from hearthnet_trans.chat import Chat
+from hearthnet_trans.llm_backend import Chat
 
 AUTO: Final = "auto"
 _NONE: Final = (
@@ -148,11 +149,11 @@ class TransService(Service):
             HearthNetError: `bad_request` if it cannot be detected.
         """
         expected = {a for backend in self._those(name) for a, b in backend.pairs if b == wanted.to}
-        found = await language.detected(wanted.text, expected | {wanted.to})
+        found = await detect.detected(wanted.text, expected | {wanted.to})
         if found is not None:
             return found.language
         why = "the text is too short or too mixed to tell its language"
-        if not language.available():
+        if not detect.available():
             why = "this node cannot detect languages: lingua-language-detector is not installed beside it"
         known = ", ".join(sorted(expected)[:12]) or "nothing"
         raise HearthNetError(

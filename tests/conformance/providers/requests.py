@@ -11,8 +11,8 @@ from urllib.parse import unquote
 import msgspec
 
 from hearthnet.contracts import SchemaCheck, compile_schema, contracts
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.request import ChatRequest
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import ollama, wire
 from hearthnet_llm.vendors.wire import HttpRequest, Target, Wire
 from tests.conformance.providers.compare import differences

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from hearthnet.contracts import contracts
-from hearthnet.errors import CODES, HearthNetError
-from hearthnet.models import failures
-from hearthnet_llm.frames import (
+from hearthnet.core.errors import CODES, HearthNetError
+from hearthnet.models import error_mapping
+from hearthnet_llm.interface.frames import (
     Done,
     Frame,
     Notice,
@@ -182,7 +182,7 @@ def end_problems(frames: list[Frame], expected: Expected) -> list[str]:
 def failure_problems(recording: Recording) -> list[str]:
     """An answer that is no success: the wire code of its status, and the vendor's words in one line."""
     answer = recording.response
-    error = failures.of_status("vendor", answer.status, {}, answer.data, "KEY")
+    error = error_mapping.of_status("vendor", answer.status, {}, answer.data, "KEY")
     found = _unequal("code", STATUS_CODES.get(answer.status, "internal_error"), error.code)
     if "\n" in error.message or len(error.message) > 500:
         found.append(f"not one line: {error.message}")

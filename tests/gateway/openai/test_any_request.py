@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.openai.errors import error_body
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.http.openai_errors import error_body
 from hearthnet.gateway.openai.request import read_request
 from hearthnet.gateway.openai.source import continued
 

@@ -12,11 +12,11 @@ import pytest
 import pytest_asyncio
 from openai.types.chat import ChatCompletionChunk
 
-from hearthnet import ids
-from hearthnet.gateway.runs import GatewayRuns
-from hearthnet.tools.run_store import MemoryRuns
-from hearthnet.tools.types import Approve, Deny
-from hearthnet.trust.token import Scope
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.agent.tools.types import Approve, Deny
+from hearthnet.core import ids
+from hearthnet.gateway.runs.runs import GatewayRuns
+from hearthnet.trust.authorization.token import Scope
 from tests.helpers.gateway import Guest, House
 from tests.helpers.scripted_model import NAME, Say
 from tests.helpers.waiting import wait_for
@@ -290,7 +290,7 @@ async def test_openai_client_reads_what_is_not_there(shared: House, api: str) ->
 async def test_an_error_after_the_first_word_ends_the_stream_with_it(
     shared: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hearthnet.errors import HearthNetError
+    from hearthnet.core.errors import HearthNetError
     from hearthnet.gateway.openai import source
 
     async def breaks(*_given: Any, **_options: Any) -> AsyncIterator[dict[str, Any]]:

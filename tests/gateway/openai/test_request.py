@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.openai.errors import error_body
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.http.openai_errors import error_body
 from hearthnet.gateway.openai.request import Asked, read_request
 
 USER = {"role": "user", "content": "Hello"}

@@ -18,7 +18,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright, expect
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config_file import load_config
+from hearthnet.core.config_loader import load_config
 from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.server import serving
 from hearthnet.service import Call, Offer, Reply, Stream, capability

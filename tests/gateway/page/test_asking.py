@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import WebSocketRoute, expect
 
-from hearthnet.canonical import digest
+from hearthnet.core.canonical_json import digest
 from hearthnet.trust.keys import Identity
 from tests.gateway.page.street import Street, Visit, visit
 from tests.helpers.scripted_model import Say

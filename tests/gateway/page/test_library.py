@@ -10,13 +10,13 @@ from typing import Any, Final
 import blake3
 import pytest
 
-from hearthnet import ids
-from hearthnet.canonical import canonical_json, digest
-from hearthnet.gateway.envelope import check_envelope
-from hearthnet.trust.approval import PURPOSE, Approval, decode
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import canonical_json, digest
+from hearthnet.gateway.http.signed_request import check_envelope
+from hearthnet.protocol.replay import ReplayWindow
+from hearthnet.trust.authorization.approval import PURPOSE, Approval, decode
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.signed import check
-from hearthnet.wire.replay import ReplayWindow
+from hearthnet.trust.signed_document import check
 from tests.gateway.page.library import Refusal, ask, ask_all
 
 VECTORS: Final = Path(__file__).resolve().parents[2] / "conformance" / "vectors"

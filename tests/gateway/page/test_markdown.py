@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from playwright.async_api import Page, expect
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.page.markdown import MAX_CHARACTERS, MAX_NODES, TAGS, Node, read_markdown, tree
 from tests.gateway.page.street import Street, visit
 from tests.helpers.scripted_model import Say

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from starlette.applications import Starlette
 
+from hearthnet.agent.tools.builtin import builtin_names
 from hearthnet.gateway import page
-from hearthnet.tools.builtin import builtin_names
 from tests.gateway.page.library import ask
 
 STATIC: Final = Path(page.__file__).parent / "static"

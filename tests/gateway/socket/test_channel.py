@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import channel as channels
 from hearthnet.gateway.socket.channel import MOST_FRAMES, Channel, Channels, Frame
 from hearthnet.gateway.socket.frames import Confirm, ToolResult

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.gateway.book import api_key
+from hearthnet.gateway.auth.client_store import api_key
 from tests.helpers.gateway import House
 from tests.helpers.scripted_model import Say
 from tests.helpers.socket_client import call_of, complete

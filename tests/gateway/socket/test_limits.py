@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from hearthnet.gateway.limits import Limits
+from hearthnet.gateway.http.rate_limits import Limits
 from hearthnet.gateway.socket.conversation import Conversation
 from hearthnet.gateway.socket.frames import SUBPROTOCOL
 from hearthnet.gateway.socket.settings import SocketSettings

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.trust.approval import Approval, sign_approval
+from hearthnet.trust.authorization.approval import Approval, sign_approval
 from tests.helpers.gateway import Guest, House, open_house
 from tests.helpers.scripted_model import NAME, Say
 from tests.helpers.socket_client import Frame, Line, complete, limits, line

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import topic as topics
 from hearthnet.gateway.socket.channel import Frame
 from hearthnet.gateway.socket.feeds import Differing, MarketLook, RunsLook, Watched

@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus import keyring
-from hearthnet.errors import HearthNetError
-from hearthnet.gateway.clients import Client, Clients
-from hearthnet.gateway.envelope import sign_envelope
+from hearthnet.bus.session import keyring
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms, rfc3339
+from hearthnet.gateway.auth.clients import Client, Clients
+from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.socket import feeds
 from hearthnet.gateway.socket.feeds import Readers
 from hearthnet.service import Call, Offer, Reply, Service, capability
-from hearthnet.times import now_ms, rfc3339
-from hearthnet.trust.approval import Approval, sign_approval
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope, mint
 from tests.gateway.socket.test_tool_runs import ask, confirm, post
 from tests.helpers.gateway import Guest, House
 from tests.helpers.probe import Anything

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from hearthnet import ids
 from hearthnet.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
-from hearthnet.trust import invite
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.supervisor.community.join_client import Newcomer
+from hearthnet.trust.community import invites
 from hearthnet.trust.keys import Identity
-from hearthnet.up.newcomer import Newcomer
 from hearthnet_auth import AuthService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -70,7 +70,7 @@ async def living(mesh: Mesh, home: Home) -> AsyncIterator[House]:
 @contextlib.asynccontextmanager
 async def at_the_door(mesh: Mesh, host: House, text: str) -> AsyncIterator[Newcomer]:
     """Someone who holds the invite `text` of `host`, on the server."""
-    said = invite.decode(text)
+    said = invites.decode(text)
     mesh.let_in(host.auth._membership.roster)
 
     async def connect() -> Newcomer | None:

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from hearthnet.bus import event_frames
-from hearthnet.bus.event_frames import HEADS, Extent, Heads
+from hearthnet.bus.session import gossip_frames
+from hearthnet.bus.session.gossip_frames import HEADS, Extent, Heads
 from hearthnet.contracts import Contract
 from hearthnet.service import Call, Offer, Reply, Service, capability
-from hearthnet_auth.inputs import NoParams, SyncInput
+from hearthnet_auth.schemas import NoParams, SyncInput
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.services.auth.houses import INVITE, SYNC, living
@@ -48,8 +48,8 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
         """The liar's library checks nothing."""
 
     monkeypatch.setattr(Contract, "check_reply", unchecked)
-    monkeypatch.setattr("hearthnet_auth.neighbours._AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr("hearthnet_auth.neighbours.FRUITLESS_SECONDS", 0.0)
+    monkeypatch.setattr("hearthnet_auth.peer_heads._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("hearthnet_auth.peer_heads.FRUITLESS_SECONDS", 0.0)
     liar, (carol_home, _) = Liar(), street.others
     async with (
         living(street, street.home) as founder,
@@ -65,7 +65,7 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
         for count in range(1_000, 1_000 + len(BAD)):
             before = liar.given
             claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
-            await event_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
+            await gossip_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
             await wait_for(asked, what=f"claim {count} to be looked at")
         # What carol does now is told to nobody: the founder has it only by asking her, beside the liar.
         carol.auth._chain._tell = _silence  # type: ignore[method-assign, assignment]

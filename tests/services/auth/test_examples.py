@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus import Bus
-from hearthnet.bus.keyring import load_identity
+from hearthnet.bus.session.keyring import load_identity
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.trust import acts, invite
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.community import commands, invites
 from hearthnet.trust.keys import Identity
 from hearthnet_auth.service import _CAPABILITIES
 from tests.helpers.members import raise_to, take_in
@@ -46,7 +46,7 @@ async def put_out(mesh: Mesh, house: House, made: list[dict[str, str]]) -> None:
         if house.auth._membership.roster.member(one["node_id"]) is not None:
             await house.auth._chain.append(
                 lambda held, node=one["node_id"]: (  # type: ignore[misc]
-                    acts.revoke(held, root, node, "other", client_id=ids.new_ulid(), now_ms=now_ms()),
+                    commands.revoke(held, root, node, "other", client_id=ids.new_ulid(), now_ms=now_ms()),
                 ),
                 lambda: None,
             )
@@ -67,8 +67,8 @@ async def prepared(mesh: Mesh, house: House, given: Mapping[str, Any]) -> AsyncI
             return
         text = (await house.do(INVITE))["invite"]
         async with at_the_door(mesh, house, text) as door:
-            asked = invite.ask(
-                await door.roster(), invite.decode(text).key(), Identity.generate(), "newcomer", now_ms()
+            asked = invites.ask(
+                await door.roster(), invites.decode(text).key(), Identity.generate(), "newcomer", now_ms()
             )
             yield door._bus, made | {"newcomer": {"event": msgspec.to_builtins(asked)}}
     finally:

@@ -9,14 +9,14 @@ from typing import cast
 
 import pytest
 
-from hearthnet.up.leaf import linked
-from hearthnet.up.server_config import ANY_PORT
+from hearthnet.supervisor.nats.leaf_links import linked
+from hearthnet.supervisor.nats.server_config import ANY_PORT
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.waiting import wait_for
 from tests.services.auth.houses import INVITE, ISSUE, PROMOTE, REVOKE_TOKEN, House, living
-from tests.up.houses import House as Home
-from tests.up.houses import Street, way_to
+from tests.supervisor.houses import House as Home
+from tests.supervisor.houses import Street, way_to
 
 pytestmark = pytest.mark.asyncio
 

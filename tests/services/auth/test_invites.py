@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.trust import invite
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
+from hearthnet.trust.community import invites
+from hearthnet.trust.community.roster import Policy
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Policy
-from hearthnet.wire import frame as frames
-from hearthnet.wire import subjects
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -33,7 +33,7 @@ async def test_an_invite_is_made_once_for_each_client_id(mesh: Mesh) -> None:
         roster = founder.auth._membership.roster
     assert first == again
     assert caught.value.code == "bad_request"
-    said = invite.decode(first["invite"])
+    said = invites.decode(first["invite"])
     assert (said.address, said.inviter) == ("127.0.0.1:7422", founder.node_id)
     assert roster.level(said.key().node_id, said.expires_at - 1) == "invited"
     assert len({one["event_id"] for one in (first, *others)}) == 11

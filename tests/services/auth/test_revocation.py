@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus import Bus, OfferView
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -33,7 +33,14 @@ PROCESSES = 3
 @contextlib.asynccontextmanager
 async def markets(mesh: Mesh, number: int) -> AsyncIterator[list[Process]]:
     """So many real processes of the founder's market."""
-    command = (sys.executable, "-m", "hearthnet.service.run", "market", "--home", str(mesh.home.path))
+    command = (
+        sys.executable,
+        "-m",
+        "hearthnet.service.hosting.main",
+        "market",
+        "--home",
+        str(mesh.home.path),
+    )
     started = [
         await asyncio.create_subprocess_exec(
             *command, env=child_environment(), stderr=asyncio.subprocess.DEVNULL

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.keyring import load_identity
-from hearthnet.canonical import digest
-from hearthnet.errors import HearthNetError
-from hearthnet.service import claims
-from hearthnet.service.claims import Claims
-from hearthnet.service.stored import Room
-from hearthnet.times import now_ms
-from hearthnet.trust import cosign
-from hearthnet.trust import token as tokens
-from hearthnet.trust.approval import Approval, sign_approval
-from hearthnet.trust.community import REVOKED, CoSigner
-from hearthnet.trust.cosign import Proposal
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.service.effects import claims
+from hearthnet.service.effects.claims import Claims
+from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.token import Scope
+from hearthnet.trust.community import proposals
+from hearthnet.trust.community.events import REVOKED, CoSigner
+from hearthnet.trust.community.proposals import Proposal
+from hearthnet.trust.community.roster import Policy
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Policy
-from hearthnet.trust.token import Scope
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.services.auth.houses import DEMOTE, POLICY, PROMOTE, REVOKE, House, body, living
@@ -40,7 +40,7 @@ def co_signature(signer: Identity, house: House, target: str, client_id: str) ->
         what="inactive",
         client_id=client_id,
     )
-    signed: CoSigner = cosign.sign(proposal, signer).co_signers[0]
+    signed: CoSigner = proposals.sign(proposal, signer).co_signers[0]
     return {"node_id": signed.node_id, "signature": signed.signature}
 
 

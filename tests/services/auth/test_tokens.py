@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.trust import token as tokens
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, query

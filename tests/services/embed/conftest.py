@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_embed import service
 from hearthnet_embed.minilm import files
 from hearthnet_embed.minilm.files import Files

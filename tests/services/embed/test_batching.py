@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import pytest_asyncio
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_embed.batching import BATCH_TOKENS, Batching
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("EMBED-7")]

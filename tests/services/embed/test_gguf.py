@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_embed import EmbedService
 from hearthnet_embed import gguf as module
 from hearthnet_embed.backend import Embedded

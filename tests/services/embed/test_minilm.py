@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_embed import EmbedService
 from hearthnet_embed.minilm import files, model
 from hearthnet_embed.minilm.backend import MiniLm

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hearthnet.config import EmbedModelConfig
-from hearthnet.errors import HearthNetError
-from hearthnet.models import watch
+from hearthnet.core.config import EmbedModelConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import health
 from hearthnet_embed import EmbedService
+from hearthnet_embed.http_protocols import WIRES, read, request
 from hearthnet_embed.remote import PIECE, Remote
-from hearthnet_embed.wires import WIRES, read, request
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.waiting import wait_for
@@ -76,9 +76,9 @@ async def running(kind: Any, server: ModelServer, **more: Any) -> AsyncIterator[
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers are looked at often."""
-    monkeypatch.setattr(watch, "DOUBT_SECONDS", 0.02)
-    monkeypatch.setattr(watch, "_FIRST_SECONDS", 0.05)
-    monkeypatch.setattr(watch, "_MOST_SECONDS", 0.05)
+    monkeypatch.setattr(health, "DOUBT_SECONDS", 0.02)
+    monkeypatch.setattr(health, "_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(health, "_MOST_SECONDS", 0.05)
 
 
 def _server(openai_route: Any = openai, ollama_route: Any = ollama) -> ModelServer:
@@ -248,8 +248,8 @@ async def test_one_that_never_was_there_says_why(monkeypatch: pytest.MonkeyPatch
 async def test_one_far_away_is_looked_at_after_failures_alone(
     monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
-    monkeypatch.setattr("hearthnet.models.addresses.is_near", lambda _url: False)
-    monkeypatch.setattr(watch, "CALM_SECONDS", 0.01)
+    monkeypatch.setattr("hearthnet.models.urls.is_near", lambda _url: False)
+    monkeypatch.setattr(health, "CALM_SECONDS", 0.01)
     async with _server() as server, running("openai", server) as remote:
         assert remote.profile.requires_internet
         for _ in range(20):

@@ -6,16 +6,16 @@ import os
 
 import pytest
 
-from hearthnet.bus import content
-from hearthnet.bus.blob_entry import CHUNKS, Hold
-from hearthnet.bus.blob_writer import Writer
-from hearthnet.bus.content import Options
-from hearthnet.cli import file_verify
-from hearthnet.times import now_ms
-from hearthnet.wire.blob import CHUNK_BYTES, manifest_of
+from hearthnet.bus import blob_transfer
+from hearthnet.bus.blob_transfer import Options
+from hearthnet.bus.blobs.metadata import CHUNKS, Hold
+from hearthnet.bus.blobs.writer import Writer
+from hearthnet.cli.workflows import file_verify
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.manifest import CHUNK_BYTES, manifest_of
+from hearthnet_file.garbage_collector import PARTIAL_MS
 from hearthnet_file.scrubber import PASS_MS
 from hearthnet_file.service import FileService
-from hearthnet_file.sweeper import PARTIAL_MS
 from tests.helpers.damage import flip
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -153,7 +153,7 @@ async def test_scrub_finds_damage_and_survives_a_restart(mesh: Mesh) -> None:
         await wait_for(lambda: "2 files are" in note_of(service), 60, "the damage to be found")
     async with running(mesh, after) as bus:
         assert "2 files are" in note_of(after)
-        await content.put(bus, Bytes(LARGE), Options(), silent)
+        await blob_transfer.put(bus, Bytes(LARGE), Options(), silent)
         await wait_for(lambda: "1 file is" in note_of(after), 60, "the mended file to be noticed")
         await bus.call("file.remove@1.0", {"params": {}, "input": {"cid": manifest_of(SMALL).cid}})
         await wait_for(lambda: not note_of(after), 60, "the removed file to be noticed")

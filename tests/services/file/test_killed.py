@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.bus import content
+from hearthnet.bus import blob_transfer
+from hearthnet.bus.blob_transfer import Done, Options
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.content import Done, Options
-from hearthnet.errors import HearthNetError
-from hearthnet.wire.blob import CHUNK_BYTES, Manifest, manifest_of
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, manifest_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment
 from tests.helpers.service_processes import START_SECONDS
@@ -29,11 +29,11 @@ MANIFEST = manifest_of(DATA)
 PUTTING = """
 import asyncio, sys
 from pathlib import Path
-from hearthnet.bus import content
+from hearthnet.bus import blob_transfer as content
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.content import Options
-from hearthnet.home import Home
-from hearthnet.wire.blob import CHUNK_BYTES, manifest_of
+from hearthnet.bus.blob_transfer import Options
+from hearthnet.core.home import Home
+from hearthnet.protocol.manifest import CHUNK_BYTES, manifest_of
 
 data = Path(sys.argv[3]).read_bytes()
 
@@ -75,13 +75,13 @@ class Source:
 
 
 async def put(bus: Bus, source: Source) -> Done:
-    return await content.put(bus, source, Options(), lambda chunks, of: None)
+    return await blob_transfer.put(bus, source, Options(), lambda chunks, of: None)
 
 
 @contextlib.asynccontextmanager
 async def service(mesh: Mesh, bus: Bus) -> AsyncIterator[Process]:
     """The file service as a process of its own, which offers."""
-    command = (sys.executable, "-m", "hearthnet.service.run", "file", "--home", str(mesh.home.path))
+    command = (sys.executable, "-m", "hearthnet.service.hosting.main", "file", "--home", str(mesh.home.path))
     process = await asyncio.create_subprocess_exec(
         *command, env=child_environment(), stderr=asyncio.subprocess.DEVNULL
     )

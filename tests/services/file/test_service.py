@@ -11,22 +11,23 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import content, keyring
-from hearthnet.bus.blob_entry import CHUNKS, STREAM, Hold, meta_subject
-from hearthnet.bus.blobs import Blobs
+from hearthnet.bus import blob_transfer
+from hearthnet.bus.blob_transfer import Done, Options
+from hearthnet.bus.blobs.blob_store import Blobs
+from hearthnet.bus.blobs.metadata import CHUNKS, STREAM, Hold, meta_subject
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.content import Done, Options
-from hearthnet.canonical import content_hash
+from hearthnet.bus.session import keyring
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import unmet
-from hearthnet.errors import HearthNetError
-from hearthnet.home import Home
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, manifest_of
 from hearthnet.service import Call, Reply, Stream, capability
-from hearthnet.times import now_ms
-from hearthnet.wire.blob import CHUNK_BYTES, Manifest, manifest_of
 from hearthnet_file import FileService
-from hearthnet_file.requests import NoParams, PutInput, ReadInput, as_text
-from hearthnet_file.sweeper import MB, PARTIAL_MS
+from hearthnet_file.garbage_collector import MB, PARTIAL_MS
+from hearthnet_file.schemas import NoParams, PutInput, ReadInput, as_text
 from tests.helpers.members import raise_to
 from tests.helpers.mesh import Mesh, write_roster
 from tests.helpers.waiting import wait_for
@@ -67,12 +68,12 @@ def silent(chunks: int, of: int) -> None:
 
 
 async def put(bus: Bus, data: bytes, *, source: Bytes | None = None, **options: Any) -> Done:
-    return await content.put(bus, source or Bytes(data), Options(**options), silent)
+    return await blob_transfer.put(bus, source or Bytes(data), Options(**options), silent)
 
 
 async def fetch(bus: Bus, cid: str, *nodes: str) -> bytes:
     sink = Bytes()
-    await content.fetch(bus, cid, nodes, sink, silent)
+    await blob_transfer.fetch(bus, cid, nodes, sink, silent)
     return bytes(sink.data)
 
 
@@ -110,7 +111,7 @@ async def test_content_is_put_and_read_over_the_bus(mesh: Mesh) -> None:
     async with running(mesh) as bus:
         told: list[tuple[int, int]] = []
         source = Bytes(LARGE)
-        done = await content.put(bus, source, Options(name="large.bin"), lambda *far: told.append(far))
+        done = await blob_transfer.put(bus, source, Options(name="large.bin"), lambda *far: told.append(far))
         assert done == Done(manifest_of(LARGE).cid, len(LARGE), bus.peer.node_id, 21)
         assert source.asked == list(range(21))
         assert told[-1] == (21, 21)
@@ -146,8 +147,8 @@ async def test_content_of_every_size(mesh: Mesh) -> None:
 
 @pytest.mark.req("FILE-12")
 async def test_many_hashes_are_asked_for_in_pages(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet.bus.content._FIRST_HASHES", 3)
-    monkeypatch.setattr("hearthnet.bus.content._MORE_HASHES", 4)
+    monkeypatch.setattr("hearthnet.bus.blob_transfer._FIRST_HASHES", 3)
+    monkeypatch.setattr("hearthnet.bus.blob_transfer._MORE_HASHES", 4)
     monkeypatch.setattr("hearthnet_file.service._PAGE", 5)
     async with running(mesh) as bus:
         done = await put(bus, LARGE)
@@ -191,7 +192,7 @@ async def test_the_server_restarts_in_the_middle_of_both_ways(mesh: Mesh) -> Non
         assert restarted == [9]
         restarted.clear()
         sink.before = restart
-        await content.fetch(bus, done.cid, [done.node], sink, silent)
+        await blob_transfer.fetch(bus, done.cid, [done.node], sink, silent)
         assert bytes(sink.data) == LARGE
         assert restarted == [9]
 
@@ -200,8 +201,8 @@ async def test_the_server_restarts_in_the_middle_of_both_ways(mesh: Mesh) -> Non
 async def test_a_server_that_stays_away_is_not_waited_for_without_end(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content, "PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr(content, "_LONGEST_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(blob_transfer, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(blob_transfer, "_LONGEST_PAUSE_SECONDS", 0.2)
 
     async def stop(index: int) -> None:
         if index == 9:
@@ -213,7 +214,7 @@ async def test_a_server_that_stays_away_is_not_waited_for_without_end(
         source.before = stop
         async with asyncio.timeout(20):
             away = await refusal(put(bus, LARGE, source=source))
-            gone = await refusal(content.fetch(bus, done.cid, [done.node], sink, silent))
+            gone = await refusal(blob_transfer.fetch(bus, done.cid, [done.node], sink, silent))
     assert (away.code, gone.code) == ("partition", "partition")
     assert "repeat the command" in away.message
 
@@ -243,7 +244,7 @@ class Tampering:
 @pytest.mark.parametrize("data", [b"", b"short", LARGE[:CHUNK_BYTES]], ids=["empty", "short", "another"])
 async def test_a_wrong_chunk_is_refused_when_it_comes(mesh: Mesh, data: bytes) -> None:
     async with running(mesh) as bus:
-        wrong = await refusal(content.put(bus, Tampering(5, data), Options(), silent))
+        wrong = await refusal(blob_transfer.put(bus, Tampering(5, data), Options(), silent))
         assert (wrong.code, wrong.details["chunk"]) == ("bad_request", 5)
         assert (await ask(bus, "list"))["cids"] == []
         # What came before it was right, and is not sent again.
@@ -441,7 +442,7 @@ async def test_who_lacks_it_names_those_who_have_it(mesh: Mesh, monkeypatch: pyt
         assert await ask(guest, "advertise", cids=[cid, cid]) == {"recorded": 1}
         missing = await refusal(ask(bus, "read", cid=cid))
         assert missing.details == {"alt_nodes": [guest.peer.node_id]}
-        monkeypatch.setattr("hearthnet_file.holders.MOST_OF_A_NODE", 1)
+        monkeypatch.setattr("hearthnet_file.replicas.MOST_OF_A_NODE", 1)
         many = await refusal(ask(guest, "advertise", cids=[cid, content_hash(b"x")]))
         assert many.code == "capacity_exceeded"
     async with running(mesh) as bus:  # it is known after a restart, too, for a day
@@ -491,7 +492,7 @@ async def test_a_node_that_sends_wrong_bytes_is_found_out_at_the_chunk(mesh: Mes
     cid, sink = manifest_of(LARGE).cid, Bytes()
     async with mesh.hosting(liar, at=mesh.guest), await mesh.bus() as bus, await mesh.guest_bus() as guest:
         node = guest.peer.node_id
-        wrong = await refusal(content.fetch(bus, cid, [node], sink, silent))
+        wrong = await refusal(blob_transfer.fetch(bus, cid, [node], sink, silent))
         assert wrong.code == "internal_error"
         # What was handed on is right, and no more than what was.
         assert bytes(sink.data) == LARGE[: len(sink.data)]
@@ -499,7 +500,7 @@ async def test_a_node_that_sends_wrong_bytes_is_found_out_at_the_chunk(mesh: Mes
         async with running(mesh) as own:
             await put(own, LARGE)
             both = Bytes()
-            done = await content.fetch(bus, cid, [node, bus.peer.node_id], both, silent)
+            done = await blob_transfer.fetch(bus, cid, [node, bus.peer.node_id], both, silent)
             assert bytes(both.data) == LARGE
             assert done.node == bus.peer.node_id
 
@@ -519,7 +520,7 @@ async def test_a_node_that_wants_what_is_not_gets_nothing(mesh: Mesh) -> None:
 
 @pytest.mark.req("FILE-13")
 async def test_what_breaks_off_again_and_again_is_said(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(blob_transfer, "PATIENCE_SECONDS", 0.0)
     asked: list[str] = []
 
     class Broken(FileService):

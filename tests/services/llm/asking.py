@@ -11,9 +11,9 @@ from zlib import crc32
 import msgspec
 
 from hearthnet.contracts import contracts
-from hearthnet_llm.frames import Frame, ToolCall
-from hearthnet_llm.parts import ImagePart, JsonPart, TextPart
-from hearthnet_llm.request import ChatRequest, Message, Tool
+from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
+from hearthnet_llm.interface.frames import Frame, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Tool
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
 from tests.conformance.providers.recording import Answered, Recording, Sent

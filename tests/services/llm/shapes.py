@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts import contracts
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import (
+from hearthnet_llm.interface.content_parts import (
     AudioPart,
     CacheHint,
     CallPart,
@@ -36,7 +35,8 @@ from hearthnet_llm.parts import (
     UploadPart,
     VideoPart,
 )
-from hearthnet_llm.request import (
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import (
     ChatRequest,
     Message,
     Named,

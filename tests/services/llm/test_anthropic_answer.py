@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
     Cited,
     Done,
     Frame,
@@ -21,12 +22,6 @@ from hearthnet_llm.frames import (
     Token,
     ToolCall,
     ToolCallDelta,
-)
-from hearthnet_llm.parts import (
-    Citation,
-    ServerCallPart,
-    ServerResultPart,
-    ThinkingPart,
 )
 from tests.services.llm.asking import events, heard
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Done, Notice, Served, Token, ToolCall
-from hearthnet_llm.parts import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import (
     ListedTool,
     ModelChangePart,
     Part,
@@ -21,9 +20,10 @@ from hearthnet_llm.parts import (
     ToolChangePart,
     ToolListingPart,
 )
-from hearthnet_llm.request import Message
-from hearthnet_llm.request import Thinking as Think
-from hearthnet_llm.threads.spoken import Spoken
+from hearthnet_llm.interface.frames import Done, Notice, Served, Token, ToolCall
+from hearthnet_llm.interface.request import Message
+from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.threads.assistant_message import Spoken
 from hearthnet_llm.vendors import anthropic, ollama, openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import changed, events, heard, outcome, talk

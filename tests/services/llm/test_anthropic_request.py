@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.parts import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import (
     CacheHint,
     CallPart,
     Citation,
@@ -15,9 +15,9 @@ from hearthnet_llm.parts import (
     TextPart,
     ThinkingPart,
 )
-from hearthnet_llm.request import Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.request import Thinking as Think
-from hearthnet_llm.vendors import anthropic, bedrock_anthropic, converse
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
+from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.vendors import anthropic, bedrock_anthropic, bedrock_converse
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
 
@@ -170,7 +170,7 @@ def test_top_p_beside_a_temperature_goes_where_it_is_taken(model: str, both: boo
 def test_a_temperature_goes_only_to_models_that_take_one(model: str, takes: bool) -> None:
     for native in (anthropic.encode(ASKED, Target(model)), bedrock_anthropic.encode(ASKED, Target(model))):
         assert ("temperature" in native.body) == takes
-    inference = converse.encode(ASKED, Target(f"anthropic.{model}")).body["inferenceConfig"]
+    inference = bedrock_converse.encode(ASKED, Target(f"anthropic.{model}")).body["inferenceConfig"]
     assert ("temperature" in inference) == takes
 
 
@@ -249,7 +249,7 @@ def test_sources_that_only_another_vendor_names_stay_behind() -> None:
     cited = anthropic.encode(asked, TARGET).body["messages"][1]["content"][0]["citations"]
     kind = "web_search_result_location"
     assert cited == [{"type": kind, "cited_text": "w", "url": "u", "encrypted_index": "r", "title": None}]
-    there = converse.encode(asked, Target("m")).body["messages"][1]["content"][0]["citationsContent"]
+    there = bedrock_converse.encode(asked, Target("m")).body["messages"][1]["content"][0]["citationsContent"]
     assert there["citations"] == [
         {"title": "T"},
         {"sourceContent": [{"text": "w"}], "location": {"web": {"url": "u"}}},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.config import ModelConfig
-from hearthnet_llm import kinds
+from hearthnet.core.config import ModelConfig
+from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.vendors import anthropic
 from hearthnet_llm.vendors.wire import Target
 from tests.services.llm.asking import ASKED
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.req("LLM-30")
 )
 def test_a_temperature_goes_where_it_is_taken(url: str, model: str, takes: bool) -> None:
     config = ModelConfig(kind="anthropic", name="m", url=url, model=model)
-    body = anthropic.encode(ASKED, kinds.target(config)).body
+    body = anthropic.encode(ASKED, backend_kinds.target(config)).body
     assert ("temperature" in body) == takes
 
 

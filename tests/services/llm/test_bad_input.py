@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
 from tests.helpers.mesh import Mesh
 from tests.helpers.stopwatch import Stopwatch
@@ -268,7 +268,7 @@ async def test_a_caller_who_leaves_has_the_vendor_let_go_at_once(
 
 @pytest.mark.req("LLM-35")
 async def test_a_vendor_that_stalls_is_a_timeout(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet.models.connection._SILENCE_SECONDS", 2.0)
+    monkeypatch.setattr("hearthnet.models.http_client._SILENCE_SECONDS", 2.0)
     async with stalling(mesh, monkeypatch) as (_, _, bus):
         outcomes = await asyncio.gather(*(outcome(bus, name) for name in ALL))
         for name, (heard, error) in zip(ALL, outcomes, strict=True):

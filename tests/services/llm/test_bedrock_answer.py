@@ -11,8 +11,9 @@ from botocore.eventstream import EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
     Cited,
     Done,
     Frame,
@@ -23,12 +24,6 @@ from hearthnet_llm.frames import (
     Token,
     ToolCall,
     ToolCallDelta,
-)
-from hearthnet_llm.parts import (
-    Citation,
-    ServerCallPart,
-    ServerResultPart,
-    ThinkingPart,
 )
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Heard

@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.parts import (
-    CacheHint,
-    DocumentPart,
-    JsonPart,
-    TextPart,
-    ThinkingPart,
-)
-from hearthnet_llm.request import Message, Named, ResponseSchema, Tool
-from hearthnet_llm.request import Thinking as Think
-from hearthnet_llm.vendors import bedrock_anthropic, converse
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import CacheHint, DocumentPart, JsonPart, TextPart, ThinkingPart
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, Tool
+from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.vendors import bedrock_anthropic, bedrock_converse
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
 
@@ -116,14 +110,16 @@ def test_a_request_to_converse_has_exactly_this_json() -> None:
     ],
 )
 def test_a_choice_is_made_in_each_of_its_forms(choice: Any, native: Any) -> None:
-    made = converse.encode(changed(tool_choice=choice), TARGET).body
+    made = bedrock_converse.encode(changed(tool_choice=choice), TARGET).body
     assert made["toolConfig"]["toolChoice"] == native
 
 
 def test_no_tool_means_no_tools_unless_they_were_called() -> None:
     fresh = [Message("user", "Hi")]
-    assert "toolConfig" not in converse.encode(changed(messages=fresh, tool_choice="none"), TARGET).body
-    called = converse.encode(changed(tool_choice="none"), TARGET).body["toolConfig"]
+    assert (
+        "toolConfig" not in bedrock_converse.encode(changed(messages=fresh, tool_choice="none"), TARGET).body
+    )
+    called = bedrock_converse.encode(changed(tool_choice="none"), TARGET).body["toolConfig"]
     assert (len(called["tools"]), "toolChoice" in called) == (2, False)
 
 
@@ -154,7 +150,7 @@ def test_a_schema_goes_as_text_and_one_without_is_refused() -> None:
     assert made["type"] == "json_schema"
     assert json.loads(made["structure"]["jsonSchema"]["schema"]) == ANSWER
     with pytest.raises(HearthNetError, match="by a schema"):
-        converse.encode(changed(response_schema=ResponseSchema()), TARGET)
+        bedrock_converse.encode(changed(response_schema=ResponseSchema()), TARGET)
 
 
 def test_cache_points_stand_after_what_they_keep() -> None:
@@ -190,7 +186,7 @@ def test_thoughts_go_back_with_their_proof_and_those_of_others_do_not() -> None:
     asked = changed(
         messages=[Message("user", "Hi"), Message("assistant", "Yes", thinking=thoughts), Message("user", "?")]
     )
-    assert converse.encode(asked, TARGET).body["messages"][1]["content"] == [
+    assert bedrock_converse.encode(asked, TARGET).body["messages"][1]["content"] == [
         {"reasoningContent": {"reasoningText": {"text": "so", "signature": "proof"}}},
         {"reasoningContent": {"redactedContent": "Yw=="}},
         {"text": "Yes"},
@@ -216,7 +212,7 @@ def test_thoughts_go_back_with_their_proof_and_those_of_others_do_not() -> None:
 )
 def test_what_is_no_request_is_refused_with_its_place(path: str, native: Any, place: str) -> None:
     with pytest.raises(HearthNetError) as caught:
-        converse.read(HttpRequest("POST", path, native), "")
+        bedrock_converse.read(HttpRequest("POST", path, native), "")
     assert (caught.value.code, caught.value.details["path"]) == ("bad_request", place)
 
 

@@ -9,9 +9,9 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 
-from hearthnet_llm.builtin.bounds import bounded
-from hearthnet_llm.builtin.calling import WIDEST, Calling
-from hearthnet_llm.request import Message, Tool
+from hearthnet_llm.builtin.forced_call import WIDEST, Calling
+from hearthnet_llm.builtin.schema_bounds import bounded
+from hearthnet_llm.interface.request import Message, Tool
 from hearthnet_llm.text_tools import prompt
 from hearthnet_llm.vendors.gemini import schema as dialect
 from hearthnet_llm.vendors.wire import Target

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet_llm.builtin import grammar
-from hearthnet_llm.builtin.bounds import Bounds, bounded, fields
-from hearthnet_llm.builtin.calling import WIDEST, Calling
 from hearthnet_llm.builtin.demonstrations import DEMONSTRATIONS, for_tool
+from hearthnet_llm.builtin.forced_call import WIDEST, Calling
 from hearthnet_llm.builtin.grammar import KeyWords
-from hearthnet_llm.request import Message, Tool
+from hearthnet_llm.builtin.schema_bounds import Bounds, bounded, fields
+from hearthnet_llm.interface.request import Message, Tool
 from tests.services.llm.tools import SCHEMAS
 
 pytestmark = pytest.mark.req("LLM-1")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.config import ModelConfig
-from hearthnet_llm.abilities import profile_of
+from hearthnet.core.config import ModelConfig
+from hearthnet_llm.backends.model_profile_lookup import profile_of
 from hearthnet_llm.vendors.catalog import Listed, described, in_use, models
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.models import watch
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import health
 from hearthnet_llm import LlmService, settings
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -143,8 +143,8 @@ async def test_others_may_neither_look_nor_reload(mesh: Mesh) -> None:
 async def test_a_server_that_goes_takes_its_offers_along_and_brings_them_back(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "DOUBT_SECONDS", 0.02)
-    monkeypatch.setattr(watch, "_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(health, "DOUBT_SECONDS", 0.02)
+    monkeypatch.setattr(health, "_FIRST_SECONDS", 0.05)
     async with ModelServer() as server, running(mesh, server.config("one")) as (llm, bus):
         await wait_for(lambda: _equal(bus, ["one"]))
         await server.stop()
@@ -164,7 +164,7 @@ async def test_a_server_that_goes_takes_its_offers_along_and_brings_them_back(
 async def test_what_is_not_there_at_the_start_is_offered_when_it_comes(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(health, "_FIRST_SECONDS", 0.05)
     async with ModelServer() as server:
         await server.stop()
         async with running(mesh, server.config("one")) as (_, bus):

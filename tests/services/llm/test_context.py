@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.backend import FrameStream
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.context.budget import CODE, fitted
-from hearthnet_llm.context.counting import IMAGE, MEDIA, of_json, of_message, of_rest, of_text
-from hearthnet_llm.context.keeping import Contexts
+from hearthnet_llm.context.grouping import pieces, rounds
+from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.context.summary import summary
-from hearthnet_llm.context.turns import pieces, rounds
-from hearthnet_llm.conversation import check
-from hearthnet_llm.frames import Done, Frame, Notice, Token, ToolCall
-from hearthnet_llm.parts import (
+from hearthnet_llm.context.token_count import IMAGE, MEDIA, of_json, of_message, of_rest, of_text
+from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
     ImagePart,
@@ -33,8 +31,10 @@ from hearthnet_llm.parts import (
     ThinkingPart,
     ToolReferencePart,
 )
-from hearthnet_llm.profile import Profile
-from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, ResponseSchema, Tool
+from hearthnet_llm.interface.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ResponseSchema, Tool
+from hearthnet_llm.interface.validation import check
 
 pytestmark = pytest.mark.req("LLM-51")
 SYSTEM = Message("system", "Be brief.")

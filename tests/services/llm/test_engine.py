@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from hearthnet.config import LlmConfig
-from hearthnet.errors import HearthNetError
+from hearthnet.core.config import LlmConfig
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import engine
-from hearthnet_llm.builtin.box import Box
 from hearthnet_llm.builtin.engine import Chunk, Engine
-from hearthnet_llm.builtin.loading import Loading
-from hearthnet_llm.request import CompleteRequest
+from hearthnet_llm.builtin.lazy_backend import Loading
+from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.interface.request import CompleteRequest
 from tests.helpers.stopwatch import Stopwatch
 
 if TYPE_CHECKING:

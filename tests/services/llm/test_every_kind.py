@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.health import FEWEST
-from hearthnet.errors import HearthNetError
+from hearthnet.bus.routing.health import FEWEST
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.services.llm import test_ollama
 from tests.services.llm.asking import events, frame

@@ -10,7 +10,7 @@ import pytest
 from hearthnet.bus import Bus
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.models import failures
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import error_mapping
 
 
 @pytest.mark.req("LLM-11")
@@ -21,7 +21,7 @@ from hearthnet.models import failures
      (504, "timeout"), (529, "capacity_exceeded")],
 )  # fmt: skip
 def test_each_status_has_a_code(status: int, code: str) -> None:
-    failed = failures.of_status(
+    failed = error_mapping.of_status(
         "m", status, {"retry-after": "1.5"}, b'{"error": {"message": "because"}}', "M_KEY"
     )
     assert failed.code == code
@@ -38,7 +38,7 @@ def test_each_status_has_a_code(status: int, code: str) -> None:
      (b'{"error": "word"}', "word"), (b'{"message": "of Amazon"}', "of Amazon")],
 )  # fmt: skip
 def test_what_the_server_says_is_said_in_one_line(body: bytes, said: str) -> None:
-    assert failures.of_status("m", 500, {}, body, "").message.endswith(said)
+    assert error_mapping.of_status("m", 500, {}, body, "").message.endswith(said)
 
 
 NOW = "Sat, 21 Nov 2026 22:00:00 GMT"
@@ -65,12 +65,12 @@ DELAY = b'{"error":{"details":[{"@type":"RetryInfo","retryDelay":"12.5s"}]}}'
 def test_how_long_to_wait_is_taken_from_wherever_a_server_says_it(
     headers: dict[str, str], body: bytes, wait: int
 ) -> None:
-    assert failures.of_status("m", 429, headers, body, "").retry_after_ms == wait
+    assert error_mapping.of_status("m", 429, headers, body, "").retry_after_ms == wait
 
 
 @pytest.mark.req("LLM-11")
 def test_a_key_that_is_not_named() -> None:
-    assert "api_key_env" in failures.of_status("m", 401, {}, b"", "").message
+    assert "api_key_env" in error_mapping.of_status("m", 401, {}, b"", "").message
 
 
 @pytest.mark.req("LLM-11")
@@ -91,7 +91,7 @@ def test_a_key_that_is_not_named() -> None:
     ],
 )
 def test_an_error_inside_an_answer_has_the_code_it_names(error: Any, code: str) -> None:
-    failed = failures.inside("mine", error)
+    failed = error_mapping.inside("mine", error)
     assert failed.code == code
     assert failed.message.startswith("mine: the server reported in mid-answer: ")
     assert (failed.retry_after_ms is not None) == (code in ("rate_limited", "capacity_exceeded"))
@@ -160,23 +160,25 @@ OTHERWISE: Any = [
 @pytest.mark.req("LLM-79")
 @pytest.mark.parametrize(("status", "page"), OVERLONG)
 def test_overlong_context_is_known_by_the_vendors_words(status: int, page: Any) -> None:
-    failed = failures.of_status("mine", status, {}, json.dumps(page).encode(), "")
+    failed = error_mapping.of_status("mine", status, {}, json.dumps(page).encode(), "")
     assert (failed.code, failed.details["rule"]) == ("bad_request", "context_length")
     assert failed.details["status"] == status
     assert "shorten the messages" in failed.message
     if isinstance(page.get("error"), dict):
-        assert failures.inside("mine", page["error"]).details["rule"] == "context_length"
+        assert error_mapping.inside("mine", page["error"]).details["rule"] == "context_length"
 
 
 @pytest.mark.req("LLM-79")
 @pytest.mark.parametrize(("status", "page"), OTHERWISE)
 def test_other_refusals_are_no_overlong_context(status: int, page: Any) -> None:
-    failed = failures.of_status("mine", status, {}, json.dumps(page).encode(), "")
+    failed = error_mapping.of_status("mine", status, {}, json.dumps(page).encode(), "")
     assert "rule" not in failed.details
 
 
 @pytest.mark.req("LLM-11")
-@pytest.mark.parametrize("failure", [failures.unreachable, failures.silent, failures.broken_off])
+@pytest.mark.parametrize(
+    "failure", [error_mapping.unreachable, error_mapping.silent, error_mapping.broken_off]
+)
 def test_a_server_that_is_lost_is_named_without_its_password(
     failure: Callable[[str, str], HearthNetError],
 ) -> None:

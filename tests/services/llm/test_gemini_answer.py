@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Cited, Done, Frame, Notice, Served, Thinking, Thought, Token, ToolCall
-from hearthnet_llm.parts import (
-    Citation,
-    ServerCallPart,
-    ServerResultPart,
-    ThinkingPart,
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
 )
 from tests.services.llm.asking import events, heard
 

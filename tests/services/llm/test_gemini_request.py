@@ -7,16 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.parts import (
-    DocumentPart,
-    ImagePart,
-    TextPart,
-    ThinkingPart,
-    VideoPart,
-)
-from hearthnet_llm.request import Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.request import Thinking as Think
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import DocumentPart, ImagePart, TextPart, ThinkingPart, VideoPart
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
+from hearthnet_llm.interface.request import Thinking as Think
 from hearthnet_llm.vendors import gemini
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.vendors import gemini
 from hearthnet_llm.vendors.wire import HttpRequest
 from tests.services.llm.asking import outcome

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer
 from tests.services.llm.test_media import opened, picture

@@ -13,12 +13,12 @@ from zlib import crc32
 import pytest
 from PIL import Image
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import CacheHint, ImagePart, TextPart
+from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.media.image import fitted
 from hearthnet_llm.media.limits import LIMITS, Limits
 from hearthnet_llm.media.prepare import prepared
-from hearthnet_llm.parts import CacheHint, ImagePart, TextPart
-from hearthnet_llm.request import ChatRequest, Message
 from hearthnet_llm.vendors import WIRES
 
 pytestmark = pytest.mark.req("LLM-34")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.config import LlmConfig
-from hearthnet.errors import HearthNetError
+from hearthnet.core.config import LlmConfig
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import model_file
-from hearthnet_llm.builtin.box import Box
+from hearthnet_llm.builtin.model_locator import Box
 from hearthnet_llm.builtin.profile import of_file
 
 pytestmark = pytest.mark.req("LLM-3")

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Done, Frame, Notice, Thinking, Thought, Token, ToolCall
-from hearthnet_llm.parts import ImagePart, TextPart, ThinkingPart
-from hearthnet_llm.request import Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.request import Thinking as Think
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import ImagePart, TextPart, ThinkingPart
+from hearthnet_llm.interface.frames import Done, Frame, Notice, Thinking, Thought, Token, ToolCall
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
+from hearthnet_llm.interface.request import Thinking as Think
 from hearthnet_llm.vendors import ollama
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, WEATHER, changed, heard, sent

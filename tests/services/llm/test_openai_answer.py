@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.names import NameMap, is_safe, presentable
-from hearthnet_llm.frames import (
+from hearthnet.agent.tools.names import NameMap, is_safe, presentable
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import Citation, ThinkingPart
+from hearthnet_llm.interface.frames import (
     Cited,
     Done,
     Frame,
@@ -23,7 +24,6 @@ from hearthnet_llm.frames import (
     ToolCallDelta,
     to_event,
 )
-from hearthnet_llm.parts import Citation, ThinkingPart
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.wire import Heard

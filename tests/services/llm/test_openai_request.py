@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import (
     AudioPart,
     CacheHint,
     CallPart,
@@ -27,7 +26,8 @@ from hearthnet_llm.parts import (
     UploadPart,
     VideoPart,
 )
-from hearthnet_llm.request import (
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import (
     ChatRequest,
     CompleteRequest,
     Message,
@@ -38,7 +38,7 @@ from hearthnet_llm.request import (
     Tool,
 )
 from hearthnet_llm.vendors import openai, profiles, wire
-from hearthnet_llm.vendors.openai.spelling import SPELLINGS
+from hearthnet_llm.vendors.openai.dialect import SPELLINGS
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm import test_openai_shapes
 

@@ -10,9 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.contracts import contracts
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import CacheHint, DocumentPart, ImagePart, RefusalPart, TextPart, ThinkingPart
-from hearthnet_llm.request import ChatRequest, Message, Named, ResponseSchema, ServerTool, Thinking, Tool
+from hearthnet_llm.interface.content_parts import (
+    CacheHint,
+    DocumentPart,
+    ImagePart,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+)
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import (
+    ChatRequest,
+    Message,
+    Named,
+    ResponseSchema,
+    ServerTool,
+    Thinking,
+    Tool,
+)
 from hearthnet_llm.vendors import openai, profiles
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 

@@ -13,9 +13,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from hearthnet_llm.frames import Done, Token, ToolCall
-from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, RefusalPart, TextPart
-from hearthnet_llm.request import ChatRequest, Message, Named, ResponseSchema, Thinking, Tool
+from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, RefusalPart, TextPart
+from hearthnet_llm.interface.frames import Done, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.wire import Heard, Target
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Cited, Done, Frame, Notice, Thought, Token, ToolCall
-from hearthnet_llm.parts import ThinkingPart
-from hearthnet_llm.request import ChatRequest, Message, TextForm
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import ThinkingPart
+from hearthnet_llm.interface.frames import Cited, Done, Frame, Notice, Thought, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, TextForm
 from hearthnet_llm.vendors import openai, wire
 from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
 

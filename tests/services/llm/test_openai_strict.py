@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
-from hearthnet_llm.request import ChatRequest, Message, ResponseSchema, Thinking
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
+from hearthnet_llm.interface.request import ChatRequest, Message, ResponseSchema, Thinking
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.shapes import ASKED, LOOK, MP3, PDF, PNG, SCHEMA, answered

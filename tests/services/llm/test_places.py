@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.config import ModelConfig
+from hearthnet.core.config import ModelConfig
 from hearthnet_llm import settings
-from hearthnet_llm.abilities import FEW, MANY, profile_of
+from hearthnet_llm.backends.model_profile_lookup import FEW, MANY, profile_of
 from hearthnet_llm.vendors.catalog import Listed
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered

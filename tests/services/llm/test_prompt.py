@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet_llm.builtin.prompt import GROUNDED, Prompt, harmless, prompt
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import ImagePart, TextPart
-from hearthnet_llm.request import Message
+from hearthnet_llm.interface.content_parts import ImagePart, TextPart
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import Message
 
 pytestmark = pytest.mark.req("LLM-8")
 QUESTION = Message(role="user", content="How?")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet_llm.builtin.reading import PAUSE_SECONDS, Reading
-from hearthnet_llm.frames import Progress, to_event
+from hearthnet_llm.builtin.prefill_progress import PAUSE_SECONDS, Reading
+from hearthnet_llm.interface.frames import Progress, to_event
 
 
 def batch(processed: int) -> dict[str, Any]:

@@ -17,12 +17,12 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from hearthnet.config import ModelConfig
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.endpoint import Endpoint
-from hearthnet_llm.frames import Done, Frame, Token
-from hearthnet_llm.remote import Remote
-from hearthnet_llm.request import ChatRequest, Message, ResponseSchema, TextForm
+from hearthnet.core.config import ModelConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.backends.endpoint import Endpoint
+from hearthnet_llm.backends.http_backend import Remote
+from hearthnet_llm.interface.frames import Done, Frame, Token
+from hearthnet_llm.interface.request import ChatRequest, Message, ResponseSchema, TextForm
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Target
 from tests.conformance.providers.__main__ import run

@@ -20,10 +20,10 @@ from ollama import ChatResponse
 from ollama._types import ChatRequest as OllamaRequest
 from pydantic import BaseModel, TypeAdapter
 
-from hearthnet_llm.frames import Frame, Thinking, Token, ToolCall
-from hearthnet_llm.parts import CacheHint, DocumentPart, TextPart, ThinkingPart
-from hearthnet_llm.request import ChatRequest, Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.request import Thinking as Think
+from hearthnet_llm.interface.content_parts import CacheHint, DocumentPart, TextPart, ThinkingPart
+from hearthnet_llm.interface.frames import Frame, Thinking, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, ServerTool, Tool
+from hearthnet_llm.interface.request import Thinking as Think
 from hearthnet_llm.vendors.wire import Target
 from tests.conformance.providers.compare import differences
 from tests.services.llm import test_anthropic_answer, test_bedrock_answer, test_gemini_answer, test_ollama

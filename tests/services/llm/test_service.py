@@ -15,14 +15,14 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Stream
 from hearthnet_llm import LlmService, service
-from hearthnet_llm.answer import Answer
-from hearthnet_llm.builtin import model_file, reading
-from hearthnet_llm.builtin.box import Box
+from hearthnet_llm.builtin import model_file, prefill_progress
+from hearthnet_llm.builtin.model_locator import Box
 from hearthnet_llm.builtin.profile import BUILT_IN
-from hearthnet_llm.frames import Frame, Token
+from hearthnet_llm.interface.frames import Frame, Token
+from hearthnet_llm.responses.response_builder import Answer
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.stopwatch import Stopwatch
@@ -329,7 +329,7 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
 @pytest.mark.req("LLM-46")
 async def test_searches_find_their_examples_read(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        reading, "PAUSE_SECONDS", 0.0
+        prefill_progress, "PAUSE_SECONDS", 0.0
     )  # else a fast machine has read the rest before it says so
     async with running(mesh) as (llm, bus):
         assert llm._boxed is not None

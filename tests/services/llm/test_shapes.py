@@ -24,11 +24,11 @@ from ollama._types import ChatRequest as Ollama
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming as OpenAI
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import Part
+from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.media.limits import LIMITS
 from hearthnet_llm.media.prepare import prepared, unknown
-from hearthnet_llm.parts import Part
-from hearthnet_llm.request import ChatRequest, Message
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Json, Target
 from tests.conformance.providers.compare import differences

@@ -6,12 +6,12 @@ import base64
 
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, Part, VideoPart
+from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.media.limits import LIMITS
 from hearthnet_llm.media.prepare import prepared, unknown
 from hearthnet_llm.media.sniffed import sniffed
-from hearthnet_llm.parts import AudioPart, DocumentPart, Part, VideoPart
-from hearthnet_llm.request import ChatRequest, Message
 from tests.services.llm.shapes import MP3, MP4, PDF, TEXT, WAV
 
 pytestmark = pytest.mark.req("LLM-148")

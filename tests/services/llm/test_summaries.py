@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.context.counting import of_message
-from hearthnet_llm.context.keeping import Contexts
-from hearthnet_llm.frames import Done, Frame, Notice, Progress, Token
-from hearthnet_llm.profile import Profile
-from hearthnet_llm.request import ChatRequest, Message
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.context.manager import Contexts
+from hearthnet_llm.context.token_count import of_message
+from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, Message
 from tests.services.llm.test_context import SYSTEM, Model, asked, profile, user, words
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("LLM-51")]

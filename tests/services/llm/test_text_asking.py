@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Done, Frame, Notice, Progress, Token, ToolCall
-from hearthnet_llm.parts import ImagePart, JsonPart, TextPart
-from hearthnet_llm.request import ChatRequest, Message, Named, ServerTool, Tool
-from hearthnet_llm.text_tools import asking, prompt
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
+from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, ServerTool, Tool
+from hearthnet_llm.text_tools import backend, prompt
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
 from hearthnet_llm.vendors.calls import AGAIN
 
@@ -46,7 +46,7 @@ class Model:
 async def answer(model: Model, **fields: Any) -> tuple[str, list[Frame]]:
     """The text, and the frames that are neither text nor progress."""
     request = msgspec.structs.replace(ASKED, **fields)
-    frames = [frame async for frame in asking.stream(request, "m", model.ask)]
+    frames = [frame async for frame in backend.stream(request, "m", model.ask)]
     text = "".join(frame.text for frame in frames if isinstance(frame, Token))
     return text, [frame for frame in frames if not isinstance(frame, Token | Progress)]
 
@@ -82,7 +82,7 @@ async def test_a_quoted_call_is_shown_and_not_made() -> None:
     said = f"This is how:\n```\n{CALL}\n```"
     text, frames = await answer(Model(said))
     assert text == said
-    assert (codes(frames), frames[-1]) == ([asking.QUOTED], Done("end", 10, 5, "text", 3))
+    assert (codes(frames), frames[-1]) == ([backend.QUOTED], Done("end", 10, 5, "text", 3))
 
 
 @pytest.mark.asyncio
@@ -143,7 +143,7 @@ async def test_a_demanded_call_is_asked_for_until_it_comes(choice: Any) -> None:
     never = Model("It is clean.", "It is clean!", "Clean.")
     text, frames = await answer(never, tool_choice=choice)
     assert text == "It is clean."
-    assert (codes(frames), len(never.heard)) == ([AGAIN, AGAIN, asking.MISSING], 3)
+    assert (codes(frames), len(never.heard)) == ([AGAIN, AGAIN, backend.MISSING], 3)
     silent = Model("", "It is clean!", "Clean.")
     assert (await answer(silent, tool_choice=choice))[0] == "Clean."
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.tools.client import ClientResult
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.types import ToolDefinition, Wanted
+from hearthnet.agent.runtime.client_tools import ClientResult
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.types import ToolDefinition, Wanted
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.frames import Cited, Done, Served, Thought, Token, ToolCall
-from hearthnet_llm.parts import Citation, ServerCallPart, TextPart, ThinkingPart
-from hearthnet_llm.request import ChatRequest, Message
-from hearthnet_llm.threads import file
-from hearthnet_llm.threads.file import KEPT_MS, ThreadsFile
-from hearthnet_llm.threads.spoken import Spoken
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, TextPart, ThinkingPart
+from hearthnet_llm.interface.frames import Cited, Done, Served, Thought, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message
+from hearthnet_llm.threads import store
+from hearthnet_llm.threads.assistant_message import Spoken
+from hearthnet_llm.threads.store import KEPT_MS, ThreadsFile
 from hearthnet_llm.threads.threads import Threads
 
 pytestmark = pytest.mark.req("LLM-50")
@@ -83,7 +83,7 @@ async def test_a_length_without_a_thread_is_refused_and_a_request_of_no_thread_i
     turn = await threads.whole("alice", asked("Hello", None, None))
     assert turn.request.messages == [Message("user", "Hello")]
     assert await threads.keep(turn, ANSWER) is None
-    assert not (tmp_path / file.FILE).exists()
+    assert not (tmp_path / store.FILE).exists()
 
 
 @pytest.mark.asyncio
@@ -125,13 +125,13 @@ def test_after_24_hours_it_is_gone_from_the_disk(tmp_path: Path) -> None:
     assert kept.read("alice", "old") is None
     kept.sweep()
     kept.close()
-    assert b"a secret" not in (tmp_path / file.FILE).read_bytes()
+    assert b"a secret" not in (tmp_path / store.FILE).read_bytes()
 
 
 def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file, "MOST_THREADS", 3)
-    monkeypatch.setattr(file, "MOST_THREAD_BYTES", 10)
-    monkeypatch.setattr(file, "MOST_BYTES", 24)
+    monkeypatch.setattr(store, "MOST_THREADS", 3)
+    monkeypatch.setattr(store, "MOST_THREAD_BYTES", 10)
+    monkeypatch.setattr(store, "MOST_BYTES", 24)
     clock = Clock()
     kept = ThreadsFile(tmp_path, clock)
 
@@ -157,11 +157,11 @@ def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path, monkeypatch:
 async def test_a_damaged_file_is_moved_aside_and_one_that_cannot_be_written_only_costs_the_memory(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / file.FILE).write_bytes(b"not a database " * 100)
+    (tmp_path / store.FILE).write_bytes(b"not a database " * 100)
     threads = Threads(tmp_path)
     assert await begun(threads) == 2
     await threads.close()
-    assert (tmp_path / file.FILE).stat().st_mode & 0o077 == 0
+    assert (tmp_path / store.FILE).stat().st_mode & 0o077 == 0
     assert any(".damaged-" in name for name in os.listdir(tmp_path))
 
     nowhere = Threads(tmp_path / "nowhere")
@@ -190,7 +190,7 @@ def test_a_turn_that_cannot_be_written_whole_is_not_written_at_all(
 ) -> None:
     kept = ThreadsFile(tmp_path)
     assert kept.write("alice", "t", b"one", None)
-    monkeypatch.setattr(file, "MOST_THREADS", "not a number")
+    monkeypatch.setattr(store, "MOST_THREADS", "not a number")
     with pytest.raises(HearthNetError) as failed:
         kept.write("alice", "t", b"two", kept.read("alice", "t"))
     assert failed.value.code == "internal_error"

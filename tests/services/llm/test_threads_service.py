@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer, calling, saying
 from tests.services.llm.test_service import CHAT, ask, running, streamed, tool

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet_llm.frames import Done, to_event
-from hearthnet_llm.request import ChatRequest
+from hearthnet_llm.interface.frames import Done, to_event
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Target
+from tests.agent.bench import QUERY, Bench
 from tests.services.llm.asking import events, heard
-from tests.tools.bench import QUERY, Bench
 
 THOUGHT = {"type": "thinking", "thinking": "Look it up.", "signature": "c2VhbA=="}
 HIDDEN = {"type": "redacted_thinking", "data": "c2VjcmV0"}

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from hearthnet.config import ModelConfig
-from hearthnet_llm.remote import Remote
-from hearthnet_llm.request import ChatRequest, Message
+from hearthnet.core.config import ModelConfig
+from hearthnet_llm.backends.http_backend import Remote
+from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.vendors.catalog import Listed
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer, events, page

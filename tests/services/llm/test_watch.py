@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.models.watch import CALM_SECONDS, DOUBT_SECONDS, Watch
+from hearthnet.models.health import CALM_SECONDS, DOUBT_SECONDS, Watch
 
 
 @pytest.mark.req("LLM-43")

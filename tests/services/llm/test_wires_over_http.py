@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hearthnet.config import ModelConfig
-from hearthnet.errors import HearthNetError
-from hearthnet_llm import kinds
-from hearthnet_llm.frames import Done, Frame, Token, ToolCall
-from hearthnet_llm.parts import ImagePart, TextPart
-from hearthnet_llm.remote import Remote
-from hearthnet_llm.request import ChatRequest, CompleteRequest, Message, Tool
+from hearthnet.core.config import ModelConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.backends import backend_kinds
+from hearthnet_llm.backends.http_backend import Remote
+from hearthnet_llm.interface.content_parts import ImagePart, TextPart
+from hearthnet_llm.interface.frames import Done, Frame, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Tool
 from tests.helpers.mesh import Mesh
 from tests.helpers.stopwatch import Stopwatch
 from tests.services.llm import test_ollama
 from tests.services.llm.asking import events, frame
+from tests.services.llm.backends.test_http_backend import head, serving
 from tests.services.llm.model_server import ModelServer, page
 from tests.services.llm.test_connecting import running
 from tests.services.llm.test_media import picture
-from tests.services.llm.test_remote import head, serving
 from tests.services.llm.test_service import CHAT
 
 pytestmark = pytest.mark.asyncio
@@ -267,7 +267,7 @@ async def test_what_goes_wrong_has_a_code_and_a_reason(
 async def test_a_server_that_stalls_and_a_key_that_is_missing(
     vendor: Vendor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet.models.connection._SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr("hearthnet.models.http_client._SILENCE_SECONDS", 0.2)
     async with serving(head(kind=vendor.content_type), hold=True) as url, connected(vendor, url) as remote:
         with pytest.raises(HearthNetError, match="does not answer") as stalled:
             await frames_of(remote)
@@ -320,12 +320,12 @@ async def test_vertex_takes_a_token_and_its_own_address(monkeypatch: pytest.Monk
 
     url = "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/europe-west1/publishers/google"
     config = ModelConfig(kind="gemini", name="mine", url=url, model="gemini-x")
-    assert kinds.key_header(config) == ("Authorization", "Bearer {key}")
-    assert kinds.target(config).base == url
-    assert kinds.at(url) == "gemini"
+    assert backend_kinds.key_header(config) == ("Authorization", "Bearer {key}")
+    assert backend_kinds.target(config).base == url
+    assert backend_kinds.at(url) == "gemini"
     url = "https://aiplatform.googleapis.com/v1/publishers/google"
     express = ModelConfig(kind="gemini", name="mine", url=url, model="gemini-x")
-    assert kinds.key_header(express) == ("x-goog-api-key", "{key}")
+    assert backend_kinds.key_header(express) == ("x-goog-api-key", "{key}")
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ async def test_vertex_takes_a_token_and_its_own_address(monkeypatch: pytest.Monk
 )
 async def test_vendors_are_known_by_their_hosts(url: str, kind: str | None) -> None:
 
-    assert kinds.at(url) == kind
+    assert backend_kinds.at(url) == kind
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ async def test_a_model_of_bedrock_has_its_wire_and_its_eyes(model: str, wire: st
     config = ModelConfig(
         kind="bedrock", name="mine", url="https://bedrock-runtime.x.amazonaws.com", model=model
     )
-    assert (kinds.wire_of(config), kinds.sees(config)) == (wire, sees)
+    assert (backend_kinds.wire_of(config), backend_kinds.sees(config)) == (wire, sees)
 
 
 @pytest.mark.req("LLM-34")

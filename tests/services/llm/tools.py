@@ -6,8 +6,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from hearthnet_llm.frames import Done, Frame, ToolCall
-from hearthnet_llm.request import ChatRequest, Message, Named, Tool
+from hearthnet_llm.interface.frames import Done, Frame, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "search": {

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from hearthnet.home import Home
-from hearthnet.service import stored
-from hearthnet.service.events import EventLog
-from hearthnet.service.run import serve
-from hearthnet.service.status import Status
-from hearthnet_market import taking, view
+from hearthnet.core.home import Home
+from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.event_log import EventLog
+from hearthnet.service.hosting.main import serve
+from hearthnet.service.hosting.status import Status
+from hearthnet_market import projection, read_model
 from hearthnet_market.service import STREAM, MarketService
 from tests.chaos.hooks import around, replace
 
@@ -49,13 +49,13 @@ def _while_changing(inner: Callable[..., Any]) -> Callable[..., Any]:
 
 def _prepare(step: str) -> None:
     if step == UNDONE:
-        around(stored, "write", _in_the_log, None)
+        around(jetstream_records, "write", _in_the_log, None)
     elif step == DONE[0]:
-        around(stored, "write", None, _in_the_log)
+        around(jetstream_records, "write", None, _in_the_log)
     elif step == DONE[1]:
-        replace(view, "take", _while_changing(taking.take))
+        replace(read_model, "take", _while_changing(projection.take))
     elif step == DONE[2]:
-        around(view.View, "apply", None, _die)
+        around(read_model.View, "apply", None, _die)
     elif step == ERASING[0]:
         around(EventLog, "erase", _die, None)
     elif step == ERASING[1]:

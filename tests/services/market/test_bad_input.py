@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from hearthnet import ids
+from hearthnet.core import ids
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.services.market.trade import body, do, found, post, refused
@@ -83,7 +83,7 @@ _QUERIES: Final = (
 
 @pytest.mark.req("MARKET-16")
 async def test_a_post_is_changed_so_often_and_not_more(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet_market.posts.MOST_UPDATES", 2)
+    monkeypatch.setattr("hearthnet_market.schemas.MOST_UPDATES", 2)
     async with mesh.hosting(MarketService()), await mesh.bus() as bus:
         one = await post(bus)
         for _ in range(2):

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.services.market.trade import Guest, do, found, listed, post, refused

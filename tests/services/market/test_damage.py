@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.service.events import EventLog, Recorded
-from hearthnet.up import streams
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.event_log import EventLog, Recorded
+from hearthnet.supervisor.nats import streams
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_for

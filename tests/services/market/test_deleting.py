@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.errors import HearthNetError
-from hearthnet.service.events import EventLog
-from hearthnet.up import streams
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.event_log import EventLog
+from hearthnet.supervisor.nats import streams
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -101,7 +101,7 @@ async def test_a_repetition_at_a_process_that_has_not_heard_of_the_deletion_brin
 async def test_all_of_ones_own_goes_in_steps_and_nothing_of_others(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet_market.view.MOST_POSTS", 2)
+    monkeypatch.setattr("hearthnet_market.read_model.MOST_POSTS", 2)
     async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.guest_bus() as member:
         theirs = await post(member, "Theirs")
         anna = Guest(mesh, bus)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet import ids
-from hearthnet.service.events import Event, Recorded
-from hearthnet.times import rfc3339
-from hearthnet_market.posts import CREATED, ListInput
-from hearthnet_market.view import View
+from hearthnet.core import ids
+from hearthnet.core.times import rfc3339
+from hearthnet.service.effects.event_log import Event, Recorded
+from hearthnet_market.read_model import View
+from hearthnet_market.schemas import CREATED, ListInput
 
 START = 1_700_000_000_000
 

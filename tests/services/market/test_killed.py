@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import digest
-from hearthnet.service.audit import AuditLog
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.processes import child_environment

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hearthnet import ids
-from hearthnet.bus.keyring import load_roster
-from hearthnet.cli import proofs
-from hearthnet.service.events import Event, Recorded
-from hearthnet.times import now_ms
+from hearthnet.bus.session.keyring import load_roster
+from hearthnet.cli.workflows import market_proofs
+from hearthnet.core import ids
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.header import Header
+from hearthnet.service.effects.event_log import Event, Recorded
+from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope, mint
-from hearthnet.wire import frame as frames
-from hearthnet.wire.header import Header
 from hearthnet_market import MarketService
 from hearthnet_market.export import exported
 from tests.helpers.mesh import Mesh
@@ -38,14 +38,16 @@ async def test_a_guests_post_is_proved_by_everybody(mesh: Mesh) -> None:
     roster = load_roster(mesh.guest.roster)
     assert whole == {**own, "max_lamport": 2}
     for export in (whole, moderated):
-        assert [proofs.problem(event, roster) for event in export["events"]] == [""] * len(export["events"])
-        assert proofs.shown(export) == []
+        assert [market_proofs.problem(event, roster) for event in export["events"]] == [""] * len(
+            export["events"]
+        )
+        assert market_proofs.shown(export) == []
     assert {event["author"] for event in whole["events"]} == {anna.principal}
     claimed = {**whole["events"][0], "author": mesh.identity.node_id}
-    assert proofs.problem(claimed, roster) == "its frame says otherwise: author"
+    assert market_proofs.problem(claimed, roster) == "its frame says otherwise: author"
     assert deleted["posts"] == []
     gone = msgspec.structs.replace(roster, members=())
-    assert "no member" in proofs.problem(whole["events"][0], gone)
+    assert "no member" in market_proofs.problem(whole["events"][0], gone)
 
 
 def _recorded(token: str, identity: Identity, frame: str = "") -> Recorded:

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.persistence import jetstream_store
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.types import Approve
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Call, Offer, Stream
-from hearthnet.service.host import Host
-from hearthnet.tools import run_stream
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.desk import RunDesk
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run_stream import StoredRuns
-from hearthnet.tools.types import Approve
+from hearthnet.service.hosting.host import Host
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT_BODY, ProbeService
@@ -75,7 +75,7 @@ class Home:
     async def in_vain(self, work: Awaitable[Any]) -> None:
         """Work that needs the store while that is away, which is given up on soon."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(run_stream, "READ_SECONDS", 0.5)
+            patch.setattr(jetstream_store, "READ_SECONDS", 0.5)
             with pytest.raises(HearthNetError) as caught:
                 await work
         assert caught.value.code == "partition"

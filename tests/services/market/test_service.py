@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
-from hearthnet.errors import HearthNetError
-from hearthnet.service.events import EventLog
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.service.effects.event_log import EventLog
 from hearthnet.trust.keys import Identity
-from hearthnet.wire import frame as frames
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.service_processes import call_at, processes_of_service

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.runtime.driver import Outcome
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Pending
 from hearthnet.bus.bus import Bus
-from hearthnet.tools.builtin import builtin_tools
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.run import Outcome
-from hearthnet.tools.types import Approve, Decision, Deny, Pending
 from hearthnet_market import MarketService
+from tests.agent.test_over_the_bus import speaking, text, wants
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT_BODY
 from tests.services.market.trade import do, listed, post
-from tests.tools.test_over_the_bus import speaking, text, wants
 
 pytestmark = pytest.mark.asyncio
 _TOOLS = ["market_update", "market_expire", "market_delete"]

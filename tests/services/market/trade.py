@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import digest
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.trust.approval import Approval, sign_approval
-from hearthnet.trust.token import Scope, mint
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.token import Scope, mint
 from tests.helpers.mesh import Mesh
 
 

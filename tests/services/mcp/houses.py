@@ -12,7 +12,7 @@ from typing import Any
 
 from hearthnet.bus import OfferView
 from hearthnet.bus.bus import Bus
-from hearthnet.home import Home
+from hearthnet.core.home import Home
 from hearthnet_mcp import McpService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for

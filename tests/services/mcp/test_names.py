@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.types import parse_capability
+from hearthnet.core.capability_name import parse_capability
 from hearthnet_mcp.names import capabilities
 
 pytestmark = pytest.mark.req("MCPADD-1")

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.runtime.grant_store import GrantBook, new_entry
+from hearthnet.agent.tools.dynamic import told_tools
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import Approve, Decision, Pending, ToolCall, ToolError, ToolResult
 from hearthnet.bus.bus import Bus
-from hearthnet.errors import HearthNetError
-from hearthnet.times import now_ms
-from hearthnet.tools.executor import ToolExecutor
-from hearthnet.tools.grants import GrantBook, new_entry
-from hearthnet.tools.told import told_tools
-from hearthnet.tools.toolbox import Toolbox
-from hearthnet.tools.types import Approve, Decision, Pending, ToolCall, ToolError, ToolResult
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from tests.agent.test_over_the_bus import speaking, wants
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT_BODY
 from tests.helpers.waiting import wait_for
 from tests.services.mcp.houses import SECONDS, Plain, offered, running, tool
-from tests.tools.test_over_the_bus import speaking, wants
 
 pytestmark = pytest.mark.asyncio
 PREFIX = "experimental.mcp.plain."

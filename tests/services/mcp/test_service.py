@@ -13,9 +13,9 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.errors import HearthNetError
-from hearthnet.service.run import load
-from hearthnet.up.services import installed
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.hosting.main import load
+from hearthnet.supervisor.services.specs import installed
 from hearthnet_mcp import McpService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.config import McpServerConfig
+from hearthnet.core.config import McpServerConfig
 from hearthnet_mcp.tools import MOST_TOOLS, read
 from tests.services.mcp.houses import SCHEMA, tool
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet_mesh.query import wall
+from hearthnet_mesh.query import sandbox
 
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on time is long, but for the tests that give one."""
-    monkeypatch.setattr(wall, "SECONDS", 60.0)
+    monkeypatch.setattr(sandbox, "SECONDS", 60.0)

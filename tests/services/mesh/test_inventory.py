@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet.trust.token import Claims
-from hearthnet_mesh import describing, inventory
-from hearthnet_mesh.inputs import Kind
-from hearthnet_mesh.known import Snapshot, short
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization.token import Claims
+from hearthnet_mesh import describe, inventory
+from hearthnet_mesh.schemas import Kind
+from hearthnet_mesh.snapshot import Snapshot, short
 from tests.services.mesh.worlds import (
     ATTIC,
     CELLAR,
@@ -30,10 +30,10 @@ def names(query: str, kind: Kind | None = None, **seen_by: Any) -> list[str]:
     return [item["name"] for item in inventory.search(found, query, kind, 100)["items"]]
 
 
-def described(name: str, health: describing.Health | None = None, **seen_by: Any) -> dict[str, Any]:
+def described(name: str, health: describe.Health | None = None, **seen_by: Any) -> dict[str, Any]:
     looking = viewer(**seen_by)
-    thing = describing.find(SNAPSHOT, looking, name)
-    return describing.describe(SNAPSHOT, looking, thing, health or {}, 7)
+    thing = describe.find(SNAPSHOT, looking, name)
+    return describe.describe(SNAPSHOT, looking, thing, health or {}, 7)
 
 
 @pytest.mark.req("MESH-1")

@@ -10,21 +10,21 @@ from typing import Any, ClassVar
 
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
 from hearthnet.service import Call, Offer, Reply, Service, capability
-from hearthnet.service.run import load
-from hearthnet.times import now_ms
-from hearthnet.trust.token import Scope, mint
-from hearthnet.up.services import installed
+from hearthnet.service.hosting.main import load
+from hearthnet.supervisor.services.specs import installed
+from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet_market import MarketService
 from hearthnet_mesh import MeshService, sources
 from hearthnet_rag import RagService
-from hearthnet_rag.requests import Nothing
-from hearthnet_rag.starter import starter_files
+from hearthnet_rag.ingest.starter import starter_files
+from hearthnet_rag.schemas import Nothing
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 

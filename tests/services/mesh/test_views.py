@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_mesh import seen
-from hearthnet_mesh.query import gates, views, wall
+from hearthnet.core.errors import HearthNetError
+from hearthnet_mesh import trace_queries
+from hearthnet_mesh.query import sandbox, validator, views
 from hearthnet_mesh.service import only_seen
 from hearthnet_mesh.sources import Gathered
-from tests.services.mesh.test_relating import STEPS
+from tests.services.mesh.test_relations import STEPS
 from tests.services.mesh.worlds import ATTIC, CELLAR, KITCHEN, SNAPSHOT, token, viewer
 
 POST = {
@@ -32,7 +32,7 @@ def world(**seen_by: Any) -> views.World:
     return views.World(
         snapshot=SNAPSHOT,
         viewer=looking,
-        calls=tuple(seen.calls(STEPS, looking)),
+        calls=tuple(trace_queries.calls(STEPS, looking)),
         posts=Gathered(((KITCHEN.node_id, POST),)),
         corpora=Gathered(((CELLAR.node_id, CORPUS),)),
         documents=Gathered(((CELLAR.node_id, DOCUMENT),)),
@@ -40,9 +40,9 @@ def world(**seen_by: Any) -> views.World:
 
 
 def ask(sql: str, bindings: dict[str, Any] | None = None, **seen_by: Any) -> list[list[Any]]:
-    checked = gates.check(sql, bindings or {})
+    checked = validator.check(sql, bindings or {})
     tables = {view: views.rows(view, world(**seen_by)) for view in checked.views}
-    return wall.run(sql, checked.values, tables, 500).rows
+    return sandbox.run(sql, checked.values, tables, 500).rows
 
 
 @pytest.mark.req("MESH-26")

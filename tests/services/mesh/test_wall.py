@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_mesh.query import gates, grammar, wall
+from hearthnet.core.errors import HearthNetError
+from hearthnet_mesh.query import grammar, sandbox, validator
+from hearthnet_mesh.query.sandbox import SECONDS
 from hearthnet_mesh.query.views import VIEWS
-from hearthnet_mesh.query.wall import SECONDS
 from tests.services.mesh.queries import BINDINGS, GOOD, WRITING, tables
 
 LEFT = dict.fromkeys(
@@ -28,7 +28,7 @@ MILLION = "select count(*) from calls a, calls b, calls c"
 def refusal(sql: str, **options: Any) -> HearthNetError:
     bound = {name: value for name, value in BINDINGS.items() if f":{name}" in sql}
     with pytest.raises(HearthNetError) as caught:
-        wall.run(sql, bound, tables(), 50, **options)
+        sandbox.run(sql, bound, tables(), 50, **options)
     assert caught.value.code == "bad_request"
     return caught.value
 
@@ -45,7 +45,7 @@ def test_without_any_gate_the_wall_refuses_what_is_no_reading(sql: str) -> None:
 def test_without_the_authorizer_query_only_and_the_empty_neighbourhood_are_left(
     sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wall._Guard, "authorize", lambda *given: sqlite3.SQLITE_OK)
+    monkeypatch.setattr(sandbox._Guard, "authorize", lambda *given: sqlite3.SQLITE_OK)
     rows, words = tables(), LEFT.get(sql.split()[0])
     for _ in range(2):  # nothing that one query did is there for the next one
         with (
@@ -53,8 +53,8 @@ def test_without_the_authorizer_query_only_and_the_empty_neighbourhood_are_left(
             if words is None
             else pytest.raises(HearthNetError, match=words)
         ):
-            wall.run(sql, {}, rows, 50)
-        assert wall.run("select count(*) from posts", {}, rows, 1).rows == [[3]]
+            sandbox.run(sql, {}, rows, 50)
+        assert sandbox.run("select count(*) from posts", {}, rows, 1).rows == [[3]]
     assert not Path("/tmp/hearthnet-never").exists()
 
 
@@ -69,12 +69,12 @@ def test_time_and_steps_are_bounded() -> None:
     heavy = tables(calls=1000)
     for options, gate in (({"seconds": 0.0}, "time"), ({"steps": 10_000}, "steps")):
         with pytest.raises(HearthNetError) as caught:
-            wall.run(MILLION, {}, heavy, 1, **options)
+            sandbox.run(MILLION, {}, heavy, 1, **options)
         assert caught.value.details["gate"] == gate
         assert "read fewer rows" in caught.value.message
     assert SECONDS == 1.0
     with pytest.raises(HearthNetError) as caught:
-        wall.run(MILLION, {}, heavy, 1, seconds=SECONDS)
+        sandbox.run(MILLION, {}, heavy, 1, seconds=SECONDS)
     assert caught.value.details["gate"] in {"time", "steps"}
 
 
@@ -82,30 +82,30 @@ def test_time_and_steps_are_bounded() -> None:
 def test_memory_is_bounded() -> None:
     sql = "select a.body || b.body || c.body as x from posts a, posts b, posts c order by x"
     with pytest.raises(HearthNetError) as caught:
-        wall.run(sql, {}, tables(posts=200), 1, seconds=30, steps=10**9)
+        sandbox.run(sql, {}, tables(posts=200), 1, seconds=30, steps=10**9)
     assert caught.value.details["gate"] == "memory"
 
 
 @pytest.mark.req("MESH-24")
 def test_copies_of_copies_end_at_the_authorizer_or_at_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wall, "MOST_LOOKS", 2)
+    monkeypatch.setattr(sandbox, "MOST_LOOKS", 2)
     assert "so much at once" in refusal("select node from nodes union select node from nodes").message
 
 
 @pytest.mark.req("MESH-24")
 def test_rows_and_bytes_are_bounded_and_it_is_said() -> None:
     rows = tables(posts=200)
-    by_rows = wall.run("select title from posts order by lamport", {}, rows, 2)
+    by_rows = sandbox.run("select title from posts order by lamport", {}, rows, 2)
     assert (by_rows.columns, by_rows.rows, by_rows.truncated) == (["title"], [["title 0"], ["title 1"]], True)
-    assert not wall.run("select title from posts", {}, rows, 200).truncated
-    by_bytes = wall.run("select body from posts", {}, rows, 500)
+    assert not sandbox.run("select title from posts", {}, rows, 200).truncated
+    by_bytes = sandbox.run("select body from posts", {}, rows, 500)
     assert by_bytes.truncated
-    assert 4000 * len(by_bytes.rows) <= wall.MOST_BYTES < 4000 * (len(by_bytes.rows) + 1)
+    assert 4000 * len(by_bytes.rows) <= sandbox.MOST_BYTES < 4000 * (len(by_bytes.rows) + 1)
 
 
 @pytest.mark.req("MESH-24")
 def test_every_value_is_one_that_json_carries() -> None:
-    result = wall.run(
+    result = sandbox.run(
         "select 9223372036854775807, 1e999, -1e999, x'00ff', 1/0, 1.5, cast(x'ff' as text)", {}, {}, 1
     )
     assert result.rows == [["9223372036854775807", None, None, "00ff", None, 1.5, "\ufffd"]]
@@ -120,9 +120,9 @@ def test_what_sqlite_does_not_take_is_said_in_its_words() -> None:
 @pytest.mark.req("MESH-20")
 @pytest.mark.parametrize("sql", GOOD)
 def test_the_same_query_has_the_same_answer(sql: str) -> None:
-    values = gates.check(sql, BINDINGS).values
+    values = validator.check(sql, BINDINGS).values
     if "now" not in sql:
-        assert wall.run(sql, values, tables(), 50) == wall.run(sql, values, tables(), 50)
+        assert sandbox.run(sql, values, tables(), 50) == sandbox.run(sql, values, tables(), 50)
 
 
 VOCABULARY = """
@@ -147,15 +147,15 @@ SQL = st.one_of(
 )  # fmt: skip
 
 
-def outcome(database: sqlite3.Connection, sql: str, *, gated: bool) -> wall.Result | HearthNetError:
+def outcome(database: sqlite3.Connection, sql: str, *, gated: bool) -> sandbox.Result | HearthNetError:
     """As `wall.run` does it, past the gates where they are not wanted, in a database that stays open."""
     values: Mapping[str, Any] = {"x": "a"}
     try:
         if gated:
-            values = gates.check(sql, BINDINGS).values
-        guard = wall._Guard(5.0, 3_000_000)
-        wall._close_in(database, guard)
-        return wall._answer(database, guard, sql, values, 20)
+            values = validator.check(sql, BINDINGS).values
+        guard = sandbox._Guard(5.0, 3_000_000)
+        sandbox._close_in(database, guard)
+        return sandbox._answer(database, guard, sql, values, 20)
     except HearthNetError as error:
         return error
 
@@ -167,7 +167,7 @@ def test_whatever_is_asked_nothing_changes_and_nothing_breaks(sql: str, gated: b
     """An answer or a refusal that names its gate, and never anything else."""
     database = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     with contextlib.closing(database):
-        wall._fill(database, tables())
+        sandbox._fill(database, tables())
         before = database.total_changes
         found = outcome(database, sql, gated=gated)
         database.set_authorizer(None)

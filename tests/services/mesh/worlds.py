@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.bus.registry import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import contracts
-from hearthnet.times import now_ms
-from hearthnet.trust import roster as rosters
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
+from hearthnet.trust.authorization.token import Claims, Scope, decode, mint
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.roster import Roster
-from hearthnet.trust.token import Claims, Scope, decode, mint
-from hearthnet.types import parse_capability
-from hearthnet.wire.offer import LIFETIME_MS, OfferRecord
-from hearthnet_mesh.known import Snapshot
-from hearthnet_mesh.seen import Step
-from hearthnet_mesh.sight import Viewer
+from hearthnet_mesh.snapshot import Snapshot
+from hearthnet_mesh.trace_queries import Step
+from hearthnet_mesh.visibility import Viewer
 from tests.helpers.members import raise_to, take_in
 
 ROOT, KITCHEN, CELLAR, ATTIC, STRANGER = (Identity(bytes([number]) * 32) for number in range(1, 6))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.canonical import content_hash
-from hearthnet.ids import new_ulid
-from hearthnet_rag.index import Entry, Index
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.ids import new_ulid
+from hearthnet_rag.index.index import Entry, Index
 from hearthnet_rag.readers import read_document
 
 MakeEntry = Callable[..., Entry]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import content_hash
-from hearthnet.cli import ingest as command
-from hearthnet.cli.text_files import TextFile, find
+from hearthnet.cli.commands import ingest as command
+from hearthnet.cli.input.text_files import TextFile, find
+from hearthnet.core.canonical_json import content_hash
 from hearthnet.trust.keys import Identity
 from hearthnet_rag import RagService
-from hearthnet_rag.documents import HTML, PDF
+from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.library import Library
-from hearthnet_rag.progress import Ingestions
-from hearthnet_rag.requests import CorpusParams, IngestInput, OneDocument
+from hearthnet_rag.readers.documents import HTML, PDF
+from hearthnet_rag.schemas import CorpusParams, IngestInput, OneDocument
 from tests.helpers.mesh import Mesh
 from tests.services.rag.made import IMAGE, pdf
 from tests.services.rag.test_service import call_by, ingest, lent, put, query, refusal, running
@@ -286,9 +286,9 @@ async def test_a_person_who_ingests_sees_how_far_it_is(
 
 @pytest.mark.req("RAG-34")
 async def test_a_language_is_detected_unless_it_is_said(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hearthnet.service import language
+    from hearthnet.text import detect
 
-    monkeypatch.setattr(language, "detect", lambda text: language.Detected("de", 0.99))
+    monkeypatch.setattr(detect, "detect", lambda text: detect.Detected("de", 0.99))
     pages = [await put(mesh, text) for text in (b"<html>Brunnen", b"<html lang=fr>Puits", b"<html>Well")]
     async with running(mesh) as bus:
         assert (await ingest(bus, "home", pages[0], media_type=HTML)).output["language"] == "de"

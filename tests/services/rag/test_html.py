@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import HTML
+from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.readers import read_document
+from hearthnet_rag.readers.documents import HTML
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Strict//EN" "http://example.org/x.dtd">

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.canonical import content_hash
-from hearthnet_rag.database import FILE
-from hearthnet_rag.index import Index
-from hearthnet_rag.journal import Record
+from hearthnet.core.canonical_json import content_hash
+from hearthnet_rag.index.database import FILE
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.index.journal import Record
 from hearthnet_rag.library import Library
 from tests.helpers.processes import child_environment
 from tests.services.rag.made import pdf
@@ -21,9 +21,9 @@ PARAGRAPH = "Keep the lid on the barrel so that no leaves and no mosquitoes get 
 CHILD = f"""
 import sys
 from pathlib import Path
-from hearthnet.canonical import content_hash
-from hearthnet.ids import new_ulid
-from hearthnet_rag.journal import Record
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.ids import new_ulid
+from hearthnet_rag.index.journal import Record
 from hearthnet_rag.library import Library
 
 library = Library(Path(sys.argv[1]))
@@ -118,8 +118,8 @@ PAGES = 400
 CHANGING = """
 import sys
 from pathlib import Path
-from hearthnet.canonical import content_hash
-from hearthnet_rag.journal import Record
+from hearthnet.core.canonical_json import content_hash
+from hearthnet_rag.index.journal import Record
 from hearthnet_rag.library import Library
 
 library = Library(Path(sys.argv[1]))
@@ -208,9 +208,9 @@ def test_a_kill_in_a_book_of_pages_leaves_one_version(
 EMBEDDING = """
 import sys
 from pathlib import Path
-from hearthnet_rag.index import Index
-from hearthnet_rag.journal import Record
-from hearthnet_rag.vectors import pending
+from hearthnet_rag.index.index import Index
+from hearthnet_rag.index.journal import Record
+from hearthnet_rag.index.vectors import pending
 
 index, pause_in = Index(Path(sys.argv[1])), int(sys.argv[2])
 

@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.canonical import content_hash
-from hearthnet.errors import HearthNetError
-from hearthnet.ids import new_ulid
-from hearthnet_rag import entries as entries_module
-from hearthnet_rag.database import FILE
-from hearthnet_rag.entries import METADATA_BYTES, entry_of
-from hearthnet_rag.index import Entry
-from hearthnet_rag.journal import Journal, Record
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import new_ulid
+from hearthnet_rag.index.database import FILE
+from hearthnet_rag.index.index import Entry
+from hearthnet_rag.index.journal import Journal, Record
+from hearthnet_rag.ingest import document_import as entries_module
+from hearthnet_rag.ingest.document_import import METADATA_BYTES, entry_of
 from hearthnet_rag.library import Library
 from hearthnet_rag.readers.pool import Readers
-from hearthnet_rag.search import ANY
+from hearthnet_rag.search.search import ANY
 
 TEXT = b"""+++
 title = "Soup"

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import DOCX, EPUB
-from hearthnet_rag.readers import packed, read_document
+from hearthnet.core.errors import HearthNetError
+from hearthnet_rag.readers import read_document, zip_documents
+from hearthnet_rag.readers.documents import DOCX, EPUB
 from tests.services.rag.made import docx, epub, paragraph, repacked
 from tests.services.rag.made import packed as zipped
 
@@ -127,11 +127,11 @@ def test_names_that_lead_out_of_the_archive_lead_nowhere() -> None:
 
 @pytest.mark.req("RAG-35")
 def test_bombs_are_refused_before_they_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    zeros = bytes(packed._RATIO_FROM + 1)
+    zeros = bytes(zip_documents._RATIO_FROM + 1)
     assert "more than 200 to 1" in refusal(docx("", parts={"word/media/a.xml": zeros})).message
-    many = zipped({str(number): b"" for number in range(packed.MOST_ENTRIES + 1)})
-    assert refusal(many).details["limit"] == packed.MOST_ENTRIES
-    monkeypatch.setattr(packed, "MOST_UNPACKED", 1000)
+    many = zipped({str(number): b"" for number in range(zip_documents.MOST_ENTRIES + 1)})
+    assert refusal(many).details["limit"] == zip_documents.MOST_ENTRIES
+    monkeypatch.setattr(zip_documents, "MOST_UNPACKED", 1000)
     assert refusal(docx("")).details["limit"] == 1000
 
 

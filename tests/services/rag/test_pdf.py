@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import PDF, Pages
+from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.readers import pdf as reader
 from hearthnet_rag.readers import pdf_forms, read_document
+from hearthnet_rag.readers.documents import PDF, Pages
 from tests.helpers.stopwatch import Stopwatch
 from tests.services.rag.made import IMAGE, pdf
 

@@ -8,21 +8,12 @@ import sys
 
 import pytest
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
-from hearthnet_rag.readers import building, child, read_as, read_document
-from hearthnet_rag.readers.kinds import kind_of
-from hearthnet_rag.readers.messages import (
-    Job,
-    Progress,
-    Read,
-    Refused,
-    Took,
-    answer_decoder,
-    receive,
-    send,
-)
+from hearthnet.core.errors import HearthNetError
+from hearthnet_rag.readers import document_builder, read_as, read_document, worker_process
+from hearthnet_rag.readers.content_type import kind_of
+from hearthnet_rag.readers.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
 from hearthnet_rag.readers.pool import Readers
+from hearthnet_rag.readers.worker_ipc import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
 from tests.helpers.processes import child_environment
 from tests.services.rag.made import docx, epub, paragraph, pdf
 
@@ -106,8 +97,8 @@ def ask(data: bytes, **job: object) -> list[object]:
     there, back = io.BytesIO(), io.BytesIO()
     send(there, Job(**{"kind": "pdf", "data": data, "name": "file", "seconds": 100_000, **job}))  # type: ignore[arg-type]
     there.seek(0)
-    assert child.serve(there, back)
-    assert not child.serve(there, back)
+    assert worker_process.serve(there, back)
+    assert not worker_process.serve(there, back)
     back.seek(0)
     answers = []
     while (answer := receive(back, 10_000_000)) is not None:
@@ -138,7 +129,7 @@ def test_the_reading_process_answers_whatever_happens(
     def fail(*given: object) -> None:
         raise error
 
-    monkeypatch.setattr(child, "read_as", fail)
+    monkeypatch.setattr(worker_process, "read_as", fail)
     took, refused = ask(b"")
     assert took == Took()
     assert isinstance(refused, Refused)
@@ -232,7 +223,7 @@ def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatc
 def test_the_reading_process_ends_with_its_input() -> None:
     there = io.BytesIO()
     send(there, Job("html", PAGE, "soup", 60))
-    command = [sys.executable, "-m", "hearthnet_rag.readers.child"]
+    command = [sys.executable, "-m", "hearthnet_rag.readers.worker_process"]
     done = subprocess.run(
         command, input=there.getvalue(), capture_output=True, env=child_environment(), timeout=60, check=True
     )
@@ -246,9 +237,9 @@ def test_the_reading_process_ends_with_its_input() -> None:
 
 @pytest.mark.req("RAG-35")
 def test_a_text_is_bounded_in_length_and_headings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "LARGEST_TEXT", 10)
-    monkeypatch.setattr(building, "_MOST_HEADINGS", 1)
-    built = building.Builder("file")
+    monkeypatch.setattr(document_builder, "LARGEST_TEXT", 10)
+    monkeypatch.setattr(document_builder, "_MOST_HEADINGS", 1)
+    built = document_builder.Builder("file")
     built.heading(1, "  ")
     built.block(" ")
     with pytest.raises(HearthNetError, match="has no text in it"):

@@ -9,25 +9,26 @@ from typing import Any
 
 import pytest
 
-from hearthnet import ids
 from hearthnet.bus.bus import Bus
-from hearthnet.canonical import content_hash, digest
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
-from hearthnet.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import content_hash, digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.protocol.header import Header
 from hearthnet.service import Call
-from hearthnet.times import now_ms
-from hearthnet.trust.approval import SKEW_MS, Approval, sign_approval
+from hearthnet.trust.authorization.approval import SKEW_MS, Approval, sign_approval
+from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
-from hearthnet.trust.token import Scope, mint
-from hearthnet.wire.header import Header
-from hearthnet_rag import RagService, starter
-from hearthnet_rag.database import FILE
-from hearthnet_rag.documents import Document
-from hearthnet_rag.entries import LARGEST_BYTES
+from hearthnet_rag import RagService
+from hearthnet_rag.index.database import FILE
+from hearthnet_rag.ingest import starter
+from hearthnet_rag.ingest.document_import import LARGEST_BYTES
+from hearthnet_rag.ingest.starter import starter_files
 from hearthnet_rag.readers import read_document
-from hearthnet_rag.requests import CorpusParams, DocumentsInput, IngestInput, Nothing, QueryInput
-from hearthnet_rag.starter import starter_files
+from hearthnet_rag.readers.documents import Document
+from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, QueryInput
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 

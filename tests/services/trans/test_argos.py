@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_trans import argos as module
 from hearthnet_trans.argos import Argos, packs_folder
 from hearthnet_trans.backend import Work

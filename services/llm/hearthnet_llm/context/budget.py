@@ -20,13 +20,13 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.errors import CONTEXT_LENGTH, HearthNetError
-from hearthnet_llm.context.counting import of_answer, of_message, of_rest
+from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError
+from hearthnet_llm.context.grouping import Pieces, pieces, rounds
 from hearthnet_llm.context.summary import Written, standing, summary
-from hearthnet_llm.context.turns import Pieces, pieces, rounds
-from hearthnet_llm.frames import Notice
-from hearthnet_llm.profile import Profile
-from hearthnet_llm.request import ChatRequest, Message
+from hearthnet_llm.context.token_count import of_answer, of_message, of_rest
+from hearthnet_llm.interface.frames import Notice
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, Message
 
 CODE: Final = "context_cut"
 _SUMMARY_SHARE: Final = 10

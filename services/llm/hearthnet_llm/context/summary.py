@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet_llm.context.counting import of_text
-from hearthnet_llm.request import ChatRequest, Message
+from hearthnet_llm.context.token_count import of_text
+from hearthnet_llm.interface.request import ChatRequest, Message
 
 LEAST: Final = 100
 """Tokens below which no summary is requested."""

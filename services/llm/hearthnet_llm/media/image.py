@@ -10,7 +10,7 @@ import struct
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.media.limits import Limits
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
+from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.media.image import MOST_BYTES, fitted
 from hearthnet_llm.media.limits import Limits
 from hearthnet_llm.media.sniffed import sniffed
-from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
-from hearthnet_llm.request import ChatRequest, Message
 
 Fetch = Callable[[str], Awaitable[bytes]]
 """Returns the blob of a content hash, or raises `not_found`."""

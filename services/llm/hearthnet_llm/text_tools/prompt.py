@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import ImagePart, JsonPart, Part, TextPart
-from hearthnet_llm.request import ChatRequest, Message, Named, Tool
+from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, Part, TextPart
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
 
 _MARK: Final = re.compile(r"<(?=\s*/?\s*tool_(call|result)\b)", re.IGNORECASE)

@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.request import ChatRequest, Message
-from hearthnet_llm.threads.file import Row, ThreadsFile
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.request import ChatRequest, Message
+from hearthnet_llm.threads.store import Row, ThreadsFile
 
 _log = logging.getLogger(__name__)
 _SWEEP_SECONDS: Final = 3600.0

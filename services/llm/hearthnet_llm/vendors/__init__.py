@@ -11,13 +11,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final, cast
 
-from hearthnet.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.vendors.wire import Wire
 
 WIRES: Final[dict[str, str]] = {
     "anthropic": "hearthnet_llm.vendors.anthropic",
     "bedrock-anthropic": "hearthnet_llm.vendors.bedrock_anthropic",
-    "bedrock-converse": "hearthnet_llm.vendors.converse",
+    "bedrock-converse": "hearthnet_llm.vendors.bedrock_converse",
     "gemini": "hearthnet_llm.vendors.gemini",
     "ollama": "hearthnet_llm.vendors.ollama",
     "openai": "hearthnet_llm.vendors.openai",

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.request import ChatRequest
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import bedrock_paths
 from hearthnet_llm.vendors.anthropic import request as messages
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.anthropic.answer import Content
-from hearthnet_llm.vendors.aws_pieces import AwsPieces
-from hearthnet_llm.vendors.pieces import Decoding
-from hearthnet_llm.vendors.reading import text
+from hearthnet_llm.vendors.aws_event_json import AwsPieces
+from hearthnet_llm.vendors.json_access import text
+from hearthnet_llm.vendors.json_stream import Decoding
 from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote, unquote
 
-from hearthnet_llm.vendors.reading import refuse
+from hearthnet_llm.vendors.json_access import refuse
 
 SPELLING: Final = ("escaped", "plain", "slashed", "raw")
 """Variants of the id in the path: all escaped; colons unescaped; the slashes of an ARN unescaped; both."""

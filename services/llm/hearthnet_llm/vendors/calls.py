@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.canonical import content_hash
-from hearthnet.errors import HearthNetError
-from hearthnet.models import failures
-from hearthnet.tools.names import stand_in
-from hearthnet_llm.frames import Done, Frame, Notice, StopReason, ToolCall
+from hearthnet.agent.tools.names import stand_in
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import error_mapping
+from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, ToolCall
 
 INCOMPLETE: Final = "tool_call_incomplete"
 AGAIN: Final = "tool_call_again"
@@ -27,7 +27,7 @@ class UnclosedCall(HearthNetError):
     """Raised for an answer whose calls are all incomplete; `spent` is its last frame."""
 
     def __init__(self, model: str, spent: Done) -> None:
-        error = failures.unclosed(model)
+        error = error_mapping.unclosed(model)
         super().__init__(error.code, error.message)
         self.spent = spent
 

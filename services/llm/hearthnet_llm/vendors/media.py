@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hearthnet_llm.parts import AudioPart, DocumentPart, ImagePart, VideoPart
+from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, VideoPart
 from hearthnet_llm.vendors.wire import Json
 
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)

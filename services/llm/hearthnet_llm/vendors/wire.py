@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hearthnet.models.connection import HttpRequest
-from hearthnet_llm.frames import Frame
-from hearthnet_llm.request import ChatRequest
+from hearthnet.models.http_client import HttpRequest
+from hearthnet_llm.interface.frames import Frame
+from hearthnet_llm.interface.request import ChatRequest
 
 __all__ = ["Decoder", "Heard", "HttpRequest", "Json", "Target", "Wire"]
 Json = dict[str, Any]

@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts import contracts
-from hearthnet.times import rfc3339
-from hearthnet.types import parse_capability
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.times import rfc3339
 from hearthnet_mesh.inventory import known_tools
-from hearthnet_mesh.known import Snapshot, corpus_of, find_contract, models_of, pairs_of, short, trust_of
-from hearthnet_mesh.seen import Seen, runs
-from hearthnet_mesh.sight import Viewer
+from hearthnet_mesh.snapshot import Snapshot, corpus_of, find_contract, models_of, pairs_of, short, trust_of
 from hearthnet_mesh.sources import Gathered
+from hearthnet_mesh.trace_queries import Seen, runs
+from hearthnet_mesh.visibility import Viewer
 
 MOST_ROWS: Final = 5_000
 """Rows of one view."""

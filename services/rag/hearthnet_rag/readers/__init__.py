@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hearthnet_rag.documents import MARKDOWN, Document
 from hearthnet_rag.readers import markdown, plain
-from hearthnet_rag.readers.kinds import Kind, kind_of
+from hearthnet_rag.readers.content_type import Kind, kind_of
+from hearthnet_rag.readers.documents import MARKDOWN, Document
 
 Told = Callable[[str, int, int], None]
 """Receives the name of a stage, the amount done, and the total amount."""
@@ -40,9 +40,9 @@ def read_as(kind: Kind, data: bytes, name: str | None, told: Told) -> Document:
         from hearthnet_rag.readers import pdf
 
         return pdf.read(data, name, told)
-    from hearthnet_rag.readers import packed
+    from hearthnet_rag.readers import zip_documents
 
-    return packed.read(data, name, told)
+    return zip_documents.read(data, name, told)
 
 
 def _nobody(stage: str, current: int, total: int) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet_rag.documents import DOCX, Document, one_line, refused
-from hearthnet_rag.readers import marked
-from hearthnet_rag.readers.building import Builder
-from hearthnet_rag.readers.packed import Archive
+from hearthnet_rag.readers import safe_xml
+from hearthnet_rag.readers.document_builder import Builder
+from hearthnet_rag.readers.documents import DOCX, Document, one_line, refused
+from hearthnet_rag.readers.zip_documents import Archive
 
 if TYPE_CHECKING:
     from docx.document import Document as Docx
@@ -33,7 +33,7 @@ def read(archive: Archive, data: bytes, name: str | None) -> Document:
     """
     for path in sorted(archive.names):
         if path.endswith((".xml", ".rels")):
-            marked.check(archive.read(path), name, path)
+            safe_xml.check(archive.read(path), name, path)
     file = _opened(data, name)
     built = Builder(name)
     levels = _levels(file)

@@ -6,10 +6,10 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Final
 
-from hearthnet_rag.documents import EPUB, Document, one_line, refused
-from hearthnet_rag.readers import Told, html, marked
-from hearthnet_rag.readers.building import Builder
-from hearthnet_rag.readers.packed import Archive, joined
+from hearthnet_rag.readers import Told, html, safe_xml
+from hearthnet_rag.readers.document_builder import Builder
+from hearthnet_rag.readers.documents import EPUB, Document, one_line, refused
+from hearthnet_rag.readers.zip_documents import Archive, joined
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -28,13 +28,13 @@ def read(archive: Archive, name: str | None, told: Told) -> Document:
     Raises:
         HearthNetError: `bad_request`, in one line, if it is broken, locked or empty.
     """
-    container = marked.parse(archive.read(CONTAINER), name, CONTAINER)
+    container = safe_xml.parse(archive.read(CONTAINER), name, CONTAINER)
     found = container.find(".//{*}rootfile")
     path = found.get("full-path") if found is not None else None
     if not path:
         raise refused(name, "is broken: its container names no book")
     path = joined("", path)
-    package = marked.parse(archive.read(path), name, path)
+    package = safe_xml.parse(archive.read(path), name, path)
     chapters = _chapters(package, posixpath.dirname(path))
     _check_open(archive, chapters, name)
     built = Builder(name)
@@ -73,7 +73,7 @@ def _check_open(archive: Archive, chapters: list[str], name: str | None) -> None
     """
     if _ENCRYPTION not in archive.names:
         return
-    root = marked.parse(archive.read(_ENCRYPTION), name, _ENCRYPTION)
+    root = safe_xml.parse(archive.read(_ENCRYPTION), name, _ENCRYPTION)
     locked = {joined("", str(node.get("URI") or "")) for node in root.iterfind(".//{*}CipherReference")}
     if not locked.isdisjoint(chapters):
         raise refused(name, "is locked by its shop (DRM) and cannot be read; get a copy without a lock")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hearthnet_rag.documents import HTML, Document, one_line
-from hearthnet_rag.readers.building import Builder
+from hearthnet_rag.readers.document_builder import Builder
+from hearthnet_rag.readers.documents import HTML, Document, one_line
 from hearthnet_rag.readers.plain import decode
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
-from hearthnet_rag.documents import MARKDOWN, Document, Heading, one_line, refused, title_of
+from hearthnet_rag.readers.documents import MARKDOWN, Document, Heading, one_line, refused, title_of
 from hearthnet_rag.readers.plain import decode, first_line
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")

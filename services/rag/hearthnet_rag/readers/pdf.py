@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet_rag.documents import PDF, Document, Heading, Pages, one_line, refused, title_of
 from hearthnet_rag.readers import Told
-from hearthnet_rag.readers.building import LARGEST_TEXT
+from hearthnet_rag.readers.document_builder import LARGEST_TEXT
+from hearthnet_rag.readers.documents import PDF, Document, Heading, Pages, one_line, refused, title_of
 from hearthnet_rag.readers.pdf_forms import Forms
 from hearthnet_rag.readers.plain import first_line
 

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hearthnet_rag.readers.building import LARGEST_TEXT
+from hearthnet_rag.readers.document_builder import LARGEST_TEXT
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage

@@ -10,8 +10,8 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from hearthnet.service import language
-from hearthnet_rag.documents import PLAIN, Document, refused, title_of
+from hearthnet.text import detect
+from hearthnet_rag.readers.documents import PLAIN, Document, refused, title_of
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -124,7 +124,7 @@ def _few(data: bytes) -> str | None:
 
 
 def _windows(data: bytes) -> str:
-    found = language.detect(data[:_SEEN].decode("ascii", "ignore"))
+    found = detect.detect(data[:_SEEN].decode("ascii", "ignore"))
     return next((name for name, codes in _BY_LANGUAGE.items() if found and found.language in codes), "cp1252")
 
 

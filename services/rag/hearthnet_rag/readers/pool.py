@@ -14,12 +14,12 @@ import sys
 import threading
 from typing import IO, Final, cast
 
-from hearthnet.errors import HearthNetError
-from hearthnet_rag.database import stopped
-from hearthnet_rag.documents import Document, refused
+from hearthnet.core.errors import HearthNetError
+from hearthnet_rag.index.database import stopped
 from hearthnet_rag.readers import Told, read_as
-from hearthnet_rag.readers.kinds import kind_of
-from hearthnet_rag.readers.messages import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
+from hearthnet_rag.readers.content_type import kind_of
+from hearthnet_rag.readers.documents import Document, refused
+from hearthnet_rag.readers.worker_ipc import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
 
 SECONDS: Final = 120.0
 """Limit for one document, of elapsed time as well as of processor time."""
@@ -112,7 +112,7 @@ class _Child:
     """One reader process."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "hearthnet_rag.readers.child"]
+        command = [sys.executable, "-m", "hearthnet_rag.readers.worker_process"]
         environment = {name: value for name, value in os.environ.items() if not _PRIVATE.search(name)}
         self._process = subprocess.Popen(
             command,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet.service.tasks import end
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import end
 from hearthnet_trans.apertium import modes
 from hearthnet_trans.apertium.pipeline import HANGS_SECONDS, Broken, Pipeline
 from hearthnet_trans.apertium.stream import Lost, decode, encode, parts

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from hearthnet.service.language_codes import code_of
+from hearthnet.text.language_codes import code_of
 from hearthnet_trans.backend import Pair
 
 _NAME: Final = re.compile(r"([a-z]{2,3})-([a-z]{2,3})\.mode")

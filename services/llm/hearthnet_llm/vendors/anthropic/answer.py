@@ -11,9 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet.models import failures
-from hearthnet_llm.frames import (
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import error_mapping
+from hearthnet_llm.interface.content_parts import (
+    ModelChangePart,
+    ServerCallPart,
+    ServerResultPart,
+    SummaryPart,
+    ThinkingPart,
+    ToolListingPart,
+)
+from hearthnet_llm.interface.frames import (
     Cited,
     Done,
     Frame,
@@ -26,20 +34,12 @@ from hearthnet_llm.frames import (
     ToolCall,
     ToolCallDelta,
 )
-from hearthnet_llm.parts import (
-    ModelChangePart,
-    ServerCallPart,
-    ServerResultPart,
-    SummaryPart,
-    ThinkingPart,
-    ToolListingPart,
-)
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.estimate import tokens, weight
-from hearthnet_llm.vendors.pieces import Decoding, TextPieces
-from hearthnet_llm.vendors.soundness import count, counted
+from hearthnet_llm.vendors.frame_validation import count, counted
+from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -111,14 +111,14 @@ class Content:
             case "message":
                 yield from self._whole(value)
             case "error":
-                raise failures.inside(self._heard.name, value.get("error") or value)
+                raise error_mapping.inside(self._heard.name, value.get("error") or value)
             case None:
                 raise self._failure(value)
 
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `pieces.Content.finish`."""
         if self._stop is None and not self._complete:
-            raise failures.broken(self._heard.name)
+            raise error_mapping.broken(self._heard.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._refused:
@@ -129,8 +129,8 @@ class Content:
 
     def _failure(self, value: Json) -> HearthNetError:
         if value.get("error"):
-            return failures.inside(self._heard.name, value["error"])
-        return failures.no_answer(self._heard.name, "")
+            return error_mapping.inside(self._heard.name, value["error"])
+        return error_mapping.no_answer(self._heard.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
         """Yield the frames of a stream's first event, which may have content.

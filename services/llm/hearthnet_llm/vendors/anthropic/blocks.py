@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import (
+from hearthnet_llm.interface.content_parts import (
     CacheHint,
     CallPart,
     DocumentPart,
@@ -29,10 +28,11 @@ from hearthnet_llm.parts import (
     ToolReferencePart,
     UploadPart,
 )
-from hearthnet_llm.vendors.anthropic import citations, kept
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.vendors.anthropic import citations, opaque_blocks
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 _RESULT: Final = "_tool_result"
@@ -312,10 +312,10 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     UploadPart: _upload,
     ServerCallPart: _server_call,
     ServerResultPart: _served,
-    SummaryPart: kept.write_summary,
-    ToolChangePart: kept.write_change,
-    ModelChangePart: kept.write_fallback,
-    ToolListingPart: kept.write_listing,
+    SummaryPart: opaque_blocks.write_summary,
+    ToolChangePart: opaque_blocks.write_change,
+    ModelChangePart: opaque_blocks.write_fallback,
+    ToolListingPart: opaque_blocks.write_listing,
 }
 _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "text": _read_text,
@@ -328,9 +328,9 @@ _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "container_upload": _read_upload,
     "server_tool_use": _read_server_call,
     "mcp_tool_use": _read_server_call,
-    "compaction": kept.read_summary,
-    "tool_addition": kept.read_change,
-    "tool_removal": kept.read_change,
-    "fallback": kept.read_fallback,
-    "mcp_tool_listing": kept.read_listing,
+    "compaction": opaque_blocks.read_summary,
+    "tool_addition": opaque_blocks.read_change,
+    "tool_removal": opaque_blocks.read_change,
+    "fallback": opaque_blocks.read_fallback,
+    "mcp_tool_listing": opaque_blocks.read_listing,
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hearthnet_llm.parts import Citation
-from hearthnet_llm.vendors.reading import refuse, text
+from hearthnet_llm.interface.content_parts import Citation
+from hearthnet_llm.vendors.json_access import refuse, text
 from hearthnet_llm.vendors.wire import Json
 
 _COMMON: Final = {"quoted": "cited_text", "file_id": "file_id"}

@@ -11,13 +11,19 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import CallPart, Part, ServerCallPart, ServerResultPart, ThinkingPart
-from hearthnet_llm.request import Message
+from hearthnet_llm.interface.content_parts import (
+    CallPart,
+    Part,
+    ServerCallPart,
+    ServerResultPart,
+    ThinkingPart,
+)
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.anthropic import blocks
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.role_alternation import marked, said, turns, unplaced
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "anthropic"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
+from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors.anthropic import messages, sampling, tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
-from hearthnet_llm.vendors.reading import (
+from hearthnet_llm.vendors.json_access import (
     checked,
     fields,
     objects,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hearthnet_llm.request import ChatRequest
-from hearthnet_llm.vendors.reading import without_nones
+from hearthnet_llm.interface.request import ChatRequest
+from hearthnet_llm.vendors.json_access import without_nones
 from hearthnet_llm.vendors.wire import Json
 
 CHOICES: Final = ("auto", "sent")

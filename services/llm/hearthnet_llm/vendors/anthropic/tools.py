@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import Named, Tool, ToolChoice
-from hearthnet_llm.vendors.anthropic import own_tools
+from hearthnet_llm.interface.request import Named, Tool, ToolChoice
+from hearthnet_llm.vendors.anthropic import server_tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
-from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
@@ -17,7 +17,7 @@ _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "an
 def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     """Return the native tool, in the variant of `spelling`."""
     if tool.server is not None:
-        body = own_tools.write(tool.name, tool.server)
+        body = server_tools.write(tool.name, tool.server)
     else:
         typed = {"type": "custom"} if spelling.get("tool_type") == "custom" else {}
         body = {**typed, "name": tool.name, "input_schema": tool.schema}
@@ -42,12 +42,12 @@ def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
         spelling["tool_type"] = "custom"
     schema = native.get("input_schema")
     return Tool(
-        own_tools.name(native, where),
+        server_tools.name(native, where),
         native.get("description"),
         schema if schema is None else fields(schema, f"{where}.input_schema"),
         native.get("strict"),
         hint(native),
-        None if kind == "custom" else own_tools.read(text(kind, f"{where}.type"), native, where),
+        None if kind == "custom" else server_tools.read(text(kind, f"{where}.type"), native, where),
         native.get("defer_loading"),
         native.get("input_examples"),
         native.get("allowed_callers"),

@@ -9,16 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from hearthnet.models import failures
-from hearthnet_llm.frames import Cited, Done, Frame, Notice, Served, StopReason, Thinking, Thought, Token
-from hearthnet_llm.parts import ServerPart, ThinkingPart
+from hearthnet.models import error_mapping
+from hearthnet_llm.interface.content_parts import ServerPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    StopReason,
+    Thinking,
+    Thought,
+    Token,
+)
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
+from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.gemini import citations, parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
-from hearthnet_llm.vendors.pieces import Decoding, TextPieces
-from hearthnet_llm.vendors.soundness import count, counted
+from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _NUMBERS: Final = (
@@ -85,9 +95,9 @@ class Content:
             HearthNetError: as translated by `failures`, for an error instead of a response.
         """
         if value.get("error"):
-            raise failures.inside(self._heard.name, value["error"])
+            raise error_mapping.inside(self._heard.name, value["error"])
         if not any(name in value for name in _RESPONSE):
-            raise failures.no_answer(self._heard.name, "")
+            raise error_mapping.no_answer(self._heard.name, "")
         usage = value.get("usageMetadata") or {}
         if "promptTokenCount" in usage:
             self._usage = usage
@@ -102,7 +112,7 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `pieces.Content.finish`."""
         if not self._finish:
-            raise failures.broken(self._heard.name)
+            raise error_mapping.broken(self._heard.name)
         yield from self._end_thought(None)
         yield from self._calls.finish()
         refused = _STOPS.get(self._finish) == "refusal" and bool(self._message)

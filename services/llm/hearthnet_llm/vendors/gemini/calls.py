@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hearthnet_llm.frames import Notice, ToolCall
+from hearthnet_llm.interface.frames import Notice, ToolCall
 from hearthnet_llm.vendors.calls import CallIds, call, incomplete
 from hearthnet_llm.vendors.partial_arguments import PartialArguments
 from hearthnet_llm.vendors.wire import Json

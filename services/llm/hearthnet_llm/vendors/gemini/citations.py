@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hearthnet_llm.parts import Citation
+from hearthnet_llm.interface.content_parts import Citation
 
 
 def of(candidate: Mapping[str, Any]) -> Iterator[Citation]:

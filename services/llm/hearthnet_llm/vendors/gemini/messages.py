@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import (
+from hearthnet_llm.interface.content_parts import (
     CallPart,
     JsonPart,
     Part,
@@ -21,12 +20,13 @@ from hearthnet_llm.parts import (
     TextPart,
     ThinkingPart,
 )
-from hearthnet_llm.request import Message
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.call_pairing import Pairing
 from hearthnet_llm.vendors.calls import is_made_up
 from hearthnet_llm.vendors.gemini import parts
-from hearthnet_llm.vendors.pairing import Pairing
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.turns import marked, said, turns, unplaced
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.role_alternation import marked, said, turns, unplaced
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "gemini"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from hearthnet_llm.parts import (
+from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
     ImagePart,
@@ -18,8 +18,8 @@ from hearthnet_llm.parts import (
     ThinkingPart,
     VideoPart,
 )
-from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
-from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
+from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 CODE: Final = "code_execution"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import ChatRequest, ResponseSchema, Thinking
+from hearthnet_llm.interface.request import ChatRequest, ResponseSchema, Thinking
 from hearthnet_llm.vendors.gemini import messages, names, schema, tools
-from hearthnet_llm.vendors.reading import checked, fields, refuse, ungrammatical, without_nones
+from hearthnet_llm.vendors.json_access import checked, fields, refuse, ungrammatical, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import ChatRequest, Named, Tool, ToolChoice
-from hearthnet_llm.vendors.gemini import own_tools, schema
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.interface.request import ChatRequest, Named, Tool, ToolChoice
+from hearthnet_llm.vendors.gemini import schema, server_tools
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _MODES: Final = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
@@ -38,7 +38,7 @@ def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
     """Return the native tools; by default, adjacent functions share one."""
     groups: list[Json] = []
     for tool in tools:
-        native = own_tools.write(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
+        native = server_tools.write(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
         joined = bool(groups) and (_FUNCTIONS in native) and (_FUNCTIONS in groups[-1])
         if joined and spelling.get("functions") != "apart":
             groups[-1][_FUNCTIONS] += native[_FUNCTIONS]
@@ -64,7 +64,7 @@ def _config(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     made: Json = {}
     if request.show_server_tools is not None:
         made["includeServerSideToolInvocations"] = request.show_server_tools
-    retrieving = own_tools.write_place(request.tools or [])
+    retrieving = server_tools.write_place(request.tools or [])
     if retrieving:
         made["retrievalConfig"] = retrieving
     calling: Json = {} if request.tool_choice is None else _choice(request.tool_choice, spelling)
@@ -109,7 +109,7 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
         made["show_server_tools"] = config["includeServerSideToolInvocations"]
     if config.get("retrievalConfig") is not None:
         where = "toolConfig.retrievalConfig"
-        own_tools.read_place(fields(config["retrievalConfig"], where), made.setdefault("tools", []), where)
+        server_tools.read_place(fields(config["retrievalConfig"], where), made.setdefault("tools", []), where)
     if config.get("functionCallingConfig") == {}:
         spelling["tool_config"] = "calling"
     elif config.get("functionCallingConfig") is not None:
@@ -138,7 +138,7 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
             if name == _FUNCTIONS:
                 tools += [_read(one, where, spelling) for one in objects(value, where)]
             else:
-                tools.append(own_tools.read(name, fields(value, where), where))
+                tools.append(server_tools.read(name, fields(value, where), where))
     return tools
 
 

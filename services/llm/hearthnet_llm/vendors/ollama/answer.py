@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hearthnet.errors import HearthNetError
-from hearthnet.models import failures
-from hearthnet_llm.frames import Done, Frame, Notice, StopReason, Thinking, Thought, Token, ToolCall
-from hearthnet_llm.parts import ThinkingPart
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import error_mapping
+from hearthnet_llm.interface.content_parts import ThinkingPart
+from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, Thinking, Thought, Token, ToolCall
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
-from hearthnet_llm.vendors.pieces import Decoding, TextPieces
-from hearthnet_llm.vendors.soundness import count
+from hearthnet_llm.vendors.frame_validation import count
+from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.wire import Decoder, Heard, Json
 
 _STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
@@ -49,7 +49,7 @@ class Content:
             raise _failure(self._heard.name, value)
         message = value.get("message")
         if not isinstance(message, dict) and not value.get("done"):
-            raise failures.no_answer(self._heard.name, "")
+            raise error_mapping.no_answer(self._heard.name, "")
         if message:
             yield from self._said(message)
         if value.get("done"):
@@ -58,7 +58,7 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `pieces.Content.finish`."""
         if self._last is None:
-            raise failures.broken(self._heard.name)
+            raise error_mapping.broken(self._heard.name)
         yield from self._end_thought()
         yield self._done(self._last)
 
@@ -101,8 +101,8 @@ def _failure(name: str, value: Json) -> HearthNetError:
     """Return the error in an object; Ollama's cloud adds a status in capitals."""
     error, status = value["error"], value.get("StatusCode") or value.get("status_code")
     if isinstance(error, str) and isinstance(status, int):
-        return failures.inside(name, {"status": status, "message": error})
-    return failures.inside(name, error)
+        return error_mapping.inside(name, {"status": status, "message": error})
+    return error_mapping.inside(name, error)
 
 
 def _count(given: Any, characters: int) -> int:

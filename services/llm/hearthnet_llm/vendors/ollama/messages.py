@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.parts import DocumentPart, ImagePart, JsonPart, Part, RefusalPart, TextPart, ThinkingPart
-from hearthnet_llm.request import Message
+from hearthnet_llm.interface.content_parts import (
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+)
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.call_pairing import Pairing
 from hearthnet_llm.vendors.calls import is_made_up
-from hearthnet_llm.vendors.pairing import Pairing
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text
-from hearthnet_llm.vendors.turns import said
-from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text
+from hearthnet_llm.vendors.role_alternation import said
+from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 ERROR_MARK: Final = "ERROR: "

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
-from hearthnet_llm.vendors.ollama import messages
-from hearthnet_llm.vendors.reading import (
+from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
+from hearthnet_llm.vendors.json_access import (
     checked,
     fields,
     objects,
@@ -20,6 +19,7 @@ from hearthnet_llm.vendors.reading import (
     ungrammatical,
     without_nones,
 )
+from hearthnet_llm.vendors.ollama import messages
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -9,13 +9,13 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.errors import HearthNetError
-from hearthnet_llm.request import ChatRequest, CompleteRequest, Message
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, strict, tools
 from hearthnet_llm.vendors.openai.answer import decoder
+from hearthnet_llm.vendors.openai.dialect import SPELLINGS, Choices
 from hearthnet_llm.vendors.openai.parts import write_cache
 from hearthnet_llm.vendors.openai.parts_read import read_cache
-from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 __all__ = ["SPELLINGS", "as_chat", "decoder", "encode", "encode_complete", "read"]

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hearthnet_llm.frames import Frame, Notice, ToolCall, ToolCallDelta
+from hearthnet_llm.interface.frames import Frame, Notice, ToolCall, ToolCallDelta
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, tool_name
 from hearthnet_llm.vendors.openai import custom
-from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.scalars import as_text
 
 
 class _Open(msgspec.Struct):

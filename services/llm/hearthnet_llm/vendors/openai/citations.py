@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hearthnet_llm.frames import Cited
-from hearthnet_llm.parts import Citation
+from hearthnet_llm.interface.content_parts import Citation
+from hearthnet_llm.interface.frames import Cited
 
 
 class Citations:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.request import TextForm, Tool
-from hearthnet_llm.vendors.reading import fields, text, without_nones
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import TextForm, Tool
+from hearthnet_llm.vendors.json_access import fields, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 KIND: Final = "custom"

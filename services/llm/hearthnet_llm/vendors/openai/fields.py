@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from hearthnet_llm.vendors.openai.spelling import SPELLINGS, Choices
+from hearthnet_llm.vendors.openai.dialect import SPELLINGS, Choices
 from hearthnet_llm.vendors.wire import Json
 
 

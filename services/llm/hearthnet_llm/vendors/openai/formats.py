@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet_llm.request import ChatRequest, ResponseSchema, TextForm
-from hearthnet_llm.vendors.openai.spelling import Choices
-from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
+from hearthnet_llm.interface.request import ChatRequest, ResponseSchema, TextForm
+from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
+from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
 _FIELD: Final = "response_format"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any, Final
 
-from hearthnet_llm.frames import ToolCall
-from hearthnet_llm.request import Message
-from hearthnet_llm.vendors.openai import custom, sources_back, thoughts_back
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.json_access import without_nones
+from hearthnet_llm.vendors.openai import citations_in, custom, reasoning_in
+from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import write_cache, write_content, write_voice
-from hearthnet_llm.vendors.openai.spelling import Choices
-from hearthnet_llm.vendors.reading import without_nones
-from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 ERROR_MARK: Final = "ERROR: "
@@ -35,7 +35,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
     if body["content"] is None and message.role != "assistant" and choices["no_content"] != "null":
         body["content"] = ""  # all of its parts were of other vendors
     body |= write_voice(message)
-    sources_back.write(message, body, choices)
+    citations_in.write(message, body, choices)
     if message.role == "tool":
         body["content"] = _marked(body["content"]) if message.is_error else body["content"]
         body |= _id("tool_call_id", message.tool_call_id, choices)
@@ -46,7 +46,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
         body["tool_calls"] = []
     body |= without_nones(name=message.name, refusal=message.refusal)
     body |= without_nones(**{choices["prefix"]: message.prefix})
-    return body | thoughts_back.write(message, choices) | write_cache(message.cache)
+    return body | reasoning_in.write(message, choices) | write_cache(message.cache)
 
 
 def _marked(content: Any) -> Any:
@@ -65,7 +65,7 @@ def _call(call: ToolCall, index: int, choices: Choices, texts: Set[str]) -> Json
         **_id("id", call.id, choices),
         **called,
         **{"none": {}, "index": {"index": index}, "zero": {"index": 0}}[choices["call_index"]],
-        **thoughts_back.write_signature(call.signature, choices, ("extra_content",)),
+        **reasoning_in.write_signature(call.signature, choices, ("extra_content",)),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, get_args
 
-from hearthnet_llm.parts import (
+from hearthnet_llm.interface.content_parts import (
     AudioPart,
     CacheHint,
     CallPart,
@@ -22,11 +22,11 @@ from hearthnet_llm.parts import (
     ToolReferencePart,
     VideoPart,
 )
-from hearthnet_llm.request import Message
+from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors import media
-from hearthnet_llm.vendors.openai.spelling import Choices
-from hearthnet_llm.vendors.reading import refuse, without_nones
-from hearthnet_llm.vendors.values import as_text
+from hearthnet_llm.vendors.json_access import refuse, without_nones
+from hearthnet_llm.vendors.openai.dialect import Choices
+from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 _UNHEARD: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hearthnet_llm.vendors import media
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 

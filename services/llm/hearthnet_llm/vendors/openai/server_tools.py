@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.request import Place, ServerTool
-from hearthnet_llm.vendors.openai.spelling import Choices
-from hearthnet_llm.vendors.reading import fields, refuse, text, without_nones
+from hearthnet_llm.interface.request import Place, ServerTool
+from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
+from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
 SEARCH: Final = "web_search"

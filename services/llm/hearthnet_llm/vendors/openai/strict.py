@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hearthnet_llm.vendors.reading import refuse
+from hearthnet_llm.vendors.json_access import refuse
 from hearthnet_llm.vendors.wire import Json
 
 _FIELDS: Final = frozenset(

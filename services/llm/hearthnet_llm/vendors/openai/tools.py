@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hearthnet_llm.request import ChatRequest, Named, Tool, ToolChoice
+from hearthnet_llm.interface.request import ChatRequest, Named, Tool, ToolChoice
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai import custom, server_tools
+from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import write_cache
 from hearthnet_llm.vendors.openai.parts_read import read_cache
 from hearthnet_llm.vendors.openai.server_tools import SEARCH
-from hearthnet_llm.vendors.openai.spelling import Choices
-from hearthnet_llm.vendors.reading import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 

@@ -1,0 +1,250 @@
+"""Calls that wait for a person to decide, or for the client to run a tool of its own.
+
+See: docs/protocol/agent.md#consent-to-effects, docs/protocol/agent.md#client-tools.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.agent.loop import ids
+from hearthnet.agent.loop.events import (
+    Abort,
+    AnswerEvent,
+    AskClient,
+    AskGrant,
+    AskHome,
+    AskPerson,
+    ClientAnswered,
+    ClientEvent,
+    Decided,
+    Granted,
+    GrantEvent,
+    HomeEvent,
+    Located,
+    NotGranted,
+    NotLocated,
+    PersonEvent,
+    Undecided,
+)
+from hearthnet.agent.loop.outcomes import Outcomes, unknown_outcome
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep
+from hearthnet.agent.loop.transcript import error_text
+from hearthnet.agent.tools.providers import is_for_one_home
+from hearthnet.agent.tools.toolbox import Prepared
+from hearthnet.agent.tools.types import Deny, Edit, Pending, Wanted
+
+MAX_EDITS: Final = 5
+
+
+class Asking(Outcomes):
+    """Requests to people and to the client, and their answers."""
+
+    def hear(self, event: AnswerEvent) -> None:
+        """Handle an answer, or the news that there is none."""
+        if isinstance(event, Decided | Undecided):
+            self.hear_person(event)
+        elif isinstance(event, Granted | NotGranted):
+            self.hear_grant(event)
+        elif isinstance(event, Located | NotLocated):
+            self.hear_home(event)
+        else:
+            self.hear_client(event)
+
+    # --- people
+
+    def _show(self, call: CallState) -> None:
+        state = self._state
+        call.confirmation_id = ids.confirmation_id(state.run, call.id)
+        call.shown_at, call.undecided = state.now, False
+        call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
+        call.untrusted = state.untrusted
+        call.locating = not call.provider and is_for_one_home(self._toolbox[call.name])
+        if call.locating:
+            self._out.append(AskHome(self.pending(call)))
+        else:
+            self._seek_yes(call)
+
+    def hear_home(self, event: HomeEvent) -> None:
+        """Set the home that one pending call is for; ignore any other call."""
+        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
+        if call is None or not call.locating or call.phase is not CallPhase.PENDING:
+            return
+        call.locating = False
+        if isinstance(event, Located):
+            call.provider, call.home = event.provider, event.home
+            self._seek_yes(call)
+        else:
+            self._settle(call, CallStep.ABANDONED, "refused", error_text(event.code, event.message))
+
+    def _seek_yes(self, call: CallState) -> None:
+        """Look for a standing grant where one may serve; ask a person otherwise."""
+        call.granting = self._may_be_granted(call)
+        if call.granting:
+            self._out.append(AskGrant(self.pending(call)))
+        else:
+            self._ask(call)
+
+    def _may_be_granted(self, call: CallState) -> bool:
+        """Return whether a standing grant may serve `call`.
+
+        A denial of the same tool, words of others in the run, and an invalid edit rule it out.
+        """
+        state = self._state
+        stands = call.name in state.granted and call.name not in state.denied
+        return stands and not state.untrusted and not call.problem
+
+    def hear_grant(self, event: GrantEvent) -> None:
+        """Handle the result of the search for a standing grant; ignore any other call."""
+        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
+        if call is None or not call.granting or call.phase is not CallPhase.PENDING:
+            return
+        call.granting = False
+        if isinstance(event, Granted) and self._may_be_granted(call):
+            call.grant, call.use = event.grant, event.use
+            call.step(CallStep.APPROVED)
+            text = f"{call.name} runs without a question: a standing grant covers it (use {event.use})"
+            self._emit("notice", {"code": "grant_used", "text": text, "grant": event.grant})
+        else:
+            self._ask(call)
+
+    def _ask(self, call: CallState) -> None:
+        pending = self.pending(call)
+        self._tell(call, "waiting")
+        self._emit("confirmation_required", msgspec.to_builtins(pending))
+        self._out.append(AskPerson(pending))
+
+    def pending(self, call: CallState) -> Pending:
+        """Return the parts of `call` that a person must see."""
+        return pending_of(self._state.run, call)
+
+    def hear_person(self, event: PersonEvent) -> None:
+        """Handle a decision about one pending call; ignore any other call."""
+        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
+        if call is None or call.phase is not CallPhase.PENDING or call.locating:
+            return
+        if isinstance(event, Undecided):
+            call.undecided = True
+        elif isinstance(event.decision, Deny):
+            self._state.denied.append(call.name)
+            reason = event.decision.reason
+            self._deny(call, f"the user said no: {reason}" if reason else "the user said no")
+        else:
+            self._agree(call, event)
+
+    def _agree(self, call: CallState, event: Decided) -> None:
+        if event.now >= call.expires_at:
+            self._expire(call)
+        elif isinstance(event.decision, Edit):
+            self._edit(call, event.decision.arguments)
+        else:
+            call.step(CallStep.APPROVED)
+
+    def _edit(self, call: CallState, arguments: dict[str, Any]) -> None:
+        prepared = self._toolbox[call.name].prepare(arguments, call.client_id)
+        if isinstance(prepared, Prepared):
+            call.arguments, call.body = arguments, prepared.body
+            call.arguments_digest, call.problem = prepared.arguments_digest, ""
+            call.step(CallStep.APPROVED)
+            return
+        call.edits += 1
+        if call.edits > MAX_EDITS:
+            self._deny(call, "the user's changes were not valid")
+        else:
+            call.problem = prepared
+            self._show(call)
+
+    def _deny(self, call: CallState, why: str) -> None:
+        self._settle(call, CallStep.DENIED, "denied", error_text("denied", why))
+
+    # --- the client
+
+    def _hand_out(self, call: CallState) -> None:
+        """Hand `call` to the client to run."""
+        state = self._state
+        call.step(CallStep.HANDED)
+        call.dispatched_at = call.dispatched_at or state.now
+        if call.effect:
+            self._memory.forget()
+        self._want(call)
+
+    def _want(self, call: CallState) -> None:
+        state = self._state
+        call.shown_at, call.undecided = state.now, False
+        call.expires_at = call.wanted_until = (
+            call.wanted_until or state.now + state.limits.confirmation_ttl_ms
+        )
+        wanted = self.wanted(call)
+        self._tell(call, "wanted")
+        self._emit("tool_wanted", msgspec.to_builtins(wanted))
+        self._out.append(AskClient(wanted))
+
+    def wanted(self, call: CallState) -> Wanted:
+        """Return the parts of `call` that the client needs to run it."""
+        return Wanted(
+            run=self._state.run,
+            tool_call_id=call.id,
+            name=call.name,
+            arguments=call.arguments,
+            expires_at=call.expires_at,
+        )
+
+    def hear_client(self, event: ClientEvent) -> None:
+        """Handle the result of a call that the client runs; ignore any other call."""
+        call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
+        if call is None or call.phase is not CallPhase.WANTED:
+            return
+        if not isinstance(event, ClientAnswered):
+            call.undecided = True
+        elif event.now >= call.expires_at:
+            self._expire(call)
+        else:
+            call.foreign = True
+            self._return(call, event.content, {}, is_error=event.is_error)
+
+    # --- time
+
+    def _expire(self, call: CallState) -> None:
+        if call.phase is CallPhase.PENDING:
+            text = error_text("confirmation_expired", "nobody decided in time; nothing was done")
+            self._settle(call, CallStep.EXPIRED, "expired", text)
+        elif call.effect:
+            text = unknown_outcome("the client gave no answer in time")
+            self._settle(call, CallStep.EXPIRED, "outcome_unknown", text)
+        else:
+            text = error_text("timeout", "the client gave no answer in time")
+            self._settle(call, CallStep.EXPIRED, "expired", text)
+        self._out.append(Abort(call.id))
+
+    def lose_patience(self) -> None:
+        """Expire calls whose time has passed, and stop waiting after `patience_ms`."""
+        state = self._state
+        for call in state.calls:
+            if not call.waits:
+                continue
+            if state.now >= call.expires_at:
+                self._expire(call)
+            elif state.now >= call.shown_at + state.limits.patience_ms:
+                call.undecided = True
+
+
+def pending_of(run: str, call: CallState) -> Pending:
+    """Return the parts of `call` that a person must see, or has seen."""
+    return Pending(
+        confirmation_id=call.confirmation_id,
+        run=run,
+        tool_call_id=call.id,
+        name=call.name,
+        capability=call.capability,
+        arguments=call.arguments,
+        body=call.body,
+        arguments_digest=call.arguments_digest,
+        client_id=call.client_id,
+        expires_at=call.expires_at,
+        problem=call.problem,
+        untrusted=call.untrusted,
+        provider=call.provider,
+        home=call.home,
+    )

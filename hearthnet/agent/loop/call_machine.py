@@ -1,0 +1,237 @@
+"""The calls of one turn: checked, shown to a person, queued, dispatched, settled.
+
+`CALL_TRANSITIONS` in state.py gives the allowed steps. Every call is settled exactly once, and settling it
+is the only way to a `tool_result` frame.
+
+See: docs/protocol/agent.md#judging-a-call, docs/protocol/agent.md#consent-to-effects.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from hearthnet.agent.loop import ids, limits
+from hearthnet.agent.loop.approvals import Asking
+from hearthnet.agent.loop.events import (
+    Action,
+    CallComplete,
+    CallDelta,
+    CallEvent,
+    Dispatch,
+    ToolFailed,
+    ToolProgress,
+    ToolReturned,
+)
+from hearthnet.agent.loop.memory import fingerprint
+from hearthnet.agent.loop.outcomes import failure
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
+from hearthnet.agent.loop.transcript import DEEPEST, INVALID, error_text, too_deep
+from hearthnet.agent.tools.names import is_safe, presentable
+from hearthnet.agent.tools.result_reader import ReaderTool
+from hearthnet.agent.tools.toolbox import Tool, Toolbox
+
+MAX_ID_LENGTH: Final = 40
+"""The longest id of a call that OpenAI accepts; the vendor may change within a conversation."""
+MOST_OF_A_TURN: Final = 128
+"""The number of calls that are taken up in one turn, and of ids for which pieces are shown."""
+UNKNOWN: Final = "unknown_tool"
+_TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
+
+
+class Calls(Asking):
+    """The calls in `state`; the actions that they require are appended to `out`."""
+
+    def __init__(self, state: RunState, toolbox: Toolbox, per_tool_seconds: float, out: list[Action]) -> None:
+        super().__init__(state, toolbox, out)
+        self._per_tool_seconds = per_tool_seconds
+
+    # --- from the model
+
+    def show_delta(self, event: CallDelta) -> None:
+        """Pass on a piece of a call, under the id that the call will have."""
+        aliases = self._state.aliases
+        if event.id not in aliases:
+            if len(aliases) >= MOST_OF_A_TURN:
+                return
+            aliases[event.id] = self._fresh_id(event.id)
+        data = {"id": aliases[event.id], "arguments_delta": event.arguments_delta}
+        if event.name:
+            tool = self._toolbox.find(event.name)
+            data["name"] = event.name if tool is None else tool.definition.name
+        self._emit("tool_call_delta", data)
+
+    def take(self, event: CallComplete) -> None:
+        """Take up a complete call: refuse it, show it to a person, or queue it."""
+        state, tool = self._state, self._toolbox.find(event.name)
+        if len(state.calls) >= MOST_OF_A_TURN:
+            self._ignore(event)
+            return
+        given: Any = {} if (deep := too_deep(event.arguments)) else event.arguments
+        call = CallState(
+            id=state.aliases.pop(event.id, "") or self._fresh_id(event.id),
+            name=event.name if tool is None else tool.definition.name,
+            model_name=_model_name(event.name, tool),
+            arguments=given if isinstance(given, dict) else {},
+            sealed=event.sealed,
+        )
+        state.calls.append(call)
+        state.call_count += 1
+        self._emit("tool_call", {"id": call.id, "name": call.name, "arguments": given})
+        self._tell(call, "pending")
+        if wrong := self._judge(call, tool, given) or (_TOO_DEEP if deep else ""):
+            self._settle(call, CallStep.REFUSED, "refused", wrong)
+        elif call.effect:
+            call.step(CallStep.SHOWN)
+            self._show(call)
+        else:
+            call.step(CallStep.ADMITTED)
+
+    def _judge(self, call: CallState, tool: Tool | None, arguments: Any) -> str:
+        """Fill in the request of `call`; return the reason to refuse it, or an empty string."""
+        state = self._state
+        if not state.limit and state.call_count > state.limits.max_calls:
+            state.limit = "max_calls"
+        if state.limit:
+            return limits.over(state)
+        call.excessive = self._memory.count(call.name, arguments) > state.limits.max_equal_calls
+        if call.excessive:
+            return limits.repeated(state.limits)
+        if tool is None:
+            return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
+        call.capability, call.effect = tool.capability, tool.effect
+        if tool.effect:
+            call.client_id = ids.client_id(state.run, call.id)
+        call.timeout_ms = tool.timeout_ms(self._per_tool_seconds)
+        prepared = tool.prepare(arguments, call.client_id)
+        if isinstance(prepared, str):
+            return prepared
+        if isinstance(tool, ReaderTool) and (wrong := tool.refusal(prepared.body, state.results)):
+            return wrong
+        call.body, call.arguments_digest = prepared.body, prepared.arguments_digest
+        call.memory_key = fingerprint(tool.capability, prepared.body) if tool.memorable else ""
+        return ""
+
+    def _ignore(self, event: CallComplete) -> None:
+        """Drop a call beyond `MOST_OF_A_TURN`, with a notice for the first one of the turn."""
+        state = self._state
+        if not state.flooded:
+            state.flooded = True
+            text = f"the model called more than {MOST_OF_A_TURN} tools in one turn; the rest is ignored"
+            self._emit("notice", {"code": "tool_call_ignored", "text": text})
+
+    def _fresh_id(self, given: str) -> str:
+        """Return an id that no other call of the run has.
+
+        That is the model's own id where it is short enough and unused, else `call_<n>`.
+        """
+        used = self._state.used_ids
+        if 0 < len(given) <= MAX_ID_LENGTH and given not in used:
+            fresh = given
+        else:
+            number = len(used) + 1
+            while (fresh := f"call_{number}") in used:
+                number += 1
+        used.add(fresh)
+        return fresh
+
+    def take_up(self) -> None:
+        """Continue the open calls of a saved run (docs/decisions/0070).
+
+        A call that was under way is sent again: a read as it is, an effect under its idempotency key, by
+        which the provider recognizes it. An effect without a key is never sent twice; its outcome is unknown.
+        """
+        for call in self._state.calls:
+            if call.phase is CallPhase.PENDING:
+                self._show(call)
+            elif call.phase is CallPhase.WANTED:
+                self._want(call)
+            elif call.phase is CallPhase.RUNNING and self._repeatable(call):
+                call.step(CallStep.REPEATED)
+            elif call.phase is CallPhase.RUNNING:
+                self.abandon(call, "the process that had sent it ended before it was answered")
+
+    def _repeatable(self, call: CallState) -> bool:
+        return not call.effect or self._toolbox[call.name].repeatable_effect
+
+    # --- to and from the tools
+
+    def dispatch_queued(self) -> None:
+        """Send as many queued calls as there are places, in the order of the calls.
+
+        A remembered result needs no place. A call whose equal is running waits for the result of that one.
+        """
+        state = self._state
+        queued = [call for call in state.calls if call.phase is CallPhase.QUEUED]
+        if not queued:
+            return
+        places = state.limits.max_parallel - sum(call.phase is CallPhase.RUNNING for call in state.calls)
+        for call in queued:
+            if self._toolbox[call.name].own:
+                self._hand_out(call)
+            elif (remembered := self._memory.recall(call)) is not None:
+                self._recall(call, remembered)
+            elif places > 0 and not self._memory.under_way(call):
+                places -= 1
+                self._dispatch(call)
+
+    def _recall(self, call: CallState, remembered: Remembered) -> None:
+        call.content = remembered.content
+        output = msgspec.json.decode(remembered.content)
+        data = {"content": output, "meta": {}, "truncated": remembered.truncated}
+        self._close(call, CallStep.RECALLED, "cached", remembered.size, data)
+
+    def _dispatch(self, call: CallState) -> None:
+        state = self._state
+        call.step(CallStep.DISPATCHED)
+        call.dispatched_at = state.now
+        if call.effect:
+            self._memory.forget()
+        call.epoch = state.epoch
+        # A confirmed call has its full time; a read is limited to the time that the run has left.
+        left = call.timeout_ms if call.effect else state.limits.wall_clock_ms - state.spent_ms
+        self._out.append(
+            Dispatch(
+                tool_call_id=call.id,
+                name=call.name,
+                capability=call.capability,
+                body=call.body,
+                client_id=call.client_id,
+                timeout_ms=min(call.timeout_ms, left),
+                arguments_digest=call.arguments_digest,
+                max_result_bytes=state.limits.max_result_bytes,
+                grant=call.grant,
+                use=call.use,
+                provider=call.provider,
+            )
+        )
+        data = {"tool_call_id": call.id, "name": call.name, "capability": call.capability}
+        self._tell(call, "running")
+        self._emit("tool_started", {**data, "arguments": call.arguments})
+
+    def hear_tool(self, event: CallEvent) -> None:
+        """Handle progress or the outcome of a running call; ignore any other call."""
+        call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
+        if call is None or call.phase is not CallPhase.RUNNING:
+            return
+        match event:
+            case ToolProgress():
+                self._emit("tool_progress", {**event.data, "tool_call_id": call.id})
+            case ToolReturned():
+                call.foreign = self._toolbox[call.name].foreign
+                kept = event.cid, event.size
+                self._return(call, event.output, event.meta, is_error=event.is_error, kept=kept)
+            case ToolFailed():
+                call.foreign = True
+                status, text = failure(call.effect, event.code, event.message)
+                self._settle(call, CallStep.RETURNED, status, text)
+            case _:
+                assert_never(event)
+
+
+def _model_name(called: str, tool: Tool | None) -> str:
+    """Return the name, accepted by every vendor, under which the call goes back to the model."""
+    if tool is not None:
+        return tool.safe_name
+    return called if is_safe(called) else presentable(called)

@@ -1,0 +1,101 @@
+"""The ends of calls: each call gets exactly one result, with a record and a frame.
+
+See: docs/protocol/agent.md#results-as-the-model-reads-them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.agent.loop.events import Abort, Action, Emit
+from hearthnet.agent.loop.memory import Memory
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
+from hearthnet.agent.loop.statuses import status_frame
+from hearthnet.agent.loop.transcript import error_text, fit, json_text
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import CallStanding, CallStatus
+
+LOST: Final = frozenset({"timeout", "partition"})
+"""Codes after which the caller cannot say whether an effect happened; the provider may know."""
+UNSURE: Final = LOST | {"outcome_unknown", "internal_error"}
+"""The codes of `LOST` and those of a provider that cannot say either (hearthnet/service/effects/exactly_once.py)."""
+_UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
+
+
+class Outcomes:
+    """The ends of the calls in `state`; the actions that they require are appended to `out`."""
+
+    def __init__(self, state: RunState, toolbox: Toolbox, out: list[Action]) -> None:
+        self._state = state
+        self._toolbox = toolbox
+        self._out = out
+        self._memory = Memory(state)
+
+    def _return(
+        self,
+        call: CallState,
+        output: Any,
+        meta: dict[str, Any],
+        *,
+        is_error: bool = False,
+        kept: tuple[str, int] = ("", 0),
+    ) -> None:
+        """Give `call` its result, cut to size for the model; `kept` is CID and size of the whole."""
+        try:
+            full = json_text(output)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            text = error_text("internal_error", "what the tool gave back has no JSON text")
+            self._settle(call, CallStep.RETURNED, "failed", text)
+            return
+        call.content, call.is_error = fit(full, self._state.limits.max_result_bytes), is_error
+        size, truncated = len(full.encode("utf-8")), call.content != full
+        if kept[0]:
+            size, truncated = kept[1], True
+            self._state.results[kept[0]] = size
+        self._memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
+        data = {"content": output, "meta": meta, "truncated": truncated}
+        self._close(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)
+
+    def abandon(self, call: CallState, text: str) -> None:
+        """Give up `call`: cancelled, or with unknown outcome if it is an effect under way."""
+        self._out.append(Abort(call.id))
+        if call.effect and call.phase in _UNDER_WAY:
+            self._settle(call, CallStep.ABANDONED, "outcome_unknown", unknown_outcome(text))
+        else:
+            self._settle(call, CallStep.ABANDONED, "cancelled", text)
+
+    def _settle(self, call: CallState, step: CallStep, status: CallStatus, text: str) -> None:
+        """Give `call` the error result `text`."""
+        call.content, call.is_error = text, True
+        self._close(call, step, status, len(text.encode("utf-8")), {"content": text})
+
+    def _close(
+        self, call: CallState, step: CallStep, status: CallStatus, size: int, data: dict[str, Any]
+    ) -> None:
+        if call.effect and call.phase in _UNDER_WAY:
+            self._memory.forget()
+        call.step(step)
+        record = self._state.record(call, status, size)
+        self._tell(call, status)
+        self._emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
+
+    def _tell(self, call: CallState, status: CallStanding) -> None:
+        self._emit("tool_status", status_frame(call, status))
+
+    def _emit(self, event: str, data: dict[str, Any]) -> None:
+        self._out.append(Emit(event, data))
+
+
+def failure(effect: bool, code: str, message: str) -> tuple[CallStatus, str]:
+    """Return the status and the result text of a call that was sent and failed."""
+    if effect and code in UNSURE:
+        return "outcome_unknown", unknown_outcome(message)
+    return "failed", error_text(code, message)
+
+
+def unknown_outcome(why: str) -> str:
+    """Return the result text of an effect that was sent and not answered."""
+    text = f"it may or may not have happened; do not call it again, tell the user to check ({why})"
+    return error_text("outcome_unknown", text)

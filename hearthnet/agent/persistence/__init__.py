@@ -1,0 +1,3 @@
+"""Runs on disk: checkpoints, decisions, views."""
+
+from __future__ import annotations

@@ -1,0 +1,220 @@
+"""The store of runs in the node's own JetStream.
+
+rn.run.<run>                      the run as it was saved last, sealed
+rn.said.<run>.<confirmation id>   a signed decision, once
+rn.wake.<run>                     not stored: a call was decided, or the run was taken over
+
+See: docs/protocol/agent.md#stored-subjects, docs/decisions/0070.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hearthnet.agent.persistence.run_store import Kept, Stop, Superseded, Wake, entries_of
+from hearthnet.bus.store import Store
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.service.effects.jetstream_records import BEGUN_SHARE, Message, Room, Taken, Unanswered
+from hearthnet.trust import audit_chain as audit
+from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.keys import Identity
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+STREAM: Final = "RUNS"
+WRITE_SECONDS: Final = 15.0
+"""The time for which a write is repeated: longer than a server takes to restart."""
+READ_SECONDS: Final = 10.0
+_ONCE_SECONDS: Final = 2.0
+_RUN: Final = "rn.run."
+_WHAT: Final = "the store of runs"
+_PAUSE_SECONDS: Final = 0.1
+
+
+class _Parts(NamedTuple):
+    store: Store
+    audit: AuditLog
+
+
+class StoredRuns:
+    """The runs of the node that owns the store; `RunStore` specifies the methods."""
+
+    def __init__(
+        self, store: Store | Callable[[], Awaitable[Store]], identity: Identity, room: Room | None = None
+    ) -> None:
+        """Use `store`, or the function that connects to it at first need.
+
+        `room` is checked before each write.
+        """
+        self._store = store
+        self._identity = identity
+        self._room = room or Room(None)
+        self._parts: _Parts | None = None
+        self._connecting = asyncio.Lock()
+        self._watching: list[Wake] = []
+
+    async def close(self) -> None:
+        """Close the connection to the store, where this object has opened it."""
+        if self._parts is not None and not isinstance(self._store, Store):
+            await self._parts.store.close()
+
+    async def _open(self) -> _Parts:
+        async with self._connecting:
+            if self._parts is None:
+                store = self._store if isinstance(self._store, Store) else await self._store()
+                self._parts = _Parts(store, AuditLog(store, self._identity, self._room))
+                store.link.on_back(self._back)
+            return self._parts
+
+    async def load(self, run: str) -> Kept | None:
+        """Implement `RunStore.load`."""
+        found = await self._last(_RUN + run)
+        return None if found is None else Kept(found.data, found.sequence)
+
+    async def save(self, run: str, data: bytes, revision: int) -> int:
+        """Implement `RunStore.save`."""
+        # A run that is under way may still save its end when there is no room for a new one.
+        return await self._write(_RUN + run, data, revision, share=BEGUN_SHARE if revision else 1.0)
+
+    async def runs(self) -> list[str]:
+        """Implement `RunStore.runs`."""
+        store = (await self._open()).store
+        async with jetstream_records.answering(_WHAT):
+            info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
+        return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
+
+    async def mark(self) -> int:
+        """Implement `RunStore.mark`."""
+        store = (await self._open()).store
+        async with jetstream_records.answering(_WHAT):
+            info = await store.js.stream_info(STREAM)
+        return int(info.state.last_seq)
+
+    async def said(self, run: str, confirmation_id: str) -> bytes | None:
+        """Implement `RunStore.said`."""
+        found = await self._last(_said(run, confirmation_id))
+        return None if found is None else found.data
+
+    async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
+        """Implement `RunStore.say`."""
+        with contextlib.suppress(Superseded):
+            await self._write(_said(run, confirmation_id), data, 0, share=BEGUN_SHARE)
+            return data
+        return await self.said(run, confirmation_id) or data
+
+    async def watch(self, run: str, wake: Wake) -> Stop:
+        """Implement `RunStore.watch`."""
+
+        async def heard(_message: Msg) -> None:
+            wake()
+
+        store = (await self._open()).store
+        async with jetstream_records.answering(_WHAT):
+            subscription = await store.link.client.subscribe(_wake(run), cb=heard)
+        self._watching.append(wake)
+
+        async def stop() -> None:
+            self._watching.remove(wake)
+            with contextlib.suppress(HearthNetError):
+                async with jetstream_records.answering(_WHAT):
+                    await subscription.unsubscribe()
+
+        return stop
+
+    async def _back(self) -> None:
+        """Wake all watchers after a reconnection, since messages may have been missed."""
+        for wake in list(self._watching):
+            wake()
+
+    async def tell(self, run: str) -> None:
+        """Implement `RunStore.tell`."""
+        client = (await self._open()).store.link.client
+        async with jetstream_records.answering(_WHAT):
+            await client.publish(_wake(run), b"")
+            await client.flush()
+
+    async def place(self) -> int:
+        """Implement `RunStore.place`."""
+        return (await (await self._open()).audit.end()).sequence
+
+    async def note(self, entry: Entry, since: int) -> int:
+        """Implement `RunStore.note`."""
+        return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
+
+    async def noted(self, run: str, since: int) -> list[Entry]:
+        """Implement `RunStore.noted`."""
+        log: list[Entry] = []
+        audit_log = (await self._open()).audit
+        async for batch in audit_log.lines(since, await self.place()):
+            log += [audit.read(message.data) for message in batch]
+        return entries_of(run, log)
+
+    async def _last(self, subject: str) -> Message | None:
+        """Return the newest message of a subject; retry while the server restarts."""
+        store = (await self._open()).store
+        clock = asyncio.get_running_loop().time
+        until = clock() + READ_SECONDS
+        while True:
+            try:
+                return await jetstream_records.last(store, STREAM, subject, _WHAT, _ONCE_SECONDS)
+            except HearthNetError:
+                if clock() >= until:
+                    raise
+            await jetstream_records.reconnected(store, until - clock())
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _write(self, subject: str, data: bytes, revision: int, *, share: float) -> int:
+        """Append a message if the subject's last one has the number `revision`.
+
+        No two callers write the same bytes, so after a lost reply the stored bytes show whose write
+        succeeded.
+        """
+        from nats.js import api
+
+        store = (await self._open()).store
+        limit = store.link.client.max_payload
+        if len(data) > limit:
+            raise HearthNetError(
+                "payload_too_large",
+                f"the run has {len(data)} bytes to save, the server takes {limit}; ask with less in it",
+                details={"limit": limit},
+            )
+        await self._room.check(share)
+        clock = asyncio.get_running_loop().time
+        until = clock() + WRITE_SECONDS
+        unsure = False
+        while (left := until - clock()) > 0:
+            expected = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): str(revision)}
+            try:
+                ack = await jetstream_records.write(
+                    store, STREAM, subject, data, expected=expected, seconds=left
+                )
+            except Taken:
+                now = await self._last(subject) if unsure else None
+                if now is None or now.data != data:
+                    raise Superseded from None
+                return now.sequence
+            except Unanswered:
+                unsure = True
+                self._room.unwritten()
+                await self._room.check(share)
+                await jetstream_records.reconnected(store, until - clock())
+                await asyncio.sleep(_PAUSE_SECONDS)
+            else:
+                self._room.written()
+                return int(ack.seq)
+        raise HearthNetError("partition", f"{_WHAT} did not answer in time; is the node running?")
+
+
+def _said(run: str, confirmation_id: str) -> str:
+    return f"rn.said.{run}.{confirmation_id}"
+
+
+def _wake(run: str) -> str:
+    return f"rn.wake.{run}"

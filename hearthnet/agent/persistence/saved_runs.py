@@ -1,0 +1,343 @@
+"""Saved runs, listed, read, decided about and cancelled by any process of their node.
+
+A decision passes a ladder, and the first check that fails is the answer: the run exists, the call exists,
+the person's signature fits, the call is still as it was shown, it still waits. The run need not be driven
+for this, and a process that drives it is not hindered.
+
+A run belongs to its principal: for every other client it does not exist. The node's owner sees all runs and
+may deny each call, but may not approve a call for a person with a key of their own (docs/decisions/0101).
+The owner at the command line and at the page is one person: each sees and decides what waits for the other
+(docs/decisions/0164).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from hearthnet.agent.loop.events import Cancel
+from hearthnet.agent.loop.loop import ToolLoop
+from hearthnet.agent.persistence.checkpointer import Keeper
+from hearthnet.agent.persistence.decision_log import Ballot, SignedDecision, Taken
+from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord, contracts_digest, unseal
+from hearthnet.agent.persistence.run_store import RunStore
+from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
+from hearthnet.agent.tools.types import Decision, Deny, Edit, Pending
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.authorization.approval import Approval
+from hearthnet.trust.keys import Identity
+
+_SEEN: Final = frozenset({"pending", "expired"})
+
+
+class Loaded(NamedTuple):
+    """A run as it was saved, and the revision under which to replace it."""
+
+    record: RunRecord
+    revision: int
+
+
+class Listing(NamedTuple):
+    """The stored runs, newest first, and the ids of those that were altered."""
+
+    runs: list[RunRecord]
+    altered: list[str]
+
+
+class RunPage(NamedTuple):
+    """A run as it was saved, its decisions by confirmation id, and its audit entries."""
+
+    record: RunRecord
+    said: dict[str, SignedDecision]
+    log: list[Entry]
+
+
+class ClientDesk(Protocol):
+    """A client that decides about its runs; `key` is empty where its gateway approves."""
+
+    @property
+    def principal(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+    def sees(self, principal: str) -> bool:
+        """Return whether the runs of `principal` are the client's, too."""
+
+    async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
+        """Check that `approval` is the client's signed approval of the call in `allowed`."""
+
+
+class RunDesk:
+    """The runs of one node."""
+
+    def __init__(
+        self,
+        store: RunStore,
+        identity: Identity,
+        community: str,
+        instance: str = "",
+        clock: Callable[[], int] = now_ms,
+        client: ClientDesk | None = None,
+    ) -> None:
+        """Create the desk of the node's owner, or of one `client`.
+
+        `clock` returns milliseconds since the epoch.
+        """
+        self.store: Final = store
+        self.ballot: Final = Ballot(
+            store, identity, community, instance, clock, by="" if client is None else client.principal
+        )
+        self._identity = identity
+        self._client = client
+        self._clock = clock
+
+    async def load(self, run: str) -> Loaded:
+        """Return a saved run.
+
+        Raises:
+            HearthNetError: `not_found` if there is none with this id, or it is not the client's;
+                `invalid_signature` if it was altered.
+        """
+        kept = await self.store.load(run) if ids.is_ulid(run) else None
+        if kept is None:
+            raise _no_run(run)
+        loaded = Loaded(unseal(kept.data, run, self._identity), kept.revision)
+        if self._client is not None and not self._client.sees(loaded.record.principal):
+            raise _no_run(run)
+        return loaded
+
+    async def listing(self) -> Listing:
+        """Return the stored runs, or those of the client.
+
+        Only the owner gets the ids of altered runs.
+        """
+        runs, altered = [], []
+        for run in reversed(await self.store.runs()):
+            try:
+                runs.append((await self.load(run)).record)
+            except HearthNetError as error:
+                if error.code == "invalid_signature":
+                    altered += [run] * (self._client is None)
+                elif error.code != "not_found":
+                    raise
+        return Listing(runs, altered)
+
+    async def page(self, run: str) -> RunPage:
+        """Return a run with the proposal, decision, execution and result of each of its calls."""
+        record = (await self.load(run)).record
+        said = await self.said(record)
+        since = min((one.since for one in said.values()), default=None)
+        log = [] if since is None else await self.store.noted(run, since)
+        return RunPage(record, said, log)
+
+    async def said(self, record: RunRecord) -> dict[str, SignedDecision]:
+        """Return the decisions about the calls of a run, by confirmation id."""
+        found = {one.asked.confirmation_id: await self.ballot.find(one.asked) for one in record.effects}
+        return {name: said for name, said in found.items() if said is not None}
+
+    async def waiting(self, record: RunRecord) -> list[Pending]:
+        """Return the calls that can still be decided about and have no decision."""
+        said, now = await self.said(record), self._clock()
+        return [one for one in record.pending if one.confirmation_id not in said and one.expires_at > now]
+
+    async def decide(
+        self,
+        run: str,
+        call: str,
+        decision: Decision,
+        *,
+        via: str,
+        shown: str | None = None,
+        approval: Approval | None = None,
+    ) -> Taken:
+        """Decide about `call`, given by its tool call id or confirmation id.
+
+        `shown` is the digest of the call as the person saw it; a denial needs neither it nor an
+        `approval`. A client with a key passes the `approval` that it signed. An earlier decision stays and is
+        returned, with `repeated` set.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown run or call; `unauthorized` if the call has changed
+                since it was shown, or an approval is not by the key that counts; `invalid_signature` for a
+                signature that does not verify; `expired` for an approval that comes too late (a denial is
+                accepted); `bad_request` for an edit that is not valid and for a call that no longer waits.
+        """
+        record = (await self.load(run)).record
+        effect = _effect(record, call)
+        asked = effect.asked
+        earlier = await self.ballot.find(asked)
+        approval = None if isinstance(decision, Deny) else approval
+        if earlier is None or earlier.signed_yes != approval:
+            await self._check_key(record, asked, decision, approval)
+        # After an accepted edit the digest differs from the one that its author saw; a repetition is valid.
+        seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
+        if shown is not None and shown not in seen and not isinstance(decision, Deny):
+            raise HearthNetError(
+                "unauthorized",
+                f"what waits has another digest than what was shown; look again: hearthnet runs show {run}",
+                details={"rule": "arguments", "digest": asked.arguments_digest},
+            )
+        if earlier is not None:
+            await self.ballot.note(earlier)
+            await self.store.tell(run)  # the process that decided may have died before this
+            return Taken(earlier, True)
+        self.check_waits(record, call, decision)
+        allowed = _allowed(record, asked, decision).arguments_digest
+        taken = await self.ballot.cast(asked, decision, via, allowed, approval)
+        await self.store.tell(run)
+        return taken
+
+    def check_waits(self, record: RunRecord, call: str, decision: Decision) -> None:
+        """Check that `decision` about `call` does not come too late.
+
+        Raises:
+            HearthNetError: `expired` for an approval after the call's time; `bad_request` for a call that no
+                longer waits; `not_found` for an unknown call.
+        """
+        effect = _effect(record, call)
+        status = status_of(effect, None, self._clock())
+        if status == "pending" or (status == "expired" and isinstance(decision, Deny)):
+            return
+        if status == "expired":
+            raise HearthNetError("expired", f"the question about {effect.asked.name} has expired; ask again")
+        raise HearthNetError(
+            "bad_request", f"the call {effect.asked.tool_call_id} does not wait any more: {effect.status}"
+        )
+
+    async def _check_key(
+        self, record: RunRecord, asked: Pending, decision: Decision, approval: Approval | None
+    ) -> None:
+        """Check that an approval is given in the way that counts for this run."""
+        if isinstance(decision, Deny):
+            return
+        signs = "" if self._client is None else self._client.key
+        own = self._identity.node_id
+        if record.by_owner and self._client is not None and not self._client.sees(own):
+            raise HearthNetError(
+                "unauthorized",
+                "this run is the owner's, who says yes at a page of the owner or by: hearthnet runs approve",
+                details={"rule": "owner"},
+            )
+        is_mine = self._client is None and (record.principal == own or record.by_owner)
+        if record.key and not signs and not is_mine:
+            raise HearthNetError(
+                "unauthorized",
+                "this run is of somebody with a key of their own; only that key says yes, you may say no",
+                details={"rule": "own_key"},
+            )
+        if self._client is not None and signs:
+            allowed = _allowed(record, asked, decision)
+            await self._client.check(toolbox_of(record)[asked.name], allowed, approval, self._clock())
+        elif approval is not None:
+            raise HearthNetError("unauthorized", "whoever decides here has no key that signs approvals")
+
+    async def preview(self, run: str, call: str, arguments: dict[str, Any]) -> Pending:
+        """Return `call` as it would be sent after an edit to `arguments`, without deciding.
+
+        Raises what `decide` raises.
+        """
+        record = (await self.load(run)).record
+        effect = _effect(record, call)
+        self.check_waits(record, call, Edit(arguments))
+        return _allowed(record, effect.asked, Edit(arguments))
+
+    async def cancel(self, run: str) -> RunRecord:
+        """End the run, even if another process drives it; each open call gets a result.
+
+        Raises:
+            HearthNetError: `bad_request` if it has ended or another process saved it first; `expired` if it
+                is too old.
+        """
+        loaded = await self.load(run)
+        check_open(loaded.record, self._clock())
+        toolbox = toolbox_of(loaded.record)
+        keeper = Keeper(self.store, self._identity, self.ballot, toolbox, *loaded)
+        ToolLoop(keeper.state, toolbox).feed(Cancel(now=self._clock()))
+        await keeper.save()
+        await keeper.tell()
+        return keeper.record
+
+
+def _no_run(run: str) -> HearthNetError:
+    return HearthNetError(
+        "not_found",
+        f"there is no run {run[:40]!r} here: it called nothing before it broke off, is older than a day, or "
+        "was never yours; ask again (those that are kept: hearthnet runs list)",
+    )
+
+
+def _effect(record: RunRecord, call: str) -> EffectRecord:
+    """Return the call with the tool call id or confirmation id `call`.
+
+    Raises:
+        HearthNetError: `not_found` if the run has no such call.
+    """
+    effect = record.effect(call)
+    if effect is None:
+        known = ", ".join(one.asked.tool_call_id for one in record.effects) or "none"
+        raise HearthNetError(
+            "not_found", f"the run {record.run} has no call {call[:40]!r} to decide about; it has: {known}"
+        )
+    return effect
+
+
+def _allowed(record: RunRecord, asked: Pending, decision: Decision) -> Pending:
+    """Return `asked` as `decision` allows it to be sent.
+
+    Raises:
+        HearthNetError: `bad_request` for an edit that is not valid.
+    """
+    if not isinstance(decision, Edit):
+        return asked
+    prepared = toolbox_of(record)[asked.name].prepare(decision.arguments, asked.client_id)
+    if not isinstance(prepared, Prepared):
+        raise HearthNetError("bad_request", prepared)
+    return msgspec.structs.replace(
+        asked,
+        arguments=decision.arguments,
+        body=prepared.body,
+        arguments_digest=prepared.arguments_digest,
+        problem="",
+    )
+
+
+def toolbox_of(record: RunRecord) -> Toolbox:
+    """Return the tools of a saved run.
+
+    Raises:
+        HearthNetError: `schema_mismatch` if their contracts have changed since it was saved.
+    """
+    toolbox = Toolbox(record.tools)
+    if contracts_digest(toolbox) != record.contracts:
+        raise HearthNetError(
+            "schema_mismatch",
+            f"the tools of the run {record.run} have changed since it was saved; cancel it and ask again",
+            details={"run": record.run},
+        )
+    return toolbox
+
+
+def check_open(record: RunRecord, now: int) -> None:
+    """Check that the run can be continued.
+
+    Raises:
+        HearthNetError: `bad_request` if the run has ended; `expired` if it is too old.
+    """
+    if record.ended:
+        raise HearthNetError("bad_request", f"the run {record.run} has ended; ask anew")
+    if now >= record.expires_at:
+        raise HearthNetError("expired", f"the run {record.run} is older than a day; ask anew")
+
+
+def status_of(effect: EffectRecord, said: SignedDecision | None, now: int) -> str:
+    """Return the status of a call at `now`, with later decisions and its expiry."""
+    if effect.status not in _SEEN:
+        return effect.status
+    if said is not None:
+        return said.word
+    return "expired" if now >= effect.asked.expires_at else effect.status

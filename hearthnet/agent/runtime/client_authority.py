@@ -1,0 +1,302 @@
+"""Runs for a client that is not the node's owner: principal, tokens and approvals.
+
+    owner's run     run tokens that the node makes for itself, approvals that the node signs    authority.py
+    client's run    the client's own token, for the model too; approvals signed by the client's key, or,
+                    where it has none, by its gateway, which marks them with `via`              here
+    owner's page    as a client; calls that the owner approved at the command line are sent as those of
+                    an owner's run (docs/decisions/0164)                                        here
+
+A gateway never acts with its node's bare key for a client: without a token nothing is sent.
+
+See: docs/protocol/agent.md#authority-of-the-calls, docs/protocol/tokens.md#run-tokens, docs/decisions/0101.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from hearthnet.agent.loop.events import Dispatch
+from hearthnet.agent.loop.ids import confirmation_id
+from hearthnet.agent.persistence.decision_log import SignedDecision
+from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, RunAuthority
+from hearthnet.agent.tools.providers import Offers, provider_of
+from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
+from hearthnet.agent.tools.types import Pending
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization import approval as approvals
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, Claimed, sign_approval
+from hearthnet.trust.authorization.constraints import Constraints
+from hearthnet.trust.authorization.token import Scope, is_owner
+from hearthnet.trust.keys import Identity
+
+MODEL: Final = "llm.chat@2.0"
+
+
+class ActingFor(msgspec.Struct, frozen=True):
+    """The client for whom a run works.
+
+    `principal` is as trust/authorization/authority.py gives it. `key` is the node id whose signature counts for its
+    approvals, empty where its gateway approves. `token(approver)` returns the token for calls: the client's
+    own for "", else one under which `approver`, another key of the same principal, signs approvals.
+    `is_owner`: this is the page of the node's owner.
+
+    Raises:
+        HearthNetError: `token` raises `unauthorized` if there is no such token.
+    """
+
+    principal: str
+    key: str
+    scope: Scope
+    token: Callable[[str], str]
+    is_owner: bool = False
+
+    def covers(self, tool: Tool) -> bool:
+        """Return whether the scope lets the client call `tool` with its bound params."""
+        if not isinstance(tool, BoundTool):
+            return True
+        covered = self.scope.covers(tool.contract.capability)
+        if tool.composed:
+            covered = covered and self.covers_named(TOOLS_CALL_ID)
+        return covered and self._allows(tool)
+
+    def covers_named(self, capability: str) -> bool:
+        """Return whether the scope covers `name@major.minor`."""
+        from hearthnet.core.capability_name import parse_capability
+
+        return self.scope.covers(parse_capability(capability))
+
+    def _allows(self, tool: BoundTool) -> bool:
+        """Return whether some call of `tool` can meet the scope's constraints."""
+        fixed = tool.contract.split_arguments({}, tool.bound_params)
+        for key, values in self.scope.params_constraints.items():
+            section, _, name = key.rpartition(".")
+            section = section or "params"
+            if name in fixed[section]:
+                if Constraints({key: values}).violated(fixed) is not None:
+                    return False
+            elif name not in _fields(tool, section):
+                return False
+        return True
+
+
+def _fields(tool: BoundTool, section: str) -> Mapping[str, Any]:
+    part = tool.contract.request_schema["properties"].get(section, {})
+    fields: Mapping[str, Any] = part.get("properties", {})
+    return fields
+
+
+def must_be_signed(tool: Tool) -> bool:
+    """Return whether approving a call of `tool` takes a signed approval.
+
+    That is so for every effect that a provider carries out.
+    """
+    return isinstance(tool, BoundTool) and tool.contract.side_effects
+
+
+class Said(Protocol):
+    """The decisions of people about the calls of a run."""
+
+    async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
+        """Return the decision about a call, verified as this node's; None where there is none."""
+
+
+class ClientAuthority:
+    """The authority of one client's run, as `RunAuthority` is the owner's."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        community: str,
+        run: str,
+        acting: ActingFor,
+        said: Said | None,
+        clock: Callable[[], int] = now_ms,
+        owner: RunAuthority | None = None,
+    ) -> None:
+        """Create the authority of the run `run`.
+
+        `said` returns the decisions that were made; `clock` returns milliseconds since the epoch. `owner` is
+        the authority of the node's owner over this run, where the client is a page of the owner.
+        """
+        self._identity = identity
+        self._community = community
+        self._run = run
+        self._acting = acting
+        self._said = said
+        self._clock = clock
+        self._owner = owner
+
+    def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
+        """Return the token under which a call of `tool` is sent.
+
+        It is the client's token, that of the approver where another key of the client has approved, or the
+        owner's for a call that the owner approved at the command line.
+
+        Raises:
+            HearthNetError: `unauthorized` for a `holder` other than this node: a client without a key here
+                cannot let another node act for it (docs/protocol/tokens.md#run-tokens).
+        """
+        self._own_node(holder)
+        key = "" if approval is None or approval.via else approval.approver
+        if self._owner is not None and key == self._identity.node_id:
+            return self._owner.token(tool, holder, approval)
+        return self._acting.token("" if key == self._acting.key else key)
+
+    def model_token(self) -> str:
+        """Return the token for requests to the model."""
+        return self._acting.token("")
+
+    async def approve(self, tool: BoundTool, call: Dispatch, bus: Offers, actor: str = "") -> Approval:
+        """Return the approval of exactly this call, signed by the client or its gateway.
+
+        The gateway signs for a client that has no key.
+
+        Raises:
+            HearthNetError: `unauthorized` if the client has a key and has not signed an approval.
+        """
+        self._own_node(actor)
+        said = None
+        if self._said is not None:
+            said = await self._said.decided(self._run, confirmation_id(self._run, call.tool_call_id))
+        if said is not None and said.signed_yes is not None:
+            return said.signed_yes
+        if self._owner is not None and said is not None and self._allowed_by_owner(said, call):
+            return await self._owner.approve(tool, call, bus, actor)
+        if self._acting.key:
+            raise HearthNetError("unauthorized", f"{tool.capability} takes the client's own signed approval")
+        node, now = self._identity.node_id, self._clock()
+        approval = Approval(
+            id=ids.new_ulid(now),
+            community=self._community,
+            approver=node,
+            actor=node,
+            provider=call.provider or await provider_of(tool, bus, node),
+            capability=tool.capability,
+            arguments_digest=call.arguments_digest,
+            idempotency_key=call.client_id,
+            run=self._run,
+            tool_call_id=call.tool_call_id,
+            time=now,
+            expires=now + APPROVAL_TTL_MS,
+            via="gateway",
+        )
+        return sign_approval(self._identity, approval)
+
+    def _allowed_by_owner(self, said: SignedDecision, call: Dispatch) -> bool:
+        """Return whether `said` is the owner's approval, at the command line, of exactly `call`."""
+        return said.by == self._identity.node_id and said.digest == call.arguments_digest
+
+    def _own_node(self, node: str) -> None:
+        if node not in ("", self._identity.node_id):
+            raise HearthNetError(
+                "unauthorized",
+                "only this node can make calls for its client; llm.tools.call is not offered here",
+            )
+
+
+async def to_sign(
+    tool: BoundTool, asked: Pending, key: str, actor: str, community: str, bus: Offers
+) -> Approval:
+    """Return the approval of exactly the call in `asked`, without the signature of `key`.
+
+    `actor` is this node. The approval expires with the pending approval. Raises what `provider_of` raises
+    where the home that an effect is for is not settled.
+    """
+    now = now_ms()
+    return Approval(
+        id=ids.new_ulid(now),
+        community=community,
+        approver=key,
+        actor=actor,
+        provider=asked.provider or await provider_of(tool, bus, actor),
+        capability=tool.capability,
+        arguments_digest=asked.arguments_digest,
+        idempotency_key=asked.client_id,
+        run=asked.run,
+        tool_call_id=asked.tool_call_id,
+        time=now,
+        expires=max(asked.expires_at, now),
+    )
+
+
+def check_signed(approval: Approval, expected: Approval, now: int) -> None:
+    """Check that `approval` matches `expected` (of `to_sign`) and is signed by its approver.
+
+    Its id and time may differ.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is for another call or expires later than `expected`;
+            `invalid_signature` if the signature does not verify; `expired` outside its lifetime.
+    """
+    claimed = Claimed(
+        community=expected.community,
+        approver=expected.approver,
+        via="",
+        actor=expected.actor,
+        provider=expected.provider,
+        capability=expected.capability,
+        arguments_digest=expected.arguments_digest,
+        idempotency_key=expected.idempotency_key,
+        run=expected.run,
+        community_effect=expected.provider == ANY_PROVIDER,
+    )
+    approvals.check_binding(approval, claimed)
+    if approval.tool_call_id != expected.tool_call_id or not ids.is_ulid(approval.id):
+        raise HearthNetError(
+            "unauthorized",
+            "the approval is for another tool call; ask the person again",
+            details={"rule": "tool call"},
+        )
+    approvals.check_time(approval, now)
+    if approval.expires > expected.expires:
+        raise HearthNetError(
+            "unauthorized",
+            "the approval is to live longer than the question; sign what was shown",
+            details={"rule": "expires"},
+        )
+
+
+class Voter:
+    """A client that decides about its runs (`desk.ClientDesk`)."""
+
+    def __init__(
+        self, principal: str, key: str, actor: str, community: str, bus: Offers, *, is_owner: bool = False
+    ) -> None:
+        """Create a client; `actor` is this node, `is_owner` marks the page of its owner."""
+        self.principal: Final = principal
+        self.key: Final = key
+        self._actor = actor
+        self._community = community
+        self._bus = bus
+        self._is_owner = is_owner
+
+    def sees(self, principal: str) -> bool:
+        """Implement `desk.ClientDesk.sees`."""
+        return principal == self.principal or (self._is_owner and is_owner(principal, self._actor))
+
+    async def to_sign(self, tool: Tool, asked: Pending) -> Approval | None:
+        """Return the approval that the client has to sign for `asked`.
+
+        None where the client has no key, or the call takes no approval. Raises what `to_sign` raises.
+        """
+        if not self.key or not isinstance(tool, BoundTool) or not must_be_signed(tool):
+            return None
+        return await to_sign(tool, asked, self.key, self._actor, self._community, self._bus)
+
+    async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
+        """Implement `desk.ClientDesk.check`."""
+        expected = await self.to_sign(tool, allowed)
+        if expected is None:
+            return
+        if approval is None:
+            raise HearthNetError(
+                "unauthorized",
+                f"a yes to {allowed.name} takes your signed approval of exactly what is shown",
+                details={"rule": "approval"},
+            )
+        check_signed(approval, expected, now)

@@ -1,0 +1,399 @@
+"""Execution of tools for a model: single calls or a whole conversation.
+
+    executor = ToolExecutor(bus, builtin_tools(["search_corpus"], {"search_corpus": {"corpus": "system"}}))
+    message = await executor.run_chat_with_tools(body, stream_to=show)
+
+The executor works for the node whose bus it uses: it mints that node's run tokens and signs its approvals.
+It signs an approval only after a decision: by `decide`, in its store, or by a call of `dispatch_confirmed`.
+
+With a `store` its runs survive the process: waiting calls are decided from anywhere, and any process of the
+node resumes them (docs/decisions/0070).
+
+See: docs/tools.md#a-run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from hearthnet.agent.loop import ids as derive
+from hearthnet.agent.loop.call_machine import UNKNOWN
+from hearthnet.agent.loop.events import Dispatch, ToolReturned
+from hearthnet.agent.loop.loop import ToolLoop
+from hearthnet.agent.loop.outcomes import failure
+from hearthnet.agent.loop.state import Limits, RunState, new_run
+from hearthnet.agent.loop.transcript import error_text
+from hearthnet.agent.persistence.checkpointer import Keeper
+from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, told_contracts
+from hearthnet.agent.persistence.run_store import RunStore
+from hearthnet.agent.persistence.saved_runs import check_open, toolbox_of
+from hearthnet.agent.runtime.authority import Scopes
+from hearthnet.agent.runtime.client_authority import ActingFor
+from hearthnet.agent.runtime.client_tools import ClientResult
+from hearthnet.agent.runtime.dispatch import Dispatcher
+from hearthnet.agent.runtime.driver import Outcome, ToolRun
+from hearthnet.agent.runtime.model_turns import take_thread_length, warm
+from hearthnet.agent.runtime.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
+from hearthnet.agent.runtime.run_principal import Whose
+from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
+from hearthnet.agent.tools.selection import first_choice, shown
+from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
+from hearthnet.agent.tools.types import (
+    REQUIRES_CONFIRMATION,
+    Approve,
+    Decision,
+    Deny,
+    Edit,
+    Pending,
+    ToolCall,
+    ToolDefinition,
+    ToolError,
+    ToolResult,
+)
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+
+
+class ToolExecutor:
+    """The tools of one conversation, with the means to run them."""
+
+    def __init__(
+        self,
+        bus: BusPort,
+        tools: list[ToolDefinition],
+        *,
+        max_iterations: int = 6,
+        per_tool_timeout_seconds: float = DEFAULT_TOOL_SECONDS,
+        max_parallel: int = 4,
+        limits: Limits | None = None,
+        store: RunStore | None = None,
+        via: str = "decide",
+        grants: GrantsPort | None = None,
+        results: ResultsPort | None = None,
+        acting_for: ActingFor | None = None,
+        follow_up: bool = False,
+    ) -> None:
+        """Create an executor for `tools`.
+
+        `max_iterations` and `max_parallel` replace those of `limits`. `results` stores results that are too
+        large for the model, which can then read them in parts. `grants` are the owner's standing grants;
+        without them each side effect needs a decision. `acting_for` is the client of these runs, where it is
+        not the node's owner: only tools within its scope are declared, and the owner's grants do not serve
+        it. `store` keeps its runs for a day; `via` is recorded there for decisions that `decide` returns.
+        `follow_up`: a turn that acted is returned before the next request to the model (`requires_follow_up`
+        with its `results`); `resume` sends that request.
+
+        Raises:
+            HearthNetError: `bad_request` for a tool that cannot be offered and for `follow_up` without a
+                store; `not_found` for a tool bound to an unknown capability.
+        """
+        if follow_up and store is None:
+            raise HearthNetError("bad_request", "a turn is given back where it is kept: give it a store")
+        self._follow_up = follow_up
+        self._bus = bus
+        self._whose = Whose(bus, acting_for)
+        self._toolbox = self._whose.toolbox(tools)
+        self._scopes = _scopes(self._toolbox)
+        self._store = store
+        self._via = via
+        self._per_tool_seconds = per_tool_timeout_seconds
+        self._limits = msgspec.structs.replace(
+            limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
+        )
+        self._grants = grants if self._whose.owner else None
+        self._results = results
+        self._clock = Clock()
+        self._run = ids.new_ulid()
+        self._dispatcher = self._new_dispatcher(self._run, self._toolbox)
+
+    @property
+    def native_definitions(self) -> list[dict[str, Any]]:
+        """The tools in the form of `llm.chat`: name, description, parameters_schema."""
+        return self._toolbox.native_definitions
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools of its runs."""
+        return self._toolbox
+
+    @property
+    def definitions(self) -> list[ToolDefinition]:
+        """The tools as they were declared, without those outside the client's scope."""
+        return [tool.definition for tool in self._toolbox]
+
+    # --- one call
+
+    async def dispatch(self, call: ToolCall) -> ToolResult:
+        """Run one call that has no side effects; errors are returned in the result.
+
+        Raises:
+            ToolError: `requires_confirmation` for a call with side effects: show its `pending`, then call
+                `dispatch_confirmed`. The loop does all of this by itself.
+        """
+        prepared = self._prepare(call, call.arguments)
+        if isinstance(prepared, ToolResult):
+            return prepared
+        tool, ready = prepared
+        if tool.effect:
+            raise ToolError(REQUIRES_CONFIRMATION, self._pending(call, tool, ready))
+        return await self._send(call, tool, ready)
+
+    async def dispatch_confirmed(self, call: ToolCall, decision: Decision | None = None) -> ToolResult:
+        """Run one call that a person has decided about; without `decision` it is approved."""
+        decision = decision or Approve()
+        if isinstance(decision, Deny):
+            return _error(call, error_text("denied", decision.reason or "the user said no"))
+        arguments = decision.arguments if isinstance(decision, Edit) else call.arguments
+        prepared = self._prepare(call, arguments)
+        if isinstance(prepared, ToolResult):
+            return prepared
+        return await self._send(call, *prepared)
+
+    def _prepare(self, call: ToolCall, arguments: dict[str, Any]) -> tuple[BoundTool, Prepared] | ToolResult:
+        tool = self._toolbox.find(call.name)
+        if tool is None:
+            return _error(call, error_text(UNKNOWN, self._toolbox.unknown(call.name).message))
+        if not isinstance(tool, BoundTool):
+            return _error(call, error_text("bad_request", "only the client can run its own tool"))
+        prepared = tool.prepare(arguments, derive.client_id(self._run, call.id))
+        if isinstance(prepared, str):
+            return _error(call, prepared)
+        return tool, prepared
+
+    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> Pending:
+        return Pending(
+            confirmation_id=derive.confirmation_id(self._run, call.id),
+            run=self._run,
+            tool_call_id=call.id,
+            name=tool.definition.name,
+            capability=tool.capability,
+            arguments=call.arguments,
+            body=ready.body,
+            arguments_digest=ready.arguments_digest,
+            client_id=derive.client_id(self._run, call.id),
+            expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
+        )
+
+    async def _send(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> ToolResult:
+        dispatch = Dispatch(
+            tool_call_id=call.id,
+            name=tool.definition.name,
+            capability=tool.capability,
+            body=ready.body,
+            client_id=derive.client_id(self._run, call.id),
+            timeout_ms=tool.timeout_ms(self._per_tool_seconds),
+            arguments_digest=ready.arguments_digest,
+        )
+        outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
+        if isinstance(outcome, ToolReturned):
+            return ToolResult(call.id, call.name, outcome.output, outcome.is_error)
+        return _error(call, failure(tool.effect, outcome.code, outcome.message)[1])
+
+    # --- a conversation
+
+    async def run_chat_with_tools(
+        self,
+        chat_request_body: dict[str, Any],
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+        run_tool: RunTool | None = None,
+    ) -> dict[str, Any]:
+        """Alternate between the model and its tools until it answers; return the last message.
+
+        `stream_to` receives each frame `{"event", "data", "seq"}`. `decide` is called for every call with
+        side effects, `run_tool` for each call of a client tool. Without them, or where they return None, the
+        message has the text so far, with `requires_follow_up`, `run`, `pending` and `wanted`
+        (docs/protocol/agent.md#done). Raises the model's error where there is no answer.
+        """
+        run = self.open_run(chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool)
+        return _answer(await run.drive())
+
+    async def resume(
+        self,
+        run: str,
+        decisions: Mapping[str, Decision] | None = None,
+        answers: Mapping[str, ClientResult] | None = None,
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+        run_tool: RunTool | None = None,
+    ) -> dict[str, Any]:
+        """Continue a saved run as `run_chat_with_tools` does; raises as `open_saved`."""
+        opened = await self.open_saved(
+            run, decisions, answers, stream_to=stream_to, decide=decide, run_tool=run_tool
+        )
+        return _answer(await opened.drive())
+
+    async def prewarm(self, chat_request_body: dict[str, Any]) -> None:
+        """Let the model read these messages and tools, or the tools alone, without an answer.
+
+        A conversation that begins with them then starts faster. Errors of the model are passed through.
+        """
+        await warm(self._bus, self.readying(chat_request_body), self._dispatcher)
+
+    def readying(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body of `llm.chat` for `prewarm`, with the tools as a run shows them."""
+        given = dict(chat_request_body.get("input") or {})
+        messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
+        choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
+        if len(self._toolbox):
+            given |= {"tools": natives(shown(self._toolbox, messages, choice)), "tool_choice": choice}
+        kept = take_thread_length(given, messages)
+        if "thread_id" in given:
+            given["thread_length"] = kept
+        params = dict(chat_request_body.get("params") or {})
+        return {"params": params, "input": {**given, "messages": messages[kept:], "max_tokens": 0}}
+
+    def open_run(
+        self,
+        chat_request_body: dict[str, Any],
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+        run_tool: RunTool | None = None,
+    ) -> ToolRun:
+        """Return a run that has not begun: `drive` returns its outcome, `cancel` ends it.
+
+        Raises:
+            HearthNetError: `bad_request` for a body without messages; `not_found` for a demanded tool that is
+                not declared.
+        """
+        given = dict(chat_request_body.get("input") or {})
+        messages = given.pop("messages", None)
+        if not isinstance(messages, list) or not messages:
+            raise HearthNetError(
+                "bad_request", "the request has no messages", details={"path": "/input/messages"}
+            )
+        choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
+        offered = shown(self._toolbox, messages, choice)
+        if offered:
+            given["tools"] = natives(offered)
+        kept = take_thread_length(given, messages)
+        request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
+        granted = self._grants.names() if self._grants is not None else []
+        state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
+        state.thread_kept, state.follow_up = kept, self._follow_up
+        state.shown = [tool.definition.name for tool in offered]
+        # The content of a thread is unknown here, and may hold words of others.
+        state.untrusted |= state.thread_kept > 0
+        keeper = None
+        if self._store is not None:
+            keeper = self._keeper(self._store, self._record(state, request), self._toolbox)
+        loop = ToolLoop(state, self._toolbox, self._per_tool_seconds)
+        return ToolRun(
+            loop,
+            self._bus,
+            self._new_dispatcher(state.run, self._toolbox),
+            request,
+            stream_to=stream_to,
+            decide=decide,
+            run_tool=run_tool,
+            clock=self._clock,
+            keeper=keeper,
+        )
+
+    async def open_saved(
+        self,
+        run: str,
+        decisions: Mapping[str, Decision] | None = None,
+        answers: Mapping[str, ClientResult] | None = None,
+        *,
+        stream_to: Listener | None = None,
+        decide: Decide | None = None,
+        run_tool: RunTool | None = None,
+    ) -> ToolRun:
+        """Take over a saved run, with its own tools and limits, and return it to be driven.
+
+        `decisions`, by tool call id, are made before it is taken over; earlier decisions stay. `answers` are
+        the client's results of its own tools. Errors of `RunDesk.decide` are passed through.
+
+        Raises:
+            HearthNetError: `not_found` if the run is not stored; `invalid_signature` if it was altered;
+                `bad_request` if it has ended or another process took it over first; `expired` if it is too
+                old; `schema_mismatch` if its tools have changed.
+        """
+        if self._store is None:
+            raise HearthNetError("bad_request", "this executor keeps no runs; give it a store")
+        desk = self._whose.desk(self._store)
+        for call, decision in (decisions or {}).items():
+            await desk.decide(run, call, decision, via=self._via)
+        record, revision = await desk.load(run)
+        self._whose.check(record)
+        check_open(record, now_ms())
+        toolbox = toolbox_of(record)
+        keeper = self._keeper(self._store, record, toolbox, revision)
+        await keeper.save()
+        await keeper.tell()
+        return ToolRun(
+            ToolLoop(record.state, toolbox, record.per_tool_seconds),
+            self._bus,
+            self._new_dispatcher(run, toolbox),
+            record.request,
+            stream_to=stream_to,
+            decide=decide,
+            run_tool=run_tool,
+            clock=self._clock,
+            keeper=keeper,
+            answers=answers,
+        )
+
+    def _record(self, state: RunState, request: dict[str, Any]) -> RunRecord:
+        owner = self._bus.peer.identity.node_id
+        return RunRecord(
+            run=state.run,
+            owner=owner,
+            principal=self._whose.principal,
+            key=self._whose.key,
+            by_owner=self._whose.is_owner,
+            state=state,
+            request=request,
+            tools=[tool.definition for tool in self._toolbox],
+            contracts=contracts_digest(self._toolbox),
+            told=told_contracts(self._toolbox),
+            per_tool_seconds=self._per_tool_seconds,
+            started_at=now_ms(),
+            via=self._via,
+        )
+
+    def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
+        record.via = self._via
+        record.by_owner = record.by_owner and self._whose.is_owner
+        # The owner has no key to replace it: emptied, it would let a client without a key approve.
+        if not self._whose.owner:
+            record.key = self._whose.key
+        ballot = self._whose.desk(store).ballot
+        return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
+
+    def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
+        authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)
+        # Where a declared tool has the reader's name, the model could not read a stored result.
+        results = self._results if isinstance(toolbox.find(READ_RESULT), ReaderTool) else None
+        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, results)
+
+    def _scopes_of(self, toolbox: Toolbox) -> Scopes:
+        return self._scopes if toolbox is self._toolbox else _scopes(toolbox)
+
+
+def _scopes(toolbox: Toolbox) -> Scopes:
+    return Scopes(tool for tool in toolbox if isinstance(tool, BoundTool))
+
+
+def _answer(outcome: Outcome) -> dict[str, Any]:
+    if outcome.done is not None:
+        return outcome.message
+    asked = {
+        "pending": msgspec.to_builtins(outcome.pending),
+        "wanted": msgspec.to_builtins(outcome.wanted),
+    }
+    if outcome.results:
+        asked["results"] = outcome.results
+    return {**outcome.message, "requires_follow_up": True, "run": outcome.run, **asked}
+
+
+def _error(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, call.name, text, True)

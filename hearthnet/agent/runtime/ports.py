@@ -1,0 +1,135 @@
+"""The ports of a run: bus, person, listener, client, grants, results and clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, Protocol
+
+from hearthnet.agent.runtime.client_tools import ClientResult
+from hearthnet.agent.runtime.grant_store import Use
+from hearthnet.agent.tools.toolbox import BoundTool
+from hearthnet.agent.tools.types import Decision, Pending, Wanted
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.trust.authorization.approval import Approval
+from hearthnet.trust.authorization.grant import Grant
+from hearthnet.trust.keys import Identity
+
+Decide = Callable[[Pending], Awaitable[Decision | None]]
+"""Requests a decision of a person; returns None where no person can be reached.
+
+Called concurrently when a model makes several calls.
+"""
+
+
+class GrantsPort(Protocol):
+    """The standing grants of the runs' owner, as kept by `hearthnet.agent.runtime.grant_store.GrantBook`."""
+
+    def names(self) -> list[str]: ...
+    def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> Use | None: ...
+    def find(self, grant_id: str) -> Grant: ...
+
+
+class ResultsPort(Protocol):
+    """The store of large results, as `hearthnet.agent.runtime.result_store.BlobResults` implements it."""
+
+    async def put(self, data: bytes) -> str: ...
+    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]: ...
+
+
+RunTool = Callable[[Wanted], Awaitable[ClientResult | None]]
+"""Has the client run a tool of its own; returns None where it is not connected."""
+
+Listener = Callable[[dict[str, Any]], Awaitable[None]]
+"""Takes one frame `{"event", "data", "seq"}`."""
+
+
+class AnswerPort(Protocol):
+    """A reply of the bus."""
+
+    @property
+    def output(self) -> Any: ...
+    @property
+    def meta(self) -> dict[str, Any]: ...
+
+
+class FramePort(Protocol):
+    """A frame of a stream of the bus."""
+
+    @property
+    def event(self) -> str: ...
+    @property
+    def data(self) -> dict[str, Any]: ...
+
+
+class StreamPort(Protocol):
+    """A stream of the bus: opened and left as a context manager, read as an iterator."""
+
+    async def __aenter__(self) -> AsyncIterator[FramePort]: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class PeerPort(Protocol):
+    """The owner of the runs."""
+
+    @property
+    def identity(self) -> Identity: ...
+    @property
+    def community(self) -> str: ...
+
+
+class BusPort(Protocol):
+    """The part of `hearthnet.bus.bus.Bus` that runs use."""
+
+    @property
+    def peer(self) -> PeerPort: ...
+
+    async def call(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        token: str = "",
+        run: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
+        node: str = "",
+    ) -> AnswerPort: ...
+
+    def stream(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        token: str = "",
+        run: str = "",
+        session: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
+        node: str = "",
+    ) -> StreamPort: ...
+
+    async def offers(self, capability: str | None = None) -> list[OfferView]: ...
+
+
+class Clock:
+    """A clock in milliseconds since the epoch that never jumps.
+
+    Correcting the computer's clock must not end a run.
+    """
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def now_ms(self) -> int:
+        """Return the time at which the clock was made plus the time that has passed since."""
+        return (self._offset_ns + time.monotonic_ns()) // 1_000_000

@@ -1,0 +1,83 @@
+"""The store of large results: the blobs of the home.
+
+See: docs/protocol/agent.md#large-results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from hearthnet.bus.blobs.blob_store import Blobs
+from hearthnet.bus.blobs.metadata import Hold
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+
+if TYPE_CHECKING:
+    from hearthnet.bus.store import Store
+
+KEPT_MS: Final = 24 * 3600 * 1000
+_PIECE: Final = 256 * 1024
+
+
+class BlobResults:
+    """The results of runs in the blobs of a home.
+
+    They are kept for a day, for the home's own processes only.
+    """
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    async def put(self, data: bytes) -> str:
+        """Store a result and return its CID. Raises as `Blobs.put`."""
+        hold = Hold(name="result of a tool", until=now_ms() + KEPT_MS)
+        return await self._blobs.put((data[at : at + _PIECE] for at in range(0, len(data), _PIECE)), hold)
+
+    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
+        """Return a part of a result, and its whole size.
+
+        Raises:
+            HearthNetError: `not_found` if it is no longer stored.
+        """
+        blob = await self._blobs.open(cid)
+        return await blob.read(min(offset, blob.size), length), blob.size
+
+
+class HomeResults:
+    """A `BlobResults` that connects to the store of the node in `home` at its first use."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._store: Store | None = None
+        self._lock = asyncio.Lock()
+
+    async def put(self, data: bytes) -> str:
+        """Implement `BlobResults.put`. Also raises as `Store.connect`."""
+        return await (await self._results()).put(data)
+
+    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
+        """Implement `BlobResults.read`. Also raises as `Store.connect`."""
+        return await (await self._results()).read(cid, offset, length)
+
+    async def _results(self) -> BlobResults:
+        from hearthnet.bus.store import Store
+
+        async with self._lock:
+            if self._store is None:
+                self._store = await Store.connect(self._home, "results of tools")
+        return BlobResults(self._store.blobs)
+
+    async def close(self) -> None:
+        """Close the connection to the store, if there is one."""
+        if self._store is not None:
+            await self._store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,3 @@
+"""Tool definitions, their selection and availability."""
+
+from __future__ import annotations

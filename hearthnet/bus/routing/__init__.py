@@ -1,0 +1,3 @@
+"""Finding providers and choosing one."""
+
+from __future__ import annotations

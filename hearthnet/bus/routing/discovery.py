@@ -1,0 +1,329 @@
+"""Interest-based discovery: one find, then the announcements.
+
+The first use of a capability sends a find for its offers and subscribes to its announcements. A process's
+memory of the mesh grows with its use of it, not with the size of the community.
+
+See: docs/protocol/discovery.md#finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from hearthnet.bus.routing.affinity import Sticky
+from hearthnet.bus.routing.offer_registry import OfferView, Registry
+from hearthnet.bus.routing.retry_budget import Retries
+from hearthnet.bus.routing.routing_table import Table
+from hearthnet.contracts import Contract
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import read_node_state
+from hearthnet.core.times import now_ms, steady_ms
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import offer as offers
+from hearthnet.protocol import subjects
+from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.protocol.header import SUBJECT_KINDS, Header
+from hearthnet.protocol.offer import REPUBLISH_MS
+
+if TYPE_CHECKING:
+    from hearthnet.bus.session.session import Peer
+
+_log = logging.getLogger(__name__)
+GRACE_SECONDS: Final = 0.08
+"""Wait after the last answer: the jitter of other providers and a way back. A listing waits as long as that
+answer took, if that is longer: on a busy machine other answers are slow as well.
+"""
+NOBODY_SECONDS: Final = 0.5
+"""Wait of a find without an answer, if the topic was searched for `BUSY_SECONDS` recently."""
+BUSY_SECONDS: Final = 2.0
+"""Wait of a find for a caller without a provider: the server reports at once if there are no
+subscribers, so silence means that a provider is busy.
+"""
+_SEARCHED_SECONDS: Final = REPUBLISH_MS / 1000
+"""Interval in which a search of `BUSY_SECONDS` is not repeated: busy providers announce themselves later."""
+_TICK_SECONDS: Final = 0.02
+_LATE_SECONDS: Final = 0.05
+"""A tick later than this was delayed by work of this process, as unread answers may be: not counted."""
+
+
+class Finding:
+    """One find in progress, shared by all who wait for its answers; detects its end.
+
+    `silent` takes the services that have answered, and returns whether a further one of this node runs: that
+    one is busy (loading a model), and must not count as offering nothing.
+    """
+
+    def __init__(
+        self, own: str, registry: Registry, silent: Callable[[set[str]], bool], *, lists: bool
+    ) -> None:
+        self._own = own
+        self._lists = lists
+        self._registry = registry
+        self._silent = silent
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._services: set[str] = set()
+        self._senders: set[tuple[str, str]] = set()
+        """The nodes that have answered, each with an empty instance and with those of its offers."""
+        self._waiting = 0
+        self._nobody = self._lost = False
+        self._begun = self._heard = self._loop.time()
+        self.settled = False
+        """Whether the providers that answer as fast as usual have answered."""
+        self.over = self.exhausted = False
+        """`exhausted`: it ended after `BUSY_SECONDS`."""
+        self.forget: Callable[[], None] = _nothing
+        self._tick_later()
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Return whether there are subscribers, as far as the server knows, and no answer has come."""
+        return not (self._senders or self._nobody)
+
+    def has_answered(self, node: str, instance: str) -> bool:
+        """Return whether `node` has answered, or its process `instance` unless that is empty."""
+        return (node, instance) in self._senders
+
+    def on_frame(self, frame: Frame) -> None:
+        """Add an answer: the offers of one process."""
+        sender = frame.header.sender
+        try:
+            if frame.header.kind != "offer":
+                raise FrameError("not an offer")
+            found = offers.decode(frame.body).offers
+            self._registry.update(sender, found, withdrawn=False, heard_ms=steady_ms())
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped an offer: %s", error)
+            return
+        self._services |= {record.service for record in found}
+        self._senders |= {(sender, ""), *((sender, record.instance) for record in found)}
+        self._heard = self._loop.time()
+        self.settled = False
+        self.wake()
+
+    def on_nobody(self, node: str) -> None:
+        """End the find, since the server reports that there are no subscribers.
+
+        A report in the name of another node does not count: finds are public, and any node may answer.
+        """
+        if node == self._own:
+            self._nobody = True
+            self.end()
+
+    def on_lost(self) -> None:
+        """End the find, since the connection and its answers are lost."""
+        self._lost = True
+        self.end()
+
+    def end(self) -> None:
+        """Accept no more answers; a later caller sends a new find."""
+        self.over = True
+        self._timer.cancel()
+        self.forget()
+        self.wake()
+
+    def wake(self) -> None:
+        """Make waiting callers check again, after an answer or an announcement."""
+        woken, self._changed = self._changed, asyncio.Event()
+        woken.set()
+
+    async def wait(self, enough: Callable[[], bool], content: Callable[[], bool]) -> None:
+        """Wait until there is `enough`, or no more answers can be expected.
+
+        The latter is so when the usual answers have come and `content` is true of them, when there are no
+        subscribers, and after `BUSY_SECONDS`.
+
+        Raises:
+            HearthNetError: `partition` if the connection broke, so that nothing is known.
+        """
+        self._waiting += 1
+        try:
+            while not (self.over or enough() or (self.settled and content())):
+                await self._changed.wait()
+        finally:
+            self._waiting -= 1
+            if self.settled and not self._waiting:
+                self.end()
+        if self._lost:
+            raise HearthNetError("partition", "the connection to the server broke")
+
+    def _tick_later(self) -> None:
+        self._due = self._loop.time() + _TICK_SECONDS
+        self._timer = self._loop.call_at(self._due, self._tick)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        if now - self._due > _LATE_SECONDS:
+            self._begun += now - self._due
+            self._heard += now - self._due
+        self.exhausted = now - self._begun >= BUSY_SECONDS
+        if self.exhausted or (self.settled and not self._waiting):
+            self.end()
+            return
+        if not self.settled and self._is_quiet(now) and not self._silent(self._services):
+            self.settled = True
+            self.wake()
+        self._tick_later()
+
+    def _is_quiet(self, now: float) -> bool:
+        """Return whether the last answer is so old that another would have come."""
+        if not self._senders:
+            return now - self._begun >= NOBODY_SECONDS
+        took = self._heard - self._begun if self._lists else 0.0
+        return now - self._heard >= max(GRACE_SECONDS, took)
+
+
+def _nothing() -> None:
+    """Do nothing: before the find is sent there is no waiter to remove."""
+
+
+def _offering(peer: Peer, wanted: str) -> set[str]:
+    """Return the ready services of this node that offer `wanted`, from the supervisor's state."""
+    try:
+        services = read_node_state(peer.home).services
+    except HearthNetError:
+        return set()
+    return {
+        service.name
+        for service in services
+        if service.state == "ready"
+        and any(wanted in (subjects.EVERYTHING, _topic(line)) for line in service.offers)
+    }
+
+
+def _topic(line: str) -> str:
+    """Return the topic of an offer in the state's form: `rag.query@1.0 corpus=system`."""
+    return subjects.topic(parse_capability(line.partition(" ")[0]))
+
+
+class Discovery:
+    """This process's view of the mesh, built by finds and announcements as it is used."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.registry = Registry(peer.node_id)
+        self.tables: dict[str, Table] = {}
+        """The offers that suit each followed contract, by its id."""
+        self.sticky = Sticky()
+        self.retries = Retries(steady_ms())
+        self._followed: set[str] = set()
+        self._findings: dict[str, Finding] = {}
+        self._searched: dict[str, float] = {}
+        """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
+        peer.link.on_lost(self._searched.clear)
+
+    async def follow(self, contract: Contract) -> None:
+        """Subscribe to the announcements of the major version of `contract`.
+
+        Raises:
+            HearthNetError: `partition` if that fails.
+        """
+        if contract.id in self.tables:
+            return
+        topic = subjects.topic(contract.capability)
+        if topic not in self._followed:
+            self._followed.add(topic)
+            try:
+                announcements = subjects.announcements_of(contract.capability)
+                await self._peer.link.subscribe(announcements, self._on_announcement)
+            except BaseException:
+                self._followed.discard(topic)
+                raise
+        self.tables[contract.id] = self.registry.table(contract)
+
+    async def find(
+        self,
+        contract: Contract,
+        enough: Callable[[], bool],
+        content: Callable[[], bool],
+        *,
+        node: str = "",
+        instance: str = "",
+    ) -> bool:
+        """Send a find; return when there is `enough`, or no more answers can be expected.
+
+        While `content` is false, busy providers are waited for, up to `BUSY_SECONDS`: for `node` or its
+        process `instance` if named, otherwise unless that was done recently. Returns whether there are
+        subscribers and none has answered.
+
+        Raises:
+            HearthNetError: `partition` if the connection breaks.
+        """
+        topic, clock = subjects.topic(contract.capability), asyncio.get_running_loop().time
+        hurried = not node and clock() < self._searched.get(topic, 0)
+        finding = await self._find(topic)
+        await finding.wait(
+            enough, lambda: hurried or content() or bool(node and finding.has_answered(node, instance))
+        )
+        if finding.exhausted:
+            self._searched[topic] = clock() + _SEARCHED_SECONDS
+        return finding.is_unanswered
+
+    async def listed(self, wanted: str) -> list[OfferView]:
+        """Return every offer in the mesh, or those of one topic, by a new find: not for calls."""
+        heard = Registry()
+        finding = await self._ask(wanted, self._finding(heard, wanted, lists=True))
+        await finding.wait(lambda: False, lambda: not finding.is_unanswered)
+        return heard.everything(steady_ms())
+
+    async def _find(self, topic: str) -> Finding:
+        """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""
+        finding = self._findings.get(topic)
+        # Not those that have an answer: it may be older than what the caller knows.
+        if finding is None or finding.over or not finding.is_unanswered:
+            finding = self._findings[topic] = self._finding(self.registry, topic, lists=False)
+            await self._ask(topic, finding)
+        return finding
+
+    def _finding(self, registry: Registry, wanted: str, *, lists: bool) -> Finding:
+        return Finding(self._peer.node_id, registry, self._silent_of(wanted), lists=lists)
+
+    async def _ask(self, wanted: str, finding: Finding) -> Finding:
+        peer = self._peer
+        header = peer.header("find", ids.new_ulid(), capability=wanted)
+        peer.replies.expect(header.id, finding)
+        finding.forget = partial(peer.replies.forget, header.id)
+        try:
+            nobody = subjects.reply(peer.node_id, peer.node_id, peer.instance, header.id)
+            data = frames.signed(header, b"", peer.identity)
+            await peer.link.publish(subjects.find(peer.node_id, wanted), data, reply=nobody)
+        except BaseException:
+            finding.on_lost()
+            raise
+        return finding
+
+    def _silent_of(self, wanted: str) -> Callable[[set[str]], bool]:
+        """Return a check for services of this node that offer `wanted` beside the given ones."""
+        return lambda answered: not answered.issuperset(_offering(self._peer, wanted))
+
+    def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
+        try:
+            self._take(subject, data)
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped an announcement: %s", error)
+
+    def _take(self, subject: str, data: bytes) -> None:
+        _, sender = subjects.open_sender(subject)
+        if not self._peer.membership.is_member(sender):
+            raise FrameError("the announcement is not a member's")
+        frame = frames.read_signed(data, sender, self._peer.proved)
+        if not self._acceptable(frame.header):
+            raise FrameError("the announcement is not for this community, or old, or seen before")
+        notice = offers.decode(frame.body)
+        self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn, heard_ms=steady_ms())
+        finding = self._findings.get(frame.header.capability)
+        if finding is not None:
+            finding.wake()
+
+    def _acceptable(self, header: Header) -> bool:
+        return (
+            header.kind in SUBJECT_KINDS["adv"]
+            and header.community == self._peer.community
+            and self._peer.replay.judge(header.sender, header.id, header.time, now_ms()) == "fresh"
+        )

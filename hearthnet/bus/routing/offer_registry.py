@@ -1,0 +1,303 @@
+"""The offers that this process knows, with their expiry.
+
+Properties of an offer that last for more than one call are computed when it changes, not for each call:
+whether it suits a contract, its rank among the others (bus/routing/routing_table.py), its expiry.
+
+See: docs/protocol/discovery.md#leases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from sys import intern
+from typing import Any, Final, Literal
+
+import msgspec
+
+from hearthnet.bus.routing.health import Health
+from hearthnet.bus.routing.routing_table import Listing, Table
+from hearthnet.contracts import Contract
+from hearthnet.core.capability_name import Capability, parse_capability
+from hearthnet.core.ids import short_id
+from hearthnet.protocol import subjects
+from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
+
+_log = logging.getLogger(__name__)
+MOST_OFFERS: Final = 512
+"""Maximum of offers kept per node; further ones are ignored."""
+MOST_PARAMS: Final = 16_384
+"""Maximum characters of JSON in the params of one offer."""
+_Key = tuple[str, str, str, str]
+Event = Literal["appeared", "changed", "gone"]
+Watcher = Callable[[Event, "OfferView"], None]
+
+
+class OfferView(msgspec.Struct, frozen=True):
+    """An offer together with the node that signed it."""
+
+    node: str
+    capability: Capability
+    offer: OfferRecord
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The provider's description of the offer: model, corpus, languages ..."""
+        return self.offer.params
+
+    def is_called(self, name: str) -> bool:
+        """Return whether `name`, with or without version, is the offered capability."""
+        return name in (self.capability.name, str(self.capability))
+
+    @property
+    def key(self) -> _Key:
+        """The identity of an offer across announcements."""
+        offer = self.offer
+        return (
+            self.node,
+            offer.instance,
+            offer.capability,
+            msgspec.json.encode(offer.params, order="sorted").decode(),
+        )
+
+
+class Registry:
+    """Offers by topic (`rag.query.v1`), without expired ones.
+
+    Claims of other nodes about time and size are bounded: an offer counts for up to 30 s after its receipt,
+    whatever its node's clock, and only so many are kept per node, of limited size. `own` is the node whose
+    offers are near. Times are milliseconds of one clock.
+    """
+
+    def __init__(self, own: str = "") -> None:
+        self._own = own
+        self._topics: dict[str, dict[_Key, Listing]] = {}
+        self._tables: dict[str, dict[str, Table]] = {}
+        self._nodes: dict[str, list[Listing]] = {}
+        self._ends: list[tuple[int, int, Listing]] = []
+        self._shut: list[tuple[int, int, Listing]] = []
+        self._most_ends = MOST_OFFERS
+        self._serial = itertools.count()
+        self._watchers: dict[str, list[Watcher]] = {}
+        self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
+        """Calls waiting for a place of this process's calls, by topic; a free one wakes the first."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._nodes.values()))
+
+    def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool, heard_ms: int) -> None:
+        """Add the offers that `node` announced.
+
+        Raises:
+            HearthNetError: `bad_request` for a malformed capability.
+        """
+        self.expire(heard_ms)
+        known = self._nodes.get(node)
+        same = known[0].view.node if known else node
+        views = [_view(same, offer) for offer in offers]
+        if withdrawn:
+            for view in views:
+                listing = self._topics.get(subjects.topic(view.capability), {}).get(view.key)
+                if listing is not None:
+                    self._forget(listing)
+            return
+        for view in views:
+            self._take(view, heard_ms)
+
+    def table(self, contract: Contract) -> Table:
+        """Return the table for `contract`, updated from now on at little cost."""
+        topic = subjects.topic(contract.capability)
+        tables = self._tables.setdefault(topic, {})
+        table = tables.get(contract.id)
+        if table is None:
+            table = tables[contract.id] = Table(contract)
+            for listing in self._topics.get(topic, {}).values():
+                if table.add(listing):
+                    listing.file()
+        return table
+
+    def begin(self, listing: Listing) -> None:
+        """Record that a call of this process begins there."""
+        listing.own += 1
+        due = listing.health.state == "due"
+        if due:
+            listing.health.begin()
+        if due or listing.entry is not None:
+            listing.file()
+
+    def end(self, listing: Listing, code: str | None, ms: float, now_ms: int) -> None:
+        """Record its end, as `Health.end`."""
+        listing.own -= 1
+        if self.lines:
+            line = self.lines.get(subjects.topic(listing.view.capability))
+            if line:
+                line.popitem(last=False)[1]()
+        health = listing.health
+        state, p50_ms, failures = health.state, health.p50_ms, health.failures
+        health.end(code, ms, now_ms)
+        changed = health.state != state or health.failures != failures or health.p50_ms != p50_ms
+        if changed or listing.entry is not None:
+            listing.file()
+        if health.state == "shut" != state:
+            heappush(self._shut, (health.until_ms, next(self._serial), listing))
+            who, what = short_id(listing.view.node), listing.view.capability
+            _log.warning("%s is not asked for %s for a minute: too much of it failed", who, what)
+
+    def expire(self, now_ms: int) -> None:
+        """Remove expired offers, and readmit those whose time of being shut out has ended."""
+        ends, shut = self._ends, self._shut
+        while ends and ends[0][0] <= now_ms:
+            _, serial, listing = heappop(ends)
+            if listing.until > now_ms:
+                heappush(ends, (listing.until, serial, listing))
+            elif listing.until:
+                self._forget(listing)
+        while shut and shut[0][0] <= now_ms:
+            listing = heappop(shut)[2]
+            if listing.health.is_due(now_ms):
+                listing.file()
+
+    def next_end(self) -> int | None:
+        """Return the earliest time at which `expire` may remove an offer."""
+        return self._ends[0][0] if self._ends else None
+
+    def offers(self, topic: str, now_ms: int) -> list[OfferView]:
+        """Return the live offers of `topic`."""
+        self.expire(now_ms)
+        return [listing.view for listing in self._topics.get(topic, {}).values()]
+
+    def everything(self, now_ms: int) -> list[OfferView]:
+        """Return every live offer, by capability, node and instance."""
+        self.expire(now_ms)
+        views = [listing.view for known in self._topics.values() for listing in known.values()]
+        return sorted(views, key=lambda view: view.key[2:] + view.key[:2])
+
+    def drop_instance(self, node: str, instance: str) -> None:
+        """Remove the offers of a process that the server reports as gone."""
+        for listing in list(self._nodes.get(node, ())):
+            if listing.view.offer.instance == instance:
+                self._forget(listing)
+
+    def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` for every change of the offers of `topic`; the result ends that."""
+        watchers = self._watchers.setdefault(topic, [])
+        watchers.append(watcher)
+
+        def leave() -> None:
+            if watcher in watchers:
+                watchers.remove(watcher)
+
+        return leave
+
+    def _take(self, view: OfferView, heard_ms: int) -> None:
+        """Keep `view`, unless it is too much or outdated."""
+        key, topic = view.key, subjects.topic(view.capability)
+        listing = self._topics.get(topic, {}).get(key)
+        if listing is None:
+            if len(self._nodes.get(view.node, ())) >= MOST_OFFERS or len(key[3]) > MOST_PARAMS:
+                _log.info("%s offers more than is kept: %s", short_id(view.node), view.capability)
+                return
+            listing = self._add(view, key, topic)
+        elif view.offer.issued_at < listing.view.offer.issued_at:
+            return
+        else:
+            self._renew(listing, view, topic)
+        # Its lifetime counts from now, not from its issue: its node's clock may be a minute off.
+        fresh = not listing.until
+        listing.until = heard_ms + min(view.offer.expires_at - view.offer.issued_at, LIFETIME_MS)
+        if fresh:
+            self._ends_at(listing)
+
+    def _add(self, view: OfferView, key: _Key, topic: str) -> Listing:
+        known = self._nodes.get(view.node, ())
+        listing = Listing(view, key, Health(), next(self._serial), near=view.node == self._own)
+        if known:
+            self._nodes[view.node].append(listing)
+        else:
+            self._nodes[view.node] = [listing]
+        self._topics.setdefault(topic, {})[key] = listing
+        self._list(listing, topic)
+        self._tell("appeared", topic, view)
+        return listing
+
+    def _renew(self, listing: Listing, view: OfferView, topic: str) -> None:
+        before, now = listing.view.offer, view.offer
+        if before.params == now.params:
+            now = msgspec.structs.replace(now, params=before.params)
+            view = OfferView(view.node, listing.view.capability, now)
+        listing.view, listing.own_then = view, listing.own
+        if before.schema_hash != now.schema_hash:
+            self._unlist(listing, topic)
+            self._list(listing, topic)
+        else:
+            listing.file()
+        if _said(before) != _said(now):
+            self._tell("changed", topic, view)
+
+    def _list(self, listing: Listing, topic: str) -> None:
+        for table in self._tables.get(topic, {}).values():
+            table.add(listing)
+        listing.file()
+
+    def _unlist(self, listing: Listing, topic: str) -> None:
+        listing.unfile()
+        listing.shelves = []
+        for table in self._tables.get(topic, {}).values():
+            table.remove(listing)
+
+    def _forget(self, listing: Listing) -> None:
+        view, topic = listing.view, subjects.topic(listing.view.capability)
+        listing.until = 0
+        self._unlist(listing, topic)
+        known = self._topics[topic]
+        del known[listing.key]
+        if not known:
+            del self._topics[topic]
+        of_node = self._nodes[view.node]
+        of_node.remove(listing)
+        if not of_node:
+            del self._nodes[view.node]
+        self._tell("gone", topic, view)
+
+    def _ends_at(self, listing: Listing) -> None:
+        heappush(self._ends, (listing.until, listing.serial, listing))
+        if len(self._ends) > self._most_ends:
+            # Drop the entries of offers that were withdrawn before their expiry.
+            self._ends = [entry for entry in self._ends if entry[2].until]
+            heapify(self._ends)
+            self._most_ends = 2 * len(self._ends) + MOST_OFFERS
+
+    def _tell(self, event: Event, topic: str, view: OfferView) -> None:
+        for watcher in list(self._watchers.get(topic, ())):
+            watcher(event, view)
+
+
+def _view(node: str, offer: OfferRecord) -> OfferView:
+    """Return the offer with strings shared with other offers."""
+    shared = msgspec.structs.replace(
+        offer,
+        capability=intern(offer.capability),
+        schema_hash=intern(offer.schema_hash),
+        service=intern(offer.service),
+        version=intern(offer.version),
+    )
+    return OfferView(node, _capability(shared.capability), shared)
+
+
+_capability = lru_cache(maxsize=1_024)(parse_capability)
+
+
+def _said(offer: OfferRecord) -> tuple[Any, ...]:
+    """Return the properties whose change is reported; a mere repetition changes none."""
+    return (
+        offer.in_flight,
+        offer.max_concurrent,
+        offer.schema_hash,
+        offer.trust,
+        offer.service,
+        offer.version,
+    )

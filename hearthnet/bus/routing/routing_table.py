@@ -1,0 +1,238 @@
+"""The offers that suit one contract, in the order of preference.
+
+A table keeps its offers sorted by score, all of them and those for each value that the contract's `match`
+compares by `equal` or `in` (one corpus, one model). A changed offer is removed and inserted again; a call
+examines the first ones only. Pure; the reasons are in docs/decisions/0011.
+
+See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from random import random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hearthnet.contracts import Contract
+from hearthnet.core.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.bus.routing.health import Health
+    from hearthnet.bus.routing.offer_registry import OfferView
+
+LOCAL_BELOW: Final = 0.8
+"""A process of this node is preferred while its load is below this share."""
+LOCAL_BONUS: Final = 50
+FAILURE_MALUS: Final = 1_000
+FULL: Final = 1_000_000_000
+"""Added to the score of an offer that was full when last announced: it is called only if no other is left."""
+_LAST: Final = 1 << 62
+Entry = tuple[int, int, "Listing"]
+Shelf = list[Entry]
+
+
+class Listing:
+    """One offer as this process knows it: the offer, its health, and this caller's load on it."""
+
+    __slots__ = ("entry", "health", "key", "near", "own", "own_then", "serial", "shelves", "until", "view")
+
+    def __init__(self, view: OfferView, key: Any, health: Health, serial: int, *, near: bool) -> None:
+        self.view = view
+        self.key = key
+        self.health = health
+        self.serial = serial
+        self.near = near
+        self.until = 0
+        self.own = 0
+        """Number of calls of this process that run there."""
+        self.own_then = 0
+        """Their number at the last announcement, which included them."""
+        self.entry: Entry | None = None
+        """Its entry in the shelves; None while it is shut out and in none."""
+        self.shelves: list[Shelf] = []
+
+    @property
+    def running(self) -> int:
+        """The number of calls that run there, estimated between two announcements."""
+        told = self.view.offer.in_flight + self.own - self.own_then
+        return told if told > self.own else self.own
+
+    @property
+    def load(self) -> float:
+        """The share of its places that is taken; without places it is full."""
+        return self.running / (self.view.offer.max_concurrent or 0.5)
+
+    @property
+    def full(self) -> bool:
+        """True if this caller's calls alone take all its places, so that no call need be sent."""
+        return self.own >= self.view.offer.max_concurrent
+
+    def score(self) -> int:
+        """Return the score in whole milliseconds; the lowest is called first."""
+        health, offer, own = self.health, self.view.offer, self.own
+        running = offer.in_flight + own - self.own_then
+        load = (running if running > own else own) / (offer.max_concurrent or 0.5)
+        score = health.p50_ms * (1 + load) + (1 - health.success) * FAILURE_MALUS
+        if self.near:
+            score -= LOCAL_BONUS
+        return int(score) + (FULL if load >= 1 else 0)
+
+    def file(self) -> None:
+        """Insert it at its present rank, or nowhere while it is shut out."""
+        if not self.health.may_be_asked:
+            self.unfile()
+            return
+        score = self.score()
+        if self.entry is not None:
+            if self.entry[0] == score:
+                return
+            self.unfile()
+        entry = self.entry = (score, self.serial, self)
+        for shelf in self.shelves:
+            insort(shelf, entry)
+
+    def unfile(self) -> None:
+        """Remove it from all shelves."""
+        entry = self.entry
+        if entry is not None:
+            self.entry = None
+            for shelf in self.shelves:
+                del shelf[bisect_left(shelf, entry)]
+
+
+class Asker(Protocol):
+    """The choice of a process for one call: the facts that a table does not have."""
+
+    body: dict[str, Any]
+
+    def accepts(self, view: OfferView) -> bool:
+        """Return whether the call may go there: a member, not tried before, on the chosen node."""
+
+
+class Table:
+    """The offers that suit `contract`."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+        self.listings: set[Listing] = set()
+        fields = [(*path.partition(".")[::2], rule) for path, rule in contract.match.items()]
+        self._exact = [(part, name, rule) for part, name, rule in fields if rule.rule in ("equal", "in")]
+        self._fields = [(part, name) for part, name, _ in fields]
+        self._all: tuple[Shelf, Shelf] = [], []
+        self._by: list[dict[str, tuple[Shelf, Shelf]]] = [{} for _ in self._exact]
+
+    def add(self, listing: Listing) -> bool:
+        """Add an offer of this topic if it suits the contract, which is checked only here."""
+        if not suits(self.contract, listing.view):
+            return False
+        self.listings.add(listing)
+        listing.unfile()
+        listing.shelves = [*listing.shelves, *self._shelves(listing)]
+        return True
+
+    def remove(self, listing: Listing) -> None:
+        """Remove an offer that is in no shelf any more."""
+        self.listings.discard(listing)
+        for (_, _, rule), values in zip(self._exact, self._by, strict=True):
+            for value in _texts(rule.offered(listing.view.params)):
+                if value in values and not any(values[value]):
+                    del values[value]
+
+    def best(self, asker: Asker) -> Listing | None:
+        """Return the process to call now, None if there is none.
+
+        First this node's below its threshold, else the one with the lowest score; a random one of equals.
+        """
+        (near, everybody), exactly = self._shelf(asker.body)
+        if near:
+            for listing in _in_order(near):
+                if listing.load < LOCAL_BELOW and self._takes(listing, asker, exactly):
+                    return listing
+        for listing in _in_order(everybody):
+            if self._takes(listing, asker, exactly):
+                return listing
+        return None
+
+    def takes(self, listing: Listing, asker: Asker) -> bool:
+        """Return whether `listing` is still listed, and can be called now."""
+        return listing.entry is not None and listing in self.listings and self._takes(listing, asker, False)
+
+    def fitting(self, asker: Asker) -> Iterator[Listing]:
+        """Iterate over every offer that fits the request, callable or not: for the final error."""
+        fits, body = self.contract.fits, asker.body
+        return (listing for listing in self.listings if fits(body, listing.view.params))
+
+    def _takes(self, listing: Listing, asker: Asker, exactly: bool) -> bool:
+        return (
+            not listing.full
+            and asker.accepts(listing.view)
+            and (exactly or self.contract.fits(asker.body, listing.view.params))
+        )
+
+    def _shelf(self, body: dict[str, Any]) -> tuple[tuple[Shelf, Shelf], bool]:
+        """Return the shortest shelves with all fitting offers, and whether they have no others."""
+        found, wanted = None, 0
+        for part, name in self._fields:
+            wanted += body.get(part, _NOTHING).get(name) is not None
+        if not wanted:
+            return self._all, True
+        for (part, name, _), values in zip(self._exact, self._by, strict=True):
+            value = body.get(part, _NOTHING).get(name)
+            if isinstance(value, str):
+                found = values.get(value, _EMPTY)
+                break
+        return (found, wanted == 1) if found is not None else (self._all, False)
+
+    def _shelves(self, listing: Listing) -> list[Shelf]:
+        pairs = [self._all]
+        for (_, _, rule), values in zip(self._exact, self._by, strict=True):
+            offered = rule.offered(listing.view.params)
+            if rule.rule == "in" or len(offered) == 1:
+                pairs += [values.setdefault(value, ([], [])) for value in _texts(offered)]
+        return [shelf for near, every in pairs for shelf in ((near, every) if listing.near else (every,))]
+
+
+_NOTHING: Final[dict[str, Any]] = {}
+_EMPTY: Final[tuple[Shelf, Shelf]] = ([], [])
+
+
+def same_schema(contract: Contract, view: OfferView) -> bool:
+    """Return whether equal versions have equal schemas; another minor has another hash.
+
+    See: docs/protocol/discovery.md#matching.
+    """
+    return view.capability != contract.capability or view.offer.schema_hash == contract.schema_hash
+
+
+def suits(contract: Contract, view: OfferView) -> bool:
+    """Return whether an offer can answer calls of `contract` by version, schema and params.
+
+    Params come from another node: those that their contract does not allow are not compared.
+    """
+    if not view.capability.serves(contract.capability):
+        return False
+    if not same_schema(contract, view):
+        return False
+    try:
+        contract.check_offer(view.params)
+    except HearthNetError:
+        return False
+    return True
+
+
+def _texts(values: list[Any]) -> list[str]:
+    return list(dict.fromkeys(value for value in values if isinstance(value, str)))
+
+
+def _in_order(shelf: Shelf) -> Iterator[Listing]:
+    """Iterate from the best on, starting at random among equals, so that callers spread."""
+    if not shelf:
+        return
+    best = shelf[0][0]
+    equals = bisect_right(shelf, (best, _LAST)) if len(shelf) > 1 and shelf[1][0] == best else 1
+    start = int(random() * equals)
+    for place in range(equals):
+        yield shelf[(start + place) % equals][2]
+    for place in range(equals, len(shelf)):
+        yield shelf[place][2]

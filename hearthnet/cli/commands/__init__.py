@@ -1,0 +1,3 @@
+"""The commands, one module each."""
+
+from __future__ import annotations

@@ -1,0 +1,150 @@
+"""`hearthnet audit`: the record of calls with side effects, and its verification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import counted, one_line
+
+if TYPE_CHECKING:
+    from hearthnet.cli.workflows.audit_trail import Call, Verdict
+    from hearthnet.core.home import Home
+    from hearthnet.trust.community.roster import Roster
+
+_HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")
+
+
+@click.group("audit", cls=Commands)
+def command() -> None:
+    """Show the calls with side effects, for whom they were made, and the proof of it.
+
+    \b
+    hearthnet audit list
+    hearthnet audit export log.jsonl
+    hearthnet audit verify log.jsonl
+    """
+
+
+@command.command("list")
+@click.option("--limit", type=click.IntRange(min=1), default=20, help="How many calls, the newest (20).")
+@home_option
+@json_option
+def list_calls(limit: int, home: Home, json: bool) -> None:
+    """Show the newest calls with side effects, newest last."""
+    import asyncio
+
+    from hearthnet.cli.input.member_lookup import roster_of
+    from hearthnet.cli.workflows.audit_trail import newest
+
+    calls = asyncio.run(newest(home, limit))
+    if json:
+        terminal.json_page([call.as_json() for call in calls])
+    elif calls:
+        _show(calls, roster_of(home))
+    else:
+        terminal.line("nothing with side effects was called here yet")
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@home_option
+@json_option
+def export(file: Path, home: Home, json: bool) -> None:
+    """Write the whole log to FILE (`-` for stdout), with a signed head.
+
+    The file can be verified without this node.
+    """
+    from hearthnet.cli.workflows.audit_trail import export_to
+
+    count = export_to(home, file)
+    if str(file) == "-":
+        return
+    if json:
+        terminal.json_page({"path": str(file), "entries": count})
+    else:
+        entries = f"{count} {'entry' if count == 1 else 'entries'}"
+        terminal.line(f"{entries} in {one_line(str(file))}; see: hearthnet audit verify FILE")
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--roster",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The members of the community that an exported log is from. Default: those of this home.",
+)
+@home_option
+@json_option
+def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> None:
+    """Verify that the log is complete and unaltered.
+
+    Without FILE it is the log of the running node. An exported log in FILE needs no node. The first problem
+    is reported with its entry, and the exit code is 4.
+    """
+    import asyncio
+
+    from hearthnet.bus.session.keyring import load_roster
+    from hearthnet.cli.input.member_lookup import roster_of
+    from hearthnet.cli.workflows.audit_trail import verify_file, verify_running
+
+    if file is None:
+        members = roster_of(home)
+        verdict = asyncio.run(verify_running(home, members))
+    else:
+        members = load_roster(roster or home.roster)
+        verdict = verify_file(file, members)
+    if json:
+        terminal.json_page(verdict.as_json())
+    else:
+        _tell(verdict, members)
+
+
+def _show(calls: list[Call], roster: Roster) -> None:
+    from hearthnet.cli.output.durations import moment
+    from hearthnet.core.times import now_ms
+
+    now = now_ms()
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                str(call.began.sequence),
+                moment(call.began.time, now),
+                one_line(call.began.capability),
+                _named(call.began.principal or call.began.caller, roster),
+                call.consent,
+                call.outcome,
+            )
+            for call in calls
+        ],
+    )
+
+
+def _named(principal: str, roster: Roster) -> str:
+    """Return the name of a principal: a member's, a gateway guest's, else a short id."""
+    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.core import ids
+
+    node, _, guest = principal.partition("/")
+    member = roster.member(node)
+    name = ids.short_id(node) if member is None else shown_name(member.display_name)
+    return f"{one_line(guest)} of {name}" if guest else name
+
+
+def _tell(verdict: Verdict, roster: Roster) -> None:
+    from hearthnet.cli.output.durations import moment
+    from hearthnet.core.times import now_ms
+
+    now = now_ms()
+    calls = counted(verdict.calls, "call")
+    until = "" if verdict.as_of is None else f", as it was {moment(verdict.as_of, now)}"
+    terminal.line(f"whole: {verdict.entries} entries of {calls}, by {_named(verdict.node, roster)}{until}")
+    for began in verdict.open:
+        what = f"{one_line(began.capability)} for {_named(began.principal, roster)}"
+        terminal.line(f"entry {began.sequence}: {what} began {moment(began.time, now)} and has not ended")

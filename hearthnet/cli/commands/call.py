@@ -1,0 +1,150 @@
+"""`hearthnet call`: a call of one capability."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from hearthnet.cli.input.json_input import read_body
+from hearthnet.cli.input.options import home_option, json_option, settings_of
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.render import as_lines
+from hearthnet.cli.output.text import as_json, many_lines, one_line
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Reply, StreamFrame
+    from hearthnet.contracts import Contract
+    from hearthnet.core.home import Home
+
+
+@click.command("call")
+@click.argument("name")
+@click.option(
+    "--body",
+    required=True,
+    metavar="JSON|@FILE|-",
+    help='The request, {"params": {...}, "input": {...}}; - reads it from stdin.',
+)
+@home_option
+@json_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="Seconds to wait. Default: what the contract says.",
+)
+@click.option("--token", metavar="TEXT|@FILE", help="Call in the name of who issued this token.")
+@click.pass_context
+def command(
+    context: click.Context,
+    name: str,
+    body: str,
+    home: Home,
+    json: bool,
+    timeout: float | None,
+    token: str | None,
+) -> None:
+    """Call a capability and print its reply, or its frames as they come.
+
+    NAME is a capability, such as market.list or rag.query@1.0.
+
+    With --json, stdout has only the reply body {"output", "meta"}, or one frame {"event", "data", "seq"} a
+    line.
+    """
+    import asyncio
+
+    from hearthnet.bus import find_contract
+    from hearthnet.cli.commands.token import read_token
+    from hearthnet.contracts import is_told
+
+    request = read_body(body)
+    contract = asyncio.run(_learned(home, name)) if is_told(name) else find_contract(name)
+    name = contract.id if is_told(name) else name
+    made = fill_client_id(contract, request)
+    contract.check_request(request)
+    if made:
+        terminal.aside(f"client_id {made} (the same one again has no second effect)")
+    how: _How = {"timeout_seconds": timeout, "token": "" if token is None else read_token(token)}
+    if streams(contract, request):
+        settings_of(context).frames = json
+        asyncio.run(_stream(home, name, request, how, json))
+    else:
+        reply = asyncio.run(_call(home, name, request, how))
+        _show(reply, json)
+
+
+class _How(TypedDict):
+    """The options of a call, beside its body."""
+
+    timeout_seconds: float | None
+    token: str
+
+
+def streams(contract: Contract, request: dict[str, Any]) -> bool:
+    """Return whether the answer is a stream: the contract allows it and `stream` is not false."""
+    return contract.stream_schema is not None and request["input"].get("stream", True) is not False
+
+
+def fill_client_id(contract: Contract, request: Any) -> str:
+    """Add a missing client_id to a call that happens once per client_id; return it, else ""."""
+    from hearthnet.core.ids import new_ulid
+
+    given = request.get("input") if isinstance(request, dict) else None
+    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
+        return ""
+    given["client_id"] = new_ulid()
+    return str(given["client_id"])
+
+
+async def _learned(home: Home, name: str) -> Contract:
+    """Return the contract of a capability that came with no installation, from a provider."""
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.learn(name)
+
+
+async def _call(home: Home, name: str, request: dict[str, Any], how: _How) -> Reply:
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.call(name, request, **how)
+
+
+def _show(reply: Reply, json: bool) -> None:
+    from hearthnet.core import ids
+
+    if json:
+        terminal.json_page(reply.body)
+        return
+    for line in as_lines(reply.output):
+        terminal.line(line)
+    terminal.line(terminal.styled(f"from {ids.short_id(reply.provider)}: {as_json(reply.meta)}", "dim"))
+
+
+async def _stream(home: Home, name: str, request: dict[str, Any], how: _How, json: bool) -> None:
+    from hearthnet.bus import Bus
+
+    text_open = False
+    async with (
+        await Bus.connect(home, name="cli") as bus,
+        bus.stream(name, request, **how) as stream,
+    ):
+        async for frame in stream:
+            if json:
+                terminal.json_line({"event": frame.event, "data": frame.data, "seq": frame.seq})
+            else:
+                text_open = _show_frame(frame, text_open)
+
+
+def _show_frame(frame: StreamFrame, text_open: bool) -> bool:
+    """Print a frame; return whether a line of text is still incomplete."""
+    text = frame.data.get("text")
+    if frame.event == "token" and isinstance(text, str):
+        terminal.write(many_lines(text))
+        return not text.endswith("\n") if text else text_open
+    if text_open:
+        terminal.line()
+    terminal.write(terminal.styled(f"{one_line(frame.event)} {as_json(frame.data)}", "dim") + "\n")
+    return False

@@ -1,0 +1,205 @@
+"""`hearthnet clients`: the clients of the gateway (docs/gateway.md, "Clients")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import Span
+from hearthnet.cli.output.text import duration, one_line
+from hearthnet.core.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.bus import OfferView
+    from hearthnet.core.home import Home
+    from hearthnet.gateway.auth.client_store import Entry
+    from hearthnet.trust.authorization.token import Scope
+
+_DAY: Final = 86_400
+_HEADINGS: Final = ("id", "name", "guest", "key", "may call", "ends in")
+_EFFECTS: Final = 100
+
+
+@click.group("clients", cls=Commands)
+def command() -> None:
+    """Manage programs and guests that reach the mesh through this node's gateway.
+
+    \b
+    hearthnet clients add editor --scope llm.chat
+    hearthnet clients add agent --scope 'experimental.mcp.notes.*'
+    hearthnet clients list
+    hearthnet clients remove editor
+    """
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    multiple=True,
+    metavar="CAPABILITY",
+    help="What it may call, such as llm.chat, or experimental.mcp.NAME.* for all tools of an MCP server. "
+    "May be given several times. Default: all that a guest may.",
+)
+@click.option("--guest", metavar="NAME", help="Whose conversations it sees. Default: its own alone.")
+@click.option("--key", metavar="ED25519", help="Its public key, by which it signs for itself.")
+@click.option(
+    "--effects",
+    type=click.IntRange(0, 1000),
+    help=f"At most so many effects an hour at each node. Default: {_EFFECTS} without a key, any number with.",
+)
+@click.option("--per-minute", type=click.IntRange(min=1), help="At most so many calls a minute.")
+@click.option("--for", "seconds", type=Span(60, 3650 * _DAY), default="90d", show_default=True)
+@home_option
+@json_option
+def add(
+    name: str,
+    scope: tuple[str, ...],
+    guest: str | None,
+    key: str | None,
+    effects: int | None,
+    per_minute: int | None,
+    seconds: int,
+    home: Home,
+    json: bool,
+) -> None:
+    """Let a program or a guest called NAME in, and print its key, which is shown once.
+
+    The key goes where a program asks for an API key, or into a header: Authorization: Bearer KEY. Without a
+    public key of its own, the gateway confirms effects in its name.
+    """
+    import functools
+
+    from hearthnet.bus.session.keyring import load_identity
+    from hearthnet.cli.input.member_lookup import roster_of
+    from hearthnet.gateway.auth.client_store import ClientBook, api_key
+    from hearthnet.gateway.auth.clients import check_room
+
+    identity, community = load_identity(home.device_key), roster_of(home).community_id
+    _check_scope(home, scope)
+    entry, secret = ClientBook(home).add(
+        name,
+        guest or "",
+        key=key or "",
+        scope=_scope(tuple(dict.fromkeys(scope)), effects, per_minute, bool(key)),
+        life_ms=seconds * 1000,
+        check=functools.partial(check_room, identity, community),
+    )
+    if json:
+        terminal.json_page(_row(entry) | {"secret": api_key(entry, secret), "url": _url(home) or None})
+        return
+    terminal.line(api_key(entry, secret))
+    terminal.aside(f"for {one_line(name)} ({entry.id}); it is not shown again")
+    url = _url(home)
+    if url:
+        terminal.aside(f"the gateway is at {url}; the base URL of the OpenAI API is {url}/v1")
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_(home: Home, json: bool) -> None:
+    """Show all clients, including pages that were opened by a link."""
+    from hearthnet.core.times import now_ms
+    from hearthnet.gateway.auth.client_store import ClientBook
+
+    entries, now = ClientBook(home).entries(), now_ms()
+    if json:
+        terminal.json_page([_row(entry) for entry in entries])
+    elif entries:
+        terminal.table(_HEADINGS, [_cells(entry, now) for entry in entries])
+    else:
+        terminal.line("there is no client; make one with: hearthnet clients add NAME, or: hearthnet link")
+
+
+@command.command()
+@click.argument("client")
+@home_option
+@json_option
+def remove(client: str, home: Home, json: bool) -> None:
+    """Shut the gateway to a client, by its name or id, from its next request on."""
+    from hearthnet.gateway.auth.client_store import ClientBook
+
+    book = ClientBook(home)
+    entry = _one(client, book.entries())
+    book.remove(entry.id)
+    if json:
+        terminal.json_page({"id": entry.id, "name": entry.name, "removed": True})
+    else:
+        terminal.line(f"{one_line(entry.name)} ({entry.id}) is no client any more")
+
+
+def _check_scope(home: Home, names: tuple[str, ...]) -> None:
+    """Check that a client could call each of `names`; for tools that were added, ask the mesh."""
+    import asyncio
+
+    from hearthnet.cli.input.mcp_settings import configured
+    from hearthnet.core.node_state import read_node_state
+    from hearthnet.gateway.api import scopes
+
+    servers = configured(home)
+    unsure = [name for name in scopes.check_installed(names) if not scopes.is_shared(name, servers)]
+    if unsure:
+        read_node_state(home)  # raises if no node runs
+        scopes.check_offered(unsure, asyncio.run(_offers(home)), servers)
+
+
+async def _offers(home: Home) -> list[OfferView]:
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await bus.offers()
+
+
+def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
+    """Return the scope of the client, with its limits."""
+    from hearthnet.trust.authorization.token import Scope
+
+    most = _EFFECTS if effects is None and not has_key else effects
+    return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
+
+
+def _one(given: str, entries: list[Entry]) -> Entry:
+    """Return the client with the given id or name; raise if there is none, or several."""
+    from hearthnet.cli.output.suggest import unknown
+
+    found = [entry for entry in entries if given in (entry.id, entry.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise HearthNetError(
+            "bad_request",
+            f"{len(found)} clients are called {one_line(given)!r}; name one by its id: "
+            f"{', '.join(entry.id for entry in found)}",
+        )
+    names = [entry.name for entry in entries]
+    raise unknown("client", given, names, "there is none at all; see: hearthnet clients add --help")
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """Return a client for scripts, without its secret."""
+    import msgspec
+
+    row: dict[str, Any] = msgspec.to_builtins(entry)
+    del row["secret"]
+    return row
+
+
+def _cells(entry: Entry, now: int) -> tuple[str, ...]:
+    may = ", ".join(entry.scope.capabilities) or "all a guest may"
+    left = duration(entry.expires_at - now) if entry.expires_at > now else "over"
+    key = entry.key[:20] if entry.key else "-"
+    return (entry.id, one_line(entry.name), one_line(entry.principal), key, one_line(may), left)
+
+
+def _url(home: Home) -> str:
+    """Return the address of the gateway, empty if none runs."""
+    from hearthnet.core.node_state import read_node_state
+
+    try:
+        return read_node_state(home).gateway_url
+    except HearthNetError:
+        return ""

@@ -1,0 +1,156 @@
+"""`hearthnet corpus`: list, show and remove corpora and documents (docs/rag.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli.commands.ingest import check_corpus
+from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.yes_no import demand
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.page_ranges import without_text
+from hearthnet.cli.output.text import counted, one_line, size
+from hearthnet.core.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Bus
+    from hearthnet.core.home import Home
+
+_LEAST_PREFIX: Final = 4
+_MOST: Final = 1000
+_SHOWN: Final = 23
+
+
+@click.group("corpus", cls=Commands)
+def command() -> None:
+    """Collections of documents: list them, show what one holds, remove documents."""
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_corpora(home: Home, json: bool) -> None:
+    """List the corpora of this node, or of the node that serves its calls."""
+    import asyncio
+
+    corpora = asyncio.run(_connected(home, _corpora))
+    if json:
+        terminal.json_page(corpora)
+        return
+    rows = [
+        (
+            one["name"],
+            str(one["docs"]),
+            str(one["chunks"]),
+            size(one["size_bytes"]),
+            one["language_majority"] or "-",
+        )
+        for one in corpora
+    ]
+    terminal.table(("corpus", "documents", "passages", "text", "language"), rows)
+
+
+@command.command("show")
+@click.argument("name")
+@home_option
+@json_option
+def show(name: str, home: Home, json: bool) -> None:
+    """List the documents of a corpus, up to 1000, by title."""
+    import asyncio
+
+    listed = asyncio.run(_connected(home, lambda bus: _documents(bus, name)))
+    if json:
+        terminal.json_page(listed)
+        return
+    rows = [
+        (one["doc_cid"][:_SHOWN], one_line(one["title"])[:60], one["language"] or "-", str(one["chunks"]))
+        for one in listed["documents"]
+    ]
+    terminal.table(("hash", "title", "language", "passages"), rows)
+    for one in listed["documents"]:
+        if lacking := without_text(one):
+            terminal.aside(f"{one_line(one['title'])[:60]}: {lacking}")
+    if listed["truncated"]:
+        terminal.aside(f"there are more than {_MOST}")
+
+
+@command.command("remove")
+@click.argument("name")
+@click.argument("documents", nargs=-1, metavar="DOCUMENT...")
+@click.option("--all", "everything", is_flag=True, help="Every document of the corpus, and so the corpus.")
+@click.option("--yes", "given", is_flag=True, help="Do not ask; for --all.")
+@home_option
+@json_option
+def remove(
+    name: str, documents: tuple[str, ...], everything: bool, given: bool, home: Home, json: bool
+) -> None:
+    """Remove documents from a corpus; they are no longer found. --all asks first.
+
+    DOCUMENT is the beginning of a hash as `corpus show` lists them, or a whole title. The file itself stays
+    in the store until it is removed there. See: hearthnet file remove --all
+    """
+    import asyncio
+
+    check_corpus(name)
+    if everything == bool(documents):
+        raise click.UsageError("name the documents, or give --all")
+
+    if everything:
+        there = asyncio.run(_connected(home, lambda bus: _documents(bus, name)))
+        count = f"more than {_MOST} documents" if there["truncated"] else None
+        count = count or counted(len(there["documents"]), "document")
+        demand(f"Remove the corpus {name} with {count}?", given=given, option="--yes")
+
+    async def removed(bus: Bus) -> list[dict[str, Any]]:
+        gone: list[dict[str, Any]] = []
+        while True:
+            listed = await _documents(bus, name)
+            wanted = listed["documents"] if everything else [_meant(listed, text) for text in documents]
+            for one in wanted:
+                body = {"params": {"corpus": name}, "input": {"doc_cid": one["doc_cid"]}}
+                output = (await bus.call("rag.remove@1.0", body)).output
+                gone.append({**output, "title": one["title"]})
+            if not (everything and listed["truncated"]):
+                return gone
+
+    gone = asyncio.run(_connected(home, removed))
+    if json:
+        terminal.json_page({"corpus": name, "removed": gone})
+        return
+    for one in gone:
+        terminal.line(f"removed  {one_line(one['title'])}: {counted(one['chunks_removed'], 'passage')}")
+
+
+def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the one document that `text` names."""
+    documents: list[dict[str, Any]] = listed["documents"]
+    found = [one for one in documents if one["title"] == text]
+    bare = text.removeprefix("blake3:").rstrip("…")
+    if not found and len(bare) >= _LEAST_PREFIX:
+        found = [one for one in documents if one["doc_cid"].removeprefix("blake3:").startswith(bare)]
+    if len(found) == 1:
+        return found[0]
+    shown = one_line(text[:80])
+    if found:
+        cids = [one["doc_cid"][:_SHOWN] for one in found[:4]]
+        raise HearthNetError("bad_request", f"{shown!r} stands for {len(found)} documents: {', '.join(cids)}")
+    raise HearthNetError("not_found", f"there is no document {shown!r}; see: hearthnet corpus show")
+
+
+async def _corpora(bus: Bus) -> list[dict[str, Any]]:
+    reply = await bus.call("rag.list_corpora@1.0", {"params": {}, "input": {}})
+    return list(reply.output["corpora"])
+
+
+async def _documents(bus: Bus, name: str) -> dict[str, Any]:
+    body = {"params": {"corpus": name}, "input": {"limit": _MOST}}
+    return dict((await bus.call("rag.list_documents@1.0", body)).output)
+
+
+async def _connected(home: Home, work: Any) -> Any:
+    from hearthnet.bus import Bus
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await work(bus)

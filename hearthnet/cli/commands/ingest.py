@@ -1,0 +1,273 @@
+"""`hearthnet ingest`: adds documents to a corpus."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.page_ranges import without_text
+from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core.errors import FULL, OK, OTHER, HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Bus, OfferView
+    from hearthnet.bus.store import Store
+    from hearthnet.cli.input.text_files import TextFile
+    from hearthnet.core.home import Home
+
+_CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
+_READ_ONLY: Final = "system"
+_PATH_LIMIT: Final = 1000
+_MOST_SKIPPED: Final = 5
+_AT_ONCE: Final = 8
+"""The number of files in progress at once; each waits for the disk several times."""
+_FULL: Final = "capacity_exceeded"
+_PATIENCE_SECONDS: Final = 600.0
+"""The time that a file waits for a place that others occupy, such as a second `hearthnet ingest`."""
+_LEAST_WAIT_SECONDS: Final = 0.1
+_FOLLOW_AFTER_SECONDS: Final = 0.5
+"""The time after which the progress of an ingestion is shown."""
+
+
+class Shown(NamedTuple):
+    """The display of progress: `done` takes a line about one file, `stage` its progress."""
+
+    done: Callable[[str], None]
+    stage: Callable[[str], None] | None = None
+
+
+@click.command("ingest")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.option(
+    "--corpus",
+    required=True,
+    metavar="NAME",
+    help="The collection to add to: a-z, 0-9 and -. It is made when it is new.",
+)
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Let each file take the place of what came under the same name before.",
+)
+@home_option
+@json_option
+def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json: bool) -> int:
+    """Add documents to a corpus, so that questions can be answered from them.
+
+    PDF, HTML, Markdown, text, DOCX and EPUB can be read. In folders, files with one of their endings are
+    taken. A file that is already there, unchanged, is not added twice. A file that fails does not stop the
+    others: failures are listed at the end, and the exit code is 1. A full disk stops all, with exit code 8.
+    """
+    from hearthnet.cli.input.text_files import PATTERNS, find
+
+    check_corpus(corpus)
+    found = find(list(paths))
+    if not found.texts:
+        raise HearthNetError("not_found", f"there is nothing to ingest: none of {PATTERNS}")
+    summary: dict[str, Any] = {"corpus": corpus, "ingested": [], "skipped": found.skipped, "failed": []}
+    with _progress(len(found.texts), json) as shown:
+        asyncio.run(_ingest(home, _Order(corpus, update), found.texts, summary, shown))
+    if json:
+        terminal.json_page(summary)
+    else:
+        _show(summary)
+    if any(map(is_full, summary["failed"])):
+        return FULL
+    return OTHER if summary["failed"] else OK
+
+
+def check_corpus(name: str) -> None:
+    """Check that `name` is the name of a corpus to which documents can be added."""
+    if name == _READ_ONLY:
+        raise HearthNetError(
+            "unauthorized", "the corpus system comes with HearthNet and is read-only; choose another name"
+        )
+    if not _CORPUS.fullmatch(name):
+        raise HearthNetError(
+            "bad_request", f"{one_line(name[:80])!r} is no name for a corpus; write 1 to 64 of a-z, 0-9 and -"
+        )
+
+
+class _Order(NamedTuple):
+    """The corpus for the files, and whether to replace earlier versions."""
+
+    corpus: str
+    update: bool
+
+
+async def _ingest(
+    home: Home, order: _Order, texts: list[TextFile], summary: dict[str, Any], shown: Shown
+) -> None:
+    async with _connected(home) as (bus, store):
+        most = largest(await bus.offers("rag.ingest"))
+        outcomes: dict[int, dict[str, Any] | HearthNetError] = {}
+        waiting = iter(enumerate(texts))
+
+        async def take() -> None:
+            for number, file in waiting:
+                outcomes[number] = outcome = await _outcome(bus, store, order, file, most, shown)
+                if isinstance(outcome, HearthNetError) and is_full(outcome.to_body()):
+                    return  # no other file would fare better
+
+        await _all_or_none([take() for _ in range(_AT_ONCE)])
+    summary["not_tried"] = [str(file.path) for number, file in enumerate(texts) if number not in outcomes]
+    for number, outcome in sorted(outcomes.items()):
+        file = texts[number]
+        if isinstance(outcome, HearthNetError):
+            summary["failed"].append({"path": str(file.path), **outcome.to_body()})
+        else:
+            summary["ingested"].append({"path": str(file.path), **outcome})
+
+
+def is_full(failure: dict[str, Any]) -> bool:
+    """Return whether the error means a full disk; for occupied places it has a retry time."""
+    return failure["error"] == _FULL and "retry_after_ms" not in failure
+
+
+async def _all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all of them; the first error cancels the others and is raised."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _outcome(
+    bus: Bus, store: Store, order: _Order, file: TextFile, most: int | None, shown: Shown
+) -> dict[str, Any] | HearthNetError:
+    """Return the result or error of one file.
+
+    Raises:
+        HearthNetError: `partition`, because no other file can be added then either.
+    """
+    try:
+        cid = await store.put_blob(await asyncio.to_thread(file.read, most))
+        added = await patiently(lambda: _add(bus, order, file, cid, shown), _PATIENCE_SECONDS)
+    except HearthNetError as error:
+        if error.code == "partition":
+            raise
+        shown.done(f"failed    {one_line(file.name)}")
+        return error
+    shown.done(f"{_verb(added):9} {one_line(file.name)}: {_counts([added])}")
+    return added
+
+
+async def patiently(add: Callable[[], Awaitable[dict[str, Any]]], seconds: float) -> dict[str, Any]:
+    """Return the result of `add`, repeated for `seconds` while others occupy all places."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return await add()
+        except HearthNetError as error:
+            wait = (error.retry_after_ms or 0) / 1000
+            taken = error.code == _FULL and error.retry_after_ms is not None
+            if not taken or time.monotonic() + wait > end:
+                raise
+        await asyncio.sleep(max(wait, _LEAST_WAIT_SECONDS))
+
+
+def largest(offers: Sequence[OfferView]) -> int | None:
+    """Return the largest accepted document in bytes; None if a provider does not announce it."""
+    said = [view.params.get("max_document_bytes") for view in offers]
+    known = [most for most in said if isinstance(most, int)]
+    return max(known) if known and len(known) == len(said) else None
+
+
+async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, shown: Shown) -> dict[str, Any]:
+    input_ = {
+        "doc_cid": cid,
+        "media_type": file.media_type,
+        "metadata": {"path": file.name[-_PATH_LIMIT:]},
+        "update": order.update,
+    }
+    params = {"corpus": order.corpus}
+    adding = asyncio.create_task(bus.call("rag.ingest@1.0", {"params": params, "input": input_}))
+    try:
+        if shown.stage is not None:
+            await asyncio.wait({adding}, timeout=_FOLLOW_AFTER_SECONDS)
+            if not adding.done():
+                await _follow(bus, {"params": params, "input": {"doc_cid": cid}}, shown.stage)
+        return dict((await adding).output)
+    finally:
+        adding.cancel()
+
+
+async def _follow(bus: Bus, body: dict[str, Any], stage: Callable[[str], None]) -> None:
+    """Show the progress of an ingestion until it ends, if its provider can report it."""
+    with contextlib.suppress(HearthNetError):
+        async with bus.stream("rag.progress@1.0", body) as stream:
+            async for frame in stream:
+                if frame.event == "progress":
+                    how = frame.data
+                    stage(one_line(f"{how['stage']} {how['current']}/{how['total']}"))
+
+
+def _verb(added: dict[str, Any]) -> str:
+    """Return the word for the outcome; an unchanged document is returned without its title."""
+    if "title" not in added:
+        return "unchanged"
+    return "replaced" if added.get("replaced") else "ingested"
+
+
+def _counts(added: list[dict[str, Any]]) -> str:
+    pages = sum(one.get("pages") or 0 for one in added)
+    passages = counted(sum(one["chunks_indexed"] for one in added), "passage")
+    return f"{counted(pages, 'page')}, {passages}" if pages else passages
+
+
+@contextlib.asynccontextmanager
+async def _connected(home: Home) -> AsyncIterator[tuple[Bus, Store]]:
+    from hearthnet.bus import Bus
+    from hearthnet.bus.store import Store
+
+    async with await Bus.connect(home, name="cli") as bus, await Store.connect(home, name="cli") as store:
+        yield bus, store
+
+
+@contextlib.contextmanager
+def _progress(total: int, quiet: bool) -> Iterator[Shown]:
+    """Show a bar on a terminal, lines elsewhere, nothing with --json."""
+    if quiet:
+        yield Shown(lambda text: None)
+    elif not terminal.is_tty(sys.stdout):
+        yield Shown(terminal.line)
+    else:
+        from rich.progress import Progress
+
+        with Progress() as bar:
+            task = bar.add_task("ingesting", total=total)
+            yield Shown(
+                lambda text: bar.update(task, advance=1, description="ingesting"),
+                lambda text: bar.update(task, description=text),
+            )
+
+
+def _show(summary: dict[str, Any]) -> None:
+    files = counted(len(summary["ingested"]), "file")
+    terminal.line(f"{files}, {_counts(summary['ingested'])} in the corpus {summary['corpus']}")
+    if skipped := summary["skipped"]:
+        names = ", ".join(one_line(Path(path).name) for path in skipped[:_MOST_SKIPPED])
+        more = ", ..." if len(skipped) > _MOST_SKIPPED else ""
+        terminal.aside(f"skipped {len(skipped)} that are no documents by their names: {names}{more}")
+    for one in summary["ingested"]:
+        if lacking := without_text(one):
+            terminal.aside(f"{one_line(Path(one['path']).name)}: {lacking}; ocrmypdf --skip-text adds it")
+    for failure in summary["failed"]:
+        terminal.complain(one_line(failure["message"]))
+    if summary["not_tried"]:
+        terminal.complain(
+            f"{counted(len(summary['not_tried']), 'file')} not tried; make room, then repeat this"
+        )

@@ -1,0 +1,279 @@
+"""`hearthnet invite`: admits another home to the community (docs/decisions/0045)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import Span, moment, span
+from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+    from hearthnet.trust.community.invites import InviteText
+    from hearthnet.trust.community.roster import Invite, Roster
+
+_WEEK: Final = 7 * 86_400
+_HEADINGS: Final = ("invite", "for", "made by", "until")
+_TEXT_BYTES: Final = 8192
+
+
+@click.group("invite", cls=Commands)
+def command() -> None:
+    """Take another home into the community, or join one.
+
+    \b
+    hearthnet invite create --name Kitchen    here, where the node runs
+    hearthnet invite redeem                   over there, while its node is stopped
+    """
+
+
+@command.command()
+@click.option(
+    "--name", metavar="NAME", help="For whom it is: what the others call a home that has no name of its own."
+)
+@click.option("--for", "node", metavar="NODE_ID", help="Only the node with this full id can use it.")
+@click.option(
+    "--expires", type=Span(60, _WEEK), default="24h", show_default=True, help="For how long, up to 7d."
+)
+@home_option
+@json_option
+def create(name: str | None, node: str | None, expires: int, home: Home, json: bool) -> None:
+    """Make an invite: a text, and on a terminal a QR code of it.
+
+    Anyone who holds the text can join, once, until it expires. Hand it over as you would a key. If the
+    community requires several signatures, name the node with --for; this then prints a text for the others to
+    sign.
+    """
+    from hearthnet.cli.input.local_call import ask_own
+
+    if node is not None and _propose(home, node, name or "", expires, json):
+        return
+    given: dict[str, Any] = {"ttl_seconds": expires}
+    if name is not None:
+        given["display_name"] = name
+    if node is not None:
+        given["invitee_node_id"] = node
+    output = ask_own(home, "community.invite@1.0", given)
+    if json:
+        terminal.json_page(output)
+    else:
+        show_new(output, f"{span(expires)} long")
+
+
+def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
+    """Start an invite that takes several signatures; return False if one is enough."""
+    from hearthnet.cli.workflows.cosigned_invite import Inviting, proposal_for
+    from hearthnet.trust.community import proposals
+
+    inviting = Inviting(home, given=True, json=json)
+    proposal = proposal_for(inviting.roster, node, name, expires)
+    if proposals.needed(proposal, inviting.roster) == 1:
+        return False
+    inviting.decide(proposal)
+    return True
+
+
+@command.command()
+@click.argument("proposal", metavar="TEXT")
+@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@home_option
+@json_option
+def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
+    """Agree to an invite that another member proposed.
+
+    TEXT is the proposal that you received; - reads stdin. The member whose signature is the last one needed
+    gets the invite, and admits the newcomer.
+    """
+    from hearthnet.cli.workflows.cosigned_invite import Inviting
+
+    Inviting(home, given=given, json=json).sign(proposal)
+
+
+def show_new(output: dict[str, Any], good: str) -> None:
+    """Print a new invite as text and QR code, with instructions; `good` is its validity."""
+    from hearthnet.cli.output import qr
+    from hearthnet.trust.community import invites
+
+    text = one_line(str(output["invite"]))
+    terminal.line(text)
+    qr.show(text)
+    sys.stdout.flush()
+    terminal.aside(
+        f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
+        f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
+    )
+    if _on_loopback(invites.decode(text)):
+        terminal.aside(
+            "only homes on this computer can use it: to be reached by others, set host in [community] of "
+            "hearthnet.toml, start the node again and make a new invite"
+        )
+
+
+def _on_loopback(invite: InviteText) -> bool:
+    from hearthnet.supervisor.nats.address import parse
+
+    return parse(invite.address).on_loopback
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_invites(home: Home, json: bool) -> None:
+    """List the open invites; works without a running node."""
+    from hearthnet.cli.input.member_lookup import roster_of
+
+    roster = roster_of(home)
+    found = open_invites(roster)
+    if json:
+        terminal.json_page([invite_as_json(invite) for invite in found])
+    elif found:
+        _show_open(roster, found)
+    else:
+        terminal.line("there is no open invite; make one with: hearthnet invite create")
+
+
+def open_invites(roster: Roster) -> list[Invite]:
+    """Return the invites that can still be used, the first to expire first."""
+    from hearthnet.core.times import now_ms
+
+    now = now_ms()
+    return sorted((one for one in roster.invites if one.expires_at > now), key=lambda one: one.expires_at)
+
+
+def invite_as_json(invite: Invite) -> dict[str, Any]:
+    """Return an open invite as `invite list --json` prints it, without its secret."""
+    from hearthnet.core.times import rfc3339
+
+    return {
+        "event_id": invite.event_id,
+        "display_name": invite.display_name,
+        "invitee_node_id": invite.invitee_node_id or None,
+        "inviter": invite.inviter,
+        "expires_at": rfc3339(invite.expires_at),
+    }
+
+
+def _show_open(roster: Roster, found: list[Invite]) -> None:
+    from hearthnet.cli.input.member_lookup import members, shown_name
+    from hearthnet.core import ids
+    from hearthnet.core.times import now_ms
+
+    names = {one.node_id: one.name for one in members(roster)}
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                one.event_id,
+                shown_name(one.display_name or _node_of(one)),
+                names.get(one.inviter) or ids.short_id(one.inviter),
+                moment(one.expires_at, now_ms()),
+            )
+            for one in found
+        ],
+    )
+
+
+def _node_of(invite: Invite) -> str:
+    """Return the short id of the node that it names, empty if any node can use it."""
+    from hearthnet.core import ids
+
+    return ids.short_id(invite.invitee_node_id) if invite.invitee_node_id else ""
+
+
+@command.command()
+@click.argument("invite")
+@home_option
+@json_option
+def withdraw(invite: str, home: Home, json: bool) -> None:
+    """Take back an invite that has not been used yet.
+
+    INVITE is its id, the name it was made for, or its text.
+    """
+    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.member_lookup import roster_of
+
+    chosen = _chosen(roster_of(home), invite.strip())
+    output = ask_own(home, "community.withdraw@1.0", {"invite_event_id": chosen.event_id})
+    if json:
+        terminal.json_page(output)
+    else:
+        terminal.line(f"withdrawn {chosen.event_id}; nobody can join with it any more")
+
+
+def _chosen(roster: Roster, wanted: str) -> Invite:
+    """Return the open invite with this id, name or text.
+
+    Raises:
+        HearthNetError: `not_found` if there is none; `bad_request` if several have that name.
+    """
+    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.trust.community import invites
+
+    key = invites.decode(wanted).key().node_id if wanted.startswith(invites.SCHEME) else ""
+    found = [
+        one
+        for one in open_invites(roster)
+        if wanted in (one.event_id, one.display_name, shown_name(one.display_name)) or one.invite_key == key
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise HearthNetError(
+            "bad_request",
+            f"{counted(len(found), 'invite')} are for {one_line(wanted)!r}: "
+            f"{', '.join(one.event_id for one in found)}; name one by its id",
+        )
+    raise HearthNetError(
+        "not_found", "there is no such open invite: it was used, withdrawn or has expired, or never was"
+    )
+
+
+@command.command()
+@click.argument("text", required=False)
+@home_option
+@json_option
+def redeem(text: str | None, home: Home, json: bool) -> None:
+    """Join the community that an invite is from. The node must be stopped.
+
+    TEXT is the invite. Without it, this prompts for it or reads it from a pipe, so that it stays out of the
+    shell's history.
+    """
+    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.supervisor.community.join import redeem as join
+
+    joined = join(home, _given(text), lambda line: terminal.aside(one_line(line)))
+    if json:
+        terminal.json_page(
+            {
+                "community_id": joined.community_id,
+                "name": joined.name,
+                "node_id": joined.node_id,
+                "display_name": joined.display_name,
+                "members": joined.members,
+                "address": joined.address,
+                "moved_aside": None if joined.moved_aside is None else str(joined.moved_aside),
+            }
+        )
+        return
+    terminal.line(
+        f"joined {one_line(joined.name)} as {shown_name(joined.display_name)}, "
+        f"{counted(joined.members, 'member')} with this one; start the node with: hearthnet up"
+    )
+
+
+def _given(text: str | None) -> str:
+    """Return the invite from command line, terminal or pipe, without pasted white space."""
+    if text is None or text == "-":
+        screen = terminal.screen()
+        if screen is not None:
+            # Shown while it is pasted: it is valid once, and a person can see that it is complete.
+            screen.write("paste the invite: ")
+            screen.flush()
+        text = sys.stdin.readline(_TEXT_BYTES) if screen is not None else sys.stdin.read(_TEXT_BYTES)
+    return "".join(text.split())

@@ -1,0 +1,156 @@
+"""`hearthnet members`: the members of the community, and their levels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import moment
+from hearthnet.cli.output.text import counted, one_line
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+    from hearthnet.trust.community.roster import Roster
+
+_HEADINGS: Final = ("name", "id", "level", "since", "")
+
+
+@click.group("members", invoke_without_command=True)
+@home_option
+@json_option
+@click.pass_context
+def command(context: click.Context, home: Home, json: bool) -> None:
+    """Show the members of the community; works without a running node.
+
+    \b
+    hearthnet members
+    hearthnet members promote Kitchen trusted
+    """
+    if context.invoked_subcommand is None:
+        _report(home, json)
+
+
+def _report(home: Home, json: bool) -> None:
+    from hearthnet.bus.session.keyring import load_identity
+    from hearthnet.cli.input.member_lookup import roster_of
+    from hearthnet.core.node_state import running_pid
+
+    roster, own = roster_of(home), load_identity(home.device_key).node_id
+    running = running_pid(home) is not None
+    if json:
+        terminal.json_page(_as_json(roster, own, running))
+        return
+    _show(roster, own)
+    if roster.is_revoked(own):
+        terminal.aside("this node was put out: only a new invite for its id brings it back")
+    if not running:
+        terminal.aside("no node runs here: this is what it knew when it last ran")
+
+
+def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
+    """Return the roster, without the data that only servers need."""
+    import msgspec
+
+    from hearthnet.cli.commands.invite import invite_as_json, open_invites
+    from hearthnet.core import ids
+
+    return {
+        "community_id": roster.community_id,
+        "name": roster.name,
+        "created_at": roster.created_at,
+        "version": roster.version,
+        "node_id": own,
+        "running": running,
+        "policy": msgspec.to_builtins(roster.policy),
+        "members": [
+            {
+                "node_id": one.node_id,
+                "short_id": ids.short_id(one.node_id),
+                "display_name": one.display_name,
+                "level": one.level,
+                "added_at": one.added_at,
+            }
+            for one in roster.members
+        ],
+        "revoked": msgspec.to_builtins(roster.revoked),
+        "invites": [invite_as_json(invite) for invite in open_invites(roster)],
+    }
+
+
+def _show(roster: Roster, own: str) -> None:
+    from hearthnet.cli.commands.invite import open_invites
+    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.core import ids
+    from hearthnet.core.times import from_rfc3339, now_ms
+
+    terminal.line(f"{one_line(roster.name)}, {counted(len(roster.members), 'member')}\n")
+    terminal.table(
+        _HEADINGS,
+        [
+            (
+                shown_name(one.display_name),
+                ids.short_id(one.node_id),
+                one.level,
+                moment(from_rfc3339(one.added_at), now_ms()),
+                "this node" if one.node_id == own else "",
+            )
+            for one in roster.members
+        ],
+    )
+    if waiting := open_invites(roster):
+        terminal.line(f"\n{counted(len(waiting), 'open invite')}; see: hearthnet invite list")
+    if roster.revoked:
+        terminal.line(f"\n{len(roster.revoked)} put out; see: hearthnet members --json")
+
+
+@command.command()
+@click.argument("node")
+@click.argument("level", type=click.Choice(("trusted", "anchor")))
+@home_option
+@json_option
+def promote(node: str, level: str, home: Home, json: bool) -> None:
+    """Raise a member to trusted or anchor.
+
+    NODE is its name or id. You need at least that level yourself.
+    """
+    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.member_lookup import find, members, roster_of
+
+    known = find(node, members(roster_of(home)))
+    given = {"target_node_id": known.node_id, "new_level": level}
+    output = ask_own(home, "community.promote@1.0", given)
+    if json:
+        terminal.json_page(output)
+    else:
+        terminal.line(f"{known} is {level} now")
+
+
+@command.command()
+@click.argument("node", required=False)
+@click.argument("level", required=False, type=click.Choice(("member", "trusted")))
+@click.option(
+    "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
+)
+@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@home_option
+@json_option
+def demote(
+    node: str | None, level: str | None, proposal: str | None, given: bool, home: Home, json: bool
+) -> None:
+    """Lower a member to trusted or member.
+
+    NODE is its name or id. If the community requires several signatures, this prints a text for the others to
+    sign.
+    """
+    from hearthnet.cli.workflows import cosigning
+
+    signer = cosigning.Demoting(home, given=given, json=json)
+    if proposal is not None and node is None:
+        signer.sign(proposal)
+    elif proposal is None and node is not None and level is not None:
+        signer.propose(node, level)
+    else:
+        raise click.UsageError("name the member and its new level, or pass --sign and the text of a proposal")

@@ -1,0 +1,161 @@
+"""`hearthnet operator`: logins for inspecting the services with NATS tools.
+
+See: docs/operations.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import one_line
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+    from hearthnet.supervisor.community.operators import Operator
+
+_HEADINGS: Final = ("name", "login", "seed")
+_TAKEN_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.1
+
+
+@click.group("operator", cls=Commands)
+def command() -> None:
+    """Look at this home's services with NATS's own tools.
+
+    \b
+    hearthnet operator create anna
+    hearthnet operator list
+    hearthnet operator remove anna
+    """
+
+
+@command.command()
+@click.argument("name")
+@home_option
+@json_option
+def create(name: str, home: Home, json: bool) -> None:
+    """Make a login that may query the running services, and nothing else.
+
+    NAME is up to 32 small letters, digits, - and _.
+    """
+    from hearthnet.bus.session.keyring import load_identity
+    from hearthnet.supervisor.community import operators
+    from hearthnet.trust.authorization.permissions import OPERATOR_INBOX
+
+    load_identity(home.device_key)  # raises if there is no home
+    operator = operators.create(home, name)
+    url = _url(home)
+    taken = bool(url) and _becomes(operator, url, True)
+    if json:
+        terminal.json_page(_as_json(operator) | {"url": url or None, "inbox_prefix": OPERATOR_INBOX})
+    else:
+        _tell(operator, url or "nats://127.0.0.1:4222")
+    if not url:
+        terminal.aside("no node runs here: the login works once it does, at the address it then shows")
+    elif not taken:
+        terminal.aside(
+            "the node has not taken the login yet; if it does not work soon, see: hearthnet logs up"
+        )
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_(home: Home, json: bool) -> None:
+    """List the operators; works without a running node."""
+    from hearthnet.supervisor.community import operators
+
+    found = operators.read(home, terminal.aside)
+    if json:
+        terminal.json_page([_as_json(operator) for operator in found])
+    elif found:
+        terminal.table(
+            _HEADINGS,
+            [(each.name, each.login.public, one_line(str(each.seed_file))) for each in found],
+        )
+    else:
+        terminal.line("there is no operator; make one with: hearthnet operator create NAME")
+
+
+@command.command()
+@click.argument("name")
+@home_option
+@json_option
+def remove(name: str, home: Home, json: bool) -> None:
+    """Take a login away, and disconnect its connections."""
+    from hearthnet.cli.output.suggest import unknown
+    from hearthnet.supervisor.community import operators
+
+    known = operators.names(home)
+    if name not in known:
+        raise unknown("operator", name, known, "there is none at all; see: hearthnet operator create --help")
+    gone = [operator for operator in operators.read(home, terminal.aside) if operator.name == name]
+    operators.remove(home, name)
+    url = _url(home)
+    ended = all(_becomes(operator, url, False) for operator in gone) if url else True
+    if json:
+        terminal.json_page({"name": name, "removed": True})
+    else:
+        terminal.line(f"{name} is no operator any more")
+    if not ended:
+        terminal.aside("the node still takes the login; see: hearthnet logs up")
+
+
+def _url(home: Home) -> str:
+    """Return the address of the node's server, empty if no node runs."""
+    from hearthnet.core.errors import HearthNetError
+    from hearthnet.core.node_state import read_node_state
+
+    try:
+        return read_node_state(home).server.url
+    except HearthNetError:
+        return ""
+
+
+def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
+    """Return whether the server soon accepts the login, or refuses it if not `welcome`."""
+    import asyncio
+    import time
+
+    end = time.monotonic() + _TAKEN_SECONDS
+    while asyncio.run(_is_taken(operator, url)) != welcome:
+        if time.monotonic() > end:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+    return True
+
+
+async def _is_taken(operator: Operator, url: str) -> bool:
+    from hearthnet.core.errors import HearthNetError
+    from hearthnet.nats.client import Link
+
+    try:
+        link = await Link.connect(url, operator.login, "operator")
+    except HearthNetError:
+        return False
+    await link.close()
+    return True
+
+
+def _as_json(operator: Operator) -> dict[str, Any]:
+    return {"name": operator.name, "login": operator.login.public, "seed_file": str(operator.seed_file)}
+
+
+def _tell(operator: Operator, url: str) -> None:
+    """Print the address, the seed file, and a command to paste."""
+    import shlex
+
+    from hearthnet.trust.authorization.permissions import OPERATOR_INBOX
+
+    file = one_line(str(operator.seed_file))
+    terminal.line(f"{operator.name} may look at the services of this node")
+    terminal.line(f"server         {url}")
+    terminal.line(f"seed (secret)  {file}")
+    terminal.line(f"inbox prefix   {OPERATOR_INBOX}")
+    terminal.line("\nwith NATS's own command line:")
+    options = f"--server {url} --nkey {shlex.quote(file)} --inbox-prefix {OPERATOR_INBOX}"
+    terminal.line(f"  nats {options} micro ls")

@@ -1,0 +1,108 @@
+"""`hearthnet outbox`: calls that wait for the node.
+
+See: docs/market.md, "While the node is away".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.output import terminal
+
+if TYPE_CHECKING:
+    from hearthnet.bus.outbox import KeptCalls
+    from hearthnet.core.home import Home
+
+
+@click.group("outbox", cls=Commands)
+def command() -> None:
+    """Calls that wait until the node can send them."""
+
+
+@command.command("list")
+@home_option
+@json_option
+def list_calls(home: Home, json: bool) -> None:
+    """List waiting calls, and those that could not be sent, with the reason."""
+    from hearthnet.cli.output.durations import moment
+    from hearthnet.cli.output.text import one_line
+    from hearthnet.core.times import now_ms
+
+    now = now_ms()
+    states = outbox_of(home).states(now)
+    if json:
+        terminal.json_page(
+            [
+                {
+                    "client_id": state.call.id,
+                    "capability": state.call.capability,
+                    "input": state.call.body.get("input", {}),
+                    "time": state.call.time,
+                    "expires": state.call.expires,
+                    "code": state.code,
+                    "message": state.message,
+                }
+                for state in states
+            ]
+        )
+    elif not states:
+        terminal.line("nothing waits")
+    else:
+        rows = [
+            (
+                state.call.id,
+                one_line(state.call.capability),
+                one_line(str(state.call.body.get("input", {}).get("title", "-"))),
+                one_line(state.message) or f"waits until {moment(state.call.expires, now)}",
+            )
+            for state in states
+        ]
+        terminal.table(("client id", "capability", "title", "state"), rows)
+
+
+@command.command("remove")
+@click.argument("client_id")
+@home_option
+@json_option
+def remove(client_id: str, home: Home, json: bool) -> None:
+    """Withdraw a waiting call, or take away the notice of one that could not be sent."""
+    import asyncio
+
+    asyncio.run(outbox_of(home).remove(client_id))
+    if json:
+        terminal.json_page({"client_id": client_id})
+    else:
+        terminal.line(f"withdrawn: {client_id}")
+
+
+@command.command("send")
+@home_option
+@json_option
+def send(home: Home, json: bool) -> None:
+    """Send the waiting calls now. A node with the market's service does so by itself."""
+    import asyncio
+
+    done = asyncio.run(_send(home))
+    if json:
+        terminal.json_page({"sent": done})
+    else:
+        terminal.line(f"sent: {', '.join(done)}" if done else "nothing was sent; see: hearthnet outbox list")
+
+
+async def _send(home: Home) -> list[str]:
+    from hearthnet.bus import Bus
+    from hearthnet.core.times import now_ms
+
+    async with await Bus.connect(home, name="cli") as bus:
+        return await outbox_of(home).deliver(bus.call, now_ms)
+
+
+def outbox_of(home: Home) -> KeptCalls:
+    """Return the outbox of the node in `home`, running or not."""
+    from hearthnet.bus.outbox import KeptCalls
+    from hearthnet.bus.session.keyring import load_identity
+
+    return KeptCalls(home, load_identity(home.device_key))

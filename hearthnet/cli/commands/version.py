@@ -1,0 +1,19 @@
+"""`hearthnet version`: prints the version."""
+
+from __future__ import annotations
+
+import click
+
+from hearthnet import __version__
+from hearthnet.cli.input.options import json_option
+from hearthnet.cli.output import terminal
+
+
+@click.command("version")
+@json_option
+def command(json: bool) -> None:
+    """Show the version."""
+    if json:
+        terminal.json_page({"version": __version__})
+    else:
+        terminal.line(f"hearthnet {__version__}")

@@ -1,0 +1,3 @@
+"""Options, arguments and questions."""
+
+from __future__ import annotations

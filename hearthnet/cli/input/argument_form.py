@@ -1,0 +1,90 @@
+"""The arguments of a tool as fields that a person can type, from its JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hearthnet.cli.output.text import one_line
+
+_REMOVED: Final = "-"
+_EXAMPLES: Final = {
+    "integer": "a whole number such as 12",
+    "number": "a number such as 2.5",
+    "boolean": "true or false",
+    "array": 'a list such as ["a", "b"]',
+    "object": 'an object such as {"key": "value"}',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument; its value is validated together with all others, by the whole schema."""
+
+    name: str
+    schema: dict[str, Any]
+    required: bool
+
+    @property
+    def hint(self) -> str:
+        """A hint at allowed values that are not obvious, such as ` (offer, request)`."""
+        choices = self.schema.get("enum")
+        if isinstance(choices, list):
+            return f" ({', '.join(one_line(str(choice)) for choice in choices)})"
+        return " (separated by commas)" if self._is_list_of_text else ""
+
+    def apply(self, typed: str, arguments: dict[str, Any]) -> None:
+        """Put typed text into `arguments`: an empty line keeps the value, `-` removes it.
+
+        Raises:
+            ValueError: The text is not valid, or the field is required.
+        """
+        text = typed.strip()
+        if not text:
+            return
+        if text == _REMOVED:
+            if self.required:
+                raise ValueError(f"{self.name} cannot be left out")
+            arguments.pop(self.name, None)
+        else:
+            arguments[self.name] = self._parse(text)
+
+    @property
+    def _is_list_of_text(self) -> bool:
+        items = self.schema.get("items")
+        return (
+            self.schema.get("type") == "array" and isinstance(items, dict) and items.get("type") == "string"
+        )
+
+    def _parse(self, text: str) -> Any:
+        if self.schema.get("type") == "string" or "enum" in self.schema:
+            return _quoted(text)
+        if self._is_list_of_text and not text.startswith("["):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            kind = str(self.schema.get("type"))
+            example = _EXAMPLES.get(kind, "a value as in JSON")
+            raise ValueError(f"not a value that {self.name} can have; type {example}") from error
+
+
+def fields(schema: dict[str, Any]) -> list[Field]:
+    """Return the fields of a tool's flat schema, in order; the schema `true` allows any value."""
+    required, properties = schema.get("required", []), schema.get("properties", {})
+    return [
+        Field(name, inner if isinstance(inner, dict) else {}, name in required)
+        for name, inner in properties.items()
+        if inner is not False
+    ]
+
+
+def _quoted(text: str) -> str:
+    """Return the typed text; text in double quotes is parsed as JSON, to allow line breaks."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            return text
+    return text

@@ -1,0 +1,164 @@
+"""Confirmation of a call with side effects by a person at the terminal.
+
+The person sees exactly what would be sent, with invisible characters as codes. Only a typed `a` approves
+it: not an empty line, not the end of the input, not text that was typed before the question appeared.
+
+See: docs/protocol/approvals.md#when-consent-is-required, docs/protocol/agent.md#consent-to-effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, TextIO
+
+from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending, ToolDefinition
+from hearthnet.bus import find_contract
+from hearthnet.cli.input.argument_form import Field, fields
+from hearthnet.cli.input.keyboard import Keyboard
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import as_json, one_line
+from hearthnet.core import ids
+
+_QUESTION: Final = "[a]pprove, [e]dit or [r]efuse? "
+_ANSWERS: Final = {
+    "a": "a",
+    "approve": "a",
+    "e": "e",
+    "edit": "e",
+    "r": "r",
+    "refuse": "r",
+    "n": "r",
+    "no": "r",
+}
+_DIGEST_LENGTH: Final = 23
+_UNTRUSTED: Final = "  The model has read what others wrote, which may have led it: did you ask for this?"
+
+
+class Person:
+    """The person at the terminal, with the approvals given on the command line."""
+
+    def __init__(
+        self, node: str, tools: Sequence[ToolDefinition], yes_to: Sequence[str], *, can_ask: bool
+    ) -> None:
+        """Create the person; `yes_to` names capabilities, with or without version.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown capability.
+        """
+        self._node = node
+        self._toolbox = Toolbox(tools)
+        self._yes_to = {find_contract(name).name for name in yes_to}
+        self._can_ask = can_ask
+        self._one_at_a_time = asyncio.Lock()
+
+    async def decide(self, pending: Pending) -> Decision | None:
+        """Return the decision about one call; None without a terminal or at the end of the input."""
+        name = pending.capability.partition("@")[0]
+        if name in self._yes_to:
+            terminal.aside(f"approved by --yes-to {name}: {pending.name} {as_json(pending.body)}")
+            return Approve()
+        screen = terminal.screen() if self._can_ask else None
+        if screen is None:
+            return None
+        async with self._one_at_a_time:
+            with Keyboard(sys.stdin) as keyboard:
+                dialogue = Dialogue(screen, keyboard, self._node, self._toolbox[pending.name])
+                return await dialogue.decide(pending)
+
+
+class Dialogue:
+    """One question: shown, answered, shown again after an edit."""
+
+    def __init__(self, screen: TextIO, keyboard: Keyboard, node: str, tool: Tool) -> None:
+        self._screen = screen
+        self._keyboard = keyboard
+        self._node = node
+        self._tool = tool
+
+    async def decide(self, pending: Pending) -> Decision | None:
+        """Ask until there is an answer; return None at the end of the input."""
+        arguments = pending.arguments
+        shown = Prepared(pending.body, pending.arguments_digest)
+        while True:
+            self._show(shown, pending)
+            answer = await self._answer()
+            if answer is None:
+                return None
+            if answer == "r":
+                return Deny()
+            if answer == "a":
+                return Approve() if arguments == pending.arguments else Edit(arguments)
+            edited = await self._edit(arguments, pending.client_id)
+            if edited is None:
+                return None
+            arguments, shown = edited
+
+    def _show(self, shown: Prepared, pending: Pending) -> None:
+        self._say("")
+        self._say(
+            terminal.styled(
+                f"The model wants to call {self._tool.capability} in your name", "bold", self._screen
+            )
+            + f" ({ids.short_id(self._node)}). Exactly this would be sent:"
+        )
+        members = [member for section in ("params", "input") for member in shown.body[section].items()]
+        width = max((len(name) for name, _ in members), default=0)
+        for name, value in members:
+            self._say(f"  {one_line(name).ljust(width)}  {as_json(value)}")
+        self._say(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
+        if pending.home:
+            self._say(f"  at the home {one_line(pending.home)}")
+        if pending.untrusted:
+            self._say(terminal.styled(_UNTRUSTED, "bold", self._screen))
+
+    async def _answer(self) -> str | None:
+        while True:
+            self._keyboard.forget()
+            typed = await self._ask(_QUESTION)
+            if typed is None:
+                return None
+            if answer := _ANSWERS.get(typed.strip().lower()):
+                return answer
+
+    async def _edit(
+        self, arguments: dict[str, Any], client_id: str
+    ) -> tuple[dict[str, Any], Prepared] | None:
+        """Edit field by field until all of it is valid; return None at the end of the input."""
+        self._say("Enter keeps a value, - leaves an optional one out.")
+        edited = dict(arguments)
+        while True:
+            for field in fields(self._tool.definition.parameters_schema):
+                if not await self._edit_field(field, edited):
+                    return None
+            prepared = self._tool.prepare(edited, client_id)
+            if isinstance(prepared, Prepared):
+                return edited, prepared
+            self._say(one_line(prepared))
+
+    async def _edit_field(self, field: Field, edited: dict[str, Any]) -> bool:
+        current = as_json(edited[field.name]) if field.name in edited else "-"
+        while True:
+            typed = await self._ask(f"  {field.name}{field.hint} [{current}]: ")
+            if typed is None:
+                return False
+            try:
+                field.apply(typed, edited)
+            except ValueError as error:
+                self._say(f"    {one_line(str(error))}")
+            else:
+                return True
+
+    async def _ask(self, prompt: str) -> str | None:
+        self._screen.write(prompt)
+        self._screen.flush()
+        typed = await self._keyboard.line()
+        if typed is None:
+            self._say("")
+        return typed
+
+    def _say(self, text: str) -> None:
+        self._screen.write(f"{text}\n")
+        self._screen.flush()

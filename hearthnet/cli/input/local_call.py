@@ -1,0 +1,52 @@
+"""Calls that only this node serves, because they act with its key.
+
+See: docs/protocol/admission.md#ladder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+
+
+_KEPT_SECONDS: Final = 10.0
+_PAUSE_SECONDS: Final = 0.02
+
+
+def ask_own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the output of `capability` with the input `given`, from the node in `home`.
+
+    A missing client_id is added. If the call made an event, this waits until the roster in `home` has it, so
+    that the next command sees it, for some seconds at most. Raises the errors of the node, and one with exit
+    status 3 if none runs.
+    """
+    import asyncio
+
+    output = asyncio.run(_ask(home, capability, given))
+    if "event_id" in output:
+        _wait_for(home, str(output["event_id"]).encode("utf-8"))
+    return output
+
+
+async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
+    from hearthnet.bus import Bus, find_contract
+    from hearthnet.cli.commands.call import fill_client_id
+
+    request = {"params": {}, "input": given}
+    fill_client_id(find_contract(capability), request)
+    async with await Bus.connect(home, name="cli") as bus:
+        reply = await bus.call(capability, request, node=bus.peer.node_id)
+        return dict(reply.output)
+
+
+def _wait_for(home: Home, event_id: bytes) -> None:
+    """Wait until the supervisor has stored the event."""
+    import contextlib
+    import time
+
+    end = time.monotonic() + _KEPT_SECONDS
+    with contextlib.suppress(OSError):
+        while event_id not in home.roster.read_bytes() and time.monotonic() < end:
+            time.sleep(_PAUSE_SECONDS)

@@ -1,0 +1,101 @@
+"""Members by their names and ids for people: a name, a short id, a full id.
+
+A display name is foreign text: it is shown with hidden characters as codes, and found by its shown or its
+true form. An id always means its node, even if another node uses it as its name.
+
+See: docs/protocol/identity.md#text-forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hearthnet.cli.output.suggest import nearest
+from hearthnet.cli.output.text import one_line, shorten
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+    from hearthnet.trust.community.roster import Roster
+
+NAME_WIDTH: Final = 40
+_MOST: Final = 12
+
+
+class Known(NamedTuple):
+    """A node and the name it gave itself."""
+
+    node_id: str
+    display_name: str
+
+    @property
+    def name(self) -> str:
+        """The display name, fit for a terminal."""
+        return shown_name(self.display_name)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({ids.short_id(self.node_id)})"
+
+
+def roster_of(home: Home) -> Roster:
+    """Return the roster in `home`, which a running node keeps up to date.
+
+    Raises as `load_identity` and `load_roster`.
+    """
+    from hearthnet.bus.session.keyring import load_identity, load_roster
+
+    return load_roster(home.roster, load_identity(home.device_key).node_id)
+
+
+def members(roster: Roster) -> list[Known]:
+    """Return the present members of the community."""
+    return [Known(member.node_id, member.display_name) for member in roster.members]
+
+
+def shown_name(display_name: str) -> str:
+    """Return a display name for a terminal: one line of at most 40 characters, `-` if empty."""
+    return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
+
+
+def find(text: str, known: Iterable[Known], what: str = "member") -> Known:
+    """Return the node with a full id, a short id or a unique display name `text`.
+
+    Raises:
+        HearthNetError: `not_found` if there is none, with the nearest names; `bad_request` if several have
+            that name, with their ids.
+    """
+    everybody = list(known)
+    wanted = text.strip()
+    for match in (_is_id, _is_name, _is_name_in_any_case):
+        found = [one for one in everybody if match(one, wanted)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise HearthNetError(
+                "bad_request",
+                f"{len(found)} {what}s are called {one_line(wanted)!r}: "
+                f"{', '.join(ids.short_id(one.node_id) for one in found)}; name one by its id",
+                alt=[one.node_id for one in found],
+            )
+    names = [one.name for one in everybody]
+    near = nearest(wanted, names)
+    hint = (
+        f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(names[:_MOST]) or 'nobody'}"
+    )
+    shown = one_line(shorten(wanted, 80))
+    raise HearthNetError("not_found", f"there is no {what} {shown!r}; {hint}", alt=near)
+
+
+def _is_id(one: Known, text: str) -> bool:
+    short = ids.short_id(one.node_id)
+    return text == one.node_id or text.upper() in (short.upper(), short.removeprefix(ids.PREFIX))
+
+
+def _is_name(one: Known, text: str) -> bool:
+    return bool(text) and text in (one.display_name, one.display_name.strip(), one.name)
+
+
+def _is_name_in_any_case(one: Known, text: str) -> bool:
+    return bool(text) and text.casefold() in (one.display_name.strip().casefold(), one.name.casefold())

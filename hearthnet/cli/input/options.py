@@ -1,0 +1,71 @@
+"""Options that several commands share, and their values for the reporting of errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+
+
+@dataclass
+class Settings:
+    """The way in which errors are reported, once a command has failed."""
+
+    json: bool = False
+    frames: bool = False
+    """Set if stdout has frames and nothing else."""
+    home: Path | None = None
+
+
+def home_at(path: Path | None) -> Home:
+    """Return the data folder of the option `--home`, else of HEARTHNET_HOME or the default."""
+    from hearthnet.core.home import Home
+
+    return Home.resolve(path)
+
+
+def settings_of(context: click.Context) -> Settings:
+    """Return the settings of this invocation."""
+    return context.ensure_object(Settings)
+
+
+def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Store the option in the settings before the command runs; `--home` becomes a `Home`."""
+    setattr(settings_of(context), str(parameter.name), value)
+    return home_at(value) if parameter.name == "home" else value
+
+
+class Commands(click.Group):
+    """A group of commands; without a command it prints its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Print the help and exit if there are no arguments."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+
+home_option: Final = click.option(
+    "--home",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    callback=_remember,
+    is_eager=True,
+    help="The node's data folder. Default: $HEARTHNET_HOME, else the user's data folder.",
+)
+json_option: Final = click.option(
+    "--json", is_flag=True, callback=_remember, is_eager=True, help="Print JSON, for scripts."
+)
+frames_option: Final = click.option(
+    "--frames",
+    is_flag=True,
+    callback=_remember,
+    is_eager=True,
+    help="Print one JSON frame a line on stdout, and nothing else.",
+)

@@ -1,0 +1,35 @@
+"""Suggestions for unknown names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from hearthnet.cli.output.text import one_line, shorten
+from hearthnet.core.errors import HearthNetError
+
+_MOST: Final = 12
+
+
+def nearest(name: str, known: Collection[str]) -> list[str]:
+    """Return up to three of `known` that are similar to `name`, the most similar first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+
+
+def unknown(what: str, name: str, known: Collection[str], empty: str) -> HearthNetError:
+    """Return the error for an unknown `what` called `name`.
+
+    It names the nearest of `known`, else all of them, else has the text `empty`.
+    """
+    near = nearest(name, known)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif known:
+        hint = f"there is {', '.join(sorted(known)[:_MOST])}"
+    else:
+        hint = empty
+    return HearthNetError(
+        "not_found", f"there is no {what} {one_line(shorten(name, 80))!r}; {one_line(hint)}", alt=near
+    )

@@ -1,0 +1,262 @@
+"""The audit log for the commands: of the running node, or in an exported file.
+
+line 1     the head: the number of entries and the hash of the last one, signed by the node
+line 2...  the entries, one a line, as the node wrote them (trust/audit_chain.py)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.bus.store import Store
+from hearthnet.cli.input.member_lookup import roster_of
+from hearthnet.cli.output.text import one_line
+from hearthnet.core import ids
+from hearthnet.core.errors import OTHER, HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import evidence
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.trust import audit_chain
+from hearthnet.trust.audit_chain import Entry, Finding, Head, Verifier
+from hearthnet.trust.community.roster import Roster
+
+_SHOWN: Final = (
+    "time",
+    "capability",
+    "service",
+    "instance",
+    "call",
+    "caller",
+    "principal",
+    "token",
+    "run",
+    "approval",
+    "grant",
+    "use",
+    "digest",
+    "idempotency_key",
+    "rule",
+    "count",
+)
+_CALLS: Final = frozenset({"began", "refused"})
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call in the log; `ended` is None if it has not ended, or its consent was refused."""
+
+    began: Entry
+    ended: Entry | None
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the entry records a refused approval or grant, and not a call."""
+        return self.began.kind == "refused"
+
+    @property
+    def consent(self) -> str:
+        """The basis on which it was allowed: own key, token, approval or grant."""
+        if self.refused:
+            return "refused"
+        if self.began.approval:
+            return "approved"
+        if self.began.grant:
+            return f"grant, use {self.began.use}"
+        return "token" if self.began.token else "own key"
+
+    @property
+    def outcome(self) -> str:
+        """`done`, the code of its error, or `open`; for a refused consent the failed check."""
+        if self.refused:
+            rule, count = self.began.rule, self.began.count
+            return f"{self.began.code}: {rule}" + (f" ({count} more)" if not self.began.call else "")
+        return "open" if self.ended is None else self.ended.code or "done"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields of the record, without frame and signatures, which the export has."""
+        end = self.ended
+        return {
+            "sequence": self.began.sequence,
+            **{name: getattr(self.began, name) for name in _SHOWN},
+            "ended_at": None if end is None else end.time,
+            "kind": "refused" if self.refused else "call",
+            "code": self.began.code if self.refused else None if end is None else end.code,
+            "outcome": None if end is None else end.outcome,
+        }
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A log that was verified.
+
+    `as_of` is the time of its export, in milliseconds; None for a running node.
+    """
+
+    node: str
+    entries: int
+    calls: int
+    open: tuple[Entry, ...]
+    as_of: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as JSON."""
+        return {
+            "whole": True,
+            "node": self.node,
+            "entries": self.entries,
+            "calls": self.calls,
+            "open": [Call(began, None).as_json() for began in self.open],
+            "as_of": self.as_of,
+        }
+
+
+async def newest(home: Home, limit: int) -> list[Call]:
+    """Return the newest `limit` calls of the running node, newest last."""
+    async with await Store.connect(home, "audit") as store:
+        log = AuditLog(store, load_identity(home.device_key))
+        upto = (await log.end()).sequence
+        began: list[Entry] = []
+        ends: dict[int, Entry] = {}
+        while upto and len(began) < limit:
+            after = max(0, upto - 2 * limit)
+            entries = [audit_chain.read(line) async for line in _lines(log, after, upto)]
+            began[:0] = [entry for entry in entries if entry.kind in _CALLS]
+            ends |= {entry.began: entry for entry in entries if entry.kind == "ended"}
+            upto = after
+    return [Call(entry, ends.get(entry.sequence)) for entry in began[-limit:]]
+
+
+def export_to(home: Home, file: Path) -> int:
+    """Write the log of the running node to `file`; return the number of entries.
+
+    `-` is stdout. No incomplete file is left behind.
+
+    Raises:
+        HearthNetError: `bad_request` for a file that exists or cannot be written.
+    """
+    if str(file) == "-":
+        return asyncio.run(_write(sys.stdout.buffer, home))
+    if file.exists():
+        raise HearthNetError("bad_request", f"{one_line(str(file))} is there already; name another file")
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        # Readable by its owner only, since it holds the arguments of every call.
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            count = asyncio.run(_write(out, home))
+            os.fsync(out.fileno())
+        partial.rename(file)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise HearthNetError(
+            "bad_request", f"cannot write {one_line(str(file))}: {reason}", exit_status=OTHER
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return count
+
+
+async def _write(out: BinaryIO, home: Home) -> int:
+    identity, community = load_identity(home.device_key), roster_of(home).community_id
+    async with await Store.connect(home, "audit") as store:
+        log = AuditLog(store, identity)
+        end = await log.end()
+        out.write(audit_chain.head(identity, community, end, now_ms()) + b"\n")
+        async for line in _lines(log, 0, end.sequence):
+            out.write(line + b"\n")
+    out.flush()
+    return end.sequence
+
+
+async def verify_running(home: Home, roster: Roster) -> Verdict:
+    """Verify the log of the running node.
+
+    Raises:
+        HearthNetError: `invalid_signature` with the first problem.
+    """
+    identity = load_identity(home.device_key)
+    verifier, calls = _verifier(identity.node_id, roster), 0
+    async with await Store.connect(home, "audit") as store:
+        log = AuditLog(store, identity)
+        async for line in _lines(log, 0, (await log.end()).sequence):
+            entry = verifier.feed(line)
+            calls += entry is not None and entry.kind == "began"
+    return _judged(verifier, identity.node_id, calls, None)
+
+
+def verify_file(file: Path, roster: Roster) -> Verdict:
+    """Verify an exported log by the members in `roster`.
+
+    Raises:
+        HearthNetError: `not_found` for a missing file; `bad_request` for one that is no export;
+            `unauthorized` for the log of a node that is not in the roster; `invalid_signature` with the first
+            problem.
+    """
+    lines = _file_lines(file)
+    head = _head(next(lines, b""), file, roster)
+    verifier, calls = _verifier(head.node, roster), 0
+    for line in lines:
+        entry = verifier.feed(line)
+        calls += entry is not None and entry.kind == "began"
+    return _judged(verifier, head.node, calls, head)
+
+
+def _verifier(node: str, roster: Roster) -> Verifier:
+    return Verifier(node, [member.node_id for member in roster.members], evidence.problem)
+
+
+def _judged(verifier: Verifier, node: str, calls: int, head: Head | None) -> Verdict:
+    finding: Finding | None = verifier.end(head)
+    if finding is not None:
+        raise HearthNetError(
+            "invalid_signature",
+            f"the audit log is not whole: {finding.message}",
+            details={"entry": finding.entry, "problem": finding.problem},
+        )
+    still = tuple(verifier.open.values())
+    return Verdict(node, verifier.place.sequence, calls, still, None if head is None else head.time)
+
+
+def _head(line: bytes, file: Path, roster: Roster) -> Head:
+    try:
+        head = audit_chain.read_head(line)
+    except HearthNetError as error:
+        raise HearthNetError(
+            error.code,
+            f"{one_line(str(file))} does not begin with the head of an audit log: {one_line(error.message)}",
+        ) from error
+    known = roster.member(head.node) is not None or roster.is_revoked(head.node)
+    if head.community != roster.community_id or not known:
+        raise HearthNetError(
+            "unauthorized",
+            f"the log is of {ids.short_id(head.node)}, who is not in the community {one_line(roster.name)}; "
+            "name the roster of its community with --roster",
+        )
+    return head
+
+
+def _file_lines(file: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, without an incomplete last one."""
+    try:
+        with file.open("rb") as opened:
+            for line in opened:
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+    except FileNotFoundError as error:
+        raise HearthNetError("not_found", f"there is no file {one_line(str(file))}") from error
+    except OSError as error:
+        raise HearthNetError("bad_request", f"cannot read {one_line(str(file))}: {error.strerror}") from error
+
+
+async def _lines(log: AuditLog, after: int, upto: int) -> AsyncIterator[bytes]:
+    async for batch in log.lines(after, upto):
+        for message in batch:
+            yield message.data

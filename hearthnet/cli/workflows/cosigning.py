@@ -1,0 +1,210 @@
+"""Decisions that take several signatures: proposed, passed on as text, submitted.
+
+Each member signs on its own computer with its own key. The member whose signature completes the number
+submits the decision there.
+
+See: docs/protocol/community.md#agreements, docs/protocol/community.md#proposal-text.
+"""
+
+from __future__ import annotations
+
+import abc
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from hearthnet.cli.input import yes_no
+from hearthnet.cli.input.member_lookup import Known, find, members
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import new_ulid
+from hearthnet.trust.community import events, proposals
+from hearthnet.trust.community.proposals import Kind, Proposal
+from hearthnet.trust.community.quorum import least_rank
+from hearthnet.trust.community.replay import LEVELS
+
+if TYPE_CHECKING:
+    from hearthnet.core.home import Home
+
+_TEXT_BYTES: Final = 16_384
+_SIGN_WITH: Final[dict[str, str]] = {
+    events.REVOKED: "hearthnet revoke --sign",
+    events.DEMOTED: "hearthnet members demote --sign",
+    events.INVITED: "hearthnet invite sign",
+}
+"""The command with which the others sign, to be followed by the text."""
+
+
+class Signer(abc.ABC):
+    """The member at this computer, for one kind of decision."""
+
+    event_type: ClassVar[Kind]
+    capability: ClassVar[str]
+
+    def __init__(self, home: Home, *, given: bool, json: bool) -> None:
+        """Load roster and key; `given`: confirmed on the command line, `json`: JSON output."""
+        from hearthnet.bus.session.keyring import load_identity
+        from hearthnet.cli.input.member_lookup import roster_of
+
+        self.home = home
+        self.roster = roster_of(home)
+        self._identity = load_identity(home.device_key)
+        self._given = given
+        self._json = json
+
+    @abc.abstractmethod
+    def known(self, proposal: Proposal) -> Known:
+        """Return the node that the proposal is about; raise if it can no longer be decided."""
+
+    @abc.abstractmethod
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """Return the question to the member before it signs."""
+
+    @abc.abstractmethod
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """Return the input of the call, without client id and signatures."""
+
+    @abc.abstractmethod
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """Print for a person that the decision has taken effect."""
+
+    def sign(self, text: str) -> None:
+        """Sign another member's proposal; submit it if that completes the signatures."""
+        typed = sys.stdin.readline(_TEXT_BYTES) if text == "-" else text
+        proposal = proposals.decode("".join(typed.split()))
+        if proposal.event_type != self.event_type:
+            other = _SIGN_WITH.get(proposal.event_type, "something that this version has no command for")
+            raise HearthNetError("bad_request", f"the proposal is for: {other}")
+        proposals.check(proposal, self.roster)
+        self.decide(proposal)
+
+    def decide(self, proposal: Proposal) -> None:
+        """Sign after the person confirms; submit, or print the text to pass on.
+
+        It is submitted if the signatures suffice and a node runs here.
+        """
+        from hearthnet.core.node_state import running_pid
+
+        known = self.known(proposal)
+        if known.node_id == self._identity.node_id:
+            raise HearthNetError("bad_request", "no node decides about itself; ask the other members")
+        signed = proposals.sign(proposal, self._identity)
+        signers = proposals.check(signed, self.roster)
+        if self._identity.node_id not in signers:
+            raise HearthNetError(
+                "unauthorized",
+                f"this node's signature does not count: it takes level {self._level}; ask such a member",
+            )
+        yes_no.demand(self._with_signers(proposal, known), given=self._given, option="--yes")
+        needed = proposals.needed(signed, self.roster)
+        if len(signers) >= needed and running_pid(self.home) is not None:
+            self._submit(signed, known)
+        else:
+            self._hand_on(signed, len(signers), needed, known)
+
+    @property
+    def _level(self) -> str:
+        return LEVELS[least_rank(self.roster.policy, self.event_type)]
+
+    def _with_signers(self, proposal: Proposal, known: Known) -> str:
+        names = {one.node_id: str(one) for one in members(self.roster)}
+        asked = [names.get(one.node_id, one_line(one.node_id)) for one in proposal.co_signers]
+        question = self.question(proposal, known)
+        return f"{question} Signed by {', '.join(asked)}." if asked else question
+
+    def _submit(self, proposal: Proposal, known: Known) -> None:
+        from hearthnet.cli.input.local_call import ask_own
+
+        others = [one for one in proposal.co_signers if one.node_id != self._identity.node_id]
+        given = {
+            "client_id": proposal.client_id,
+            **self.call(proposal),
+            "co_signers": msgspec.to_builtins(others),
+        }
+        output = ask_own(self.home, self.capability, given)
+        if self._json:
+            terminal.json_page({"done": True, **output})
+        else:
+            self.show(proposal, output, known)
+
+    def _hand_on(self, proposal: Proposal, signers: int, needed: int, known: Known) -> None:
+        text = proposals.encode(proposal)
+        if self._json:
+            terminal.json_page({"done": False, "proposal": text, "signatures": signers, "needed": needed})
+            return
+        terminal.line(text)
+        sys.stdout.flush()
+        command = f"{_SIGN_WITH[self.event_type]} TEXT"
+        if signers >= needed:
+            terminal.aside(
+                "not done yet: enough have signed, but no node runs here. Start it with: hearthnet up, or "
+                f"hand the text above to a member whose node runs; then type there:\n{command}"
+            )
+            return
+        terminal.aside(
+            f"not done yet: it takes {counted(needed - signers, 'more signature')}, of members with level "
+            f"{self._level} other than {known.name}. Hand the text above round; each types on its own "
+            f"computer:\n{command}"
+        )
+
+
+class Deciding(Signer):
+    """A decision about a member of the community."""
+
+    def propose(self, target: str, what: str) -> None:
+        """Start a proposal; submit it if this node's signature suffices, else print its text."""
+        known = find(target, members(self.roster))
+        self.decide(
+            Proposal(
+                event_type=self.event_type,
+                community_id=self.roster.community_id,
+                target_node_id=known.node_id,
+                what=what,
+                client_id=new_ulid(),
+            )
+        )
+
+    def known(self, proposal: Proposal) -> Known:
+        """Return the member that the proposal is about."""
+        return find(proposal.target_node_id, members(self.roster))
+
+
+class Revoking(Deciding):
+    """The removal of a member."""
+
+    event_type = "community.member.revoked"
+    capability = "community.revoke@1.0"
+
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """Return the question, with member, community and reason."""
+        name, why = one_line(self.roster.name), one_line(proposal.what)
+        return f"Put {known} out of {name} ({why})? Only a new invite brings it back."
+
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """Return the target and the reason."""
+        return {"target_node_id": proposal.target_node_id, "reason": proposal.what}
+
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """Print one line."""
+        terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
+
+
+class Demoting(Deciding):
+    """The demotion of a member."""
+
+    event_type = "community.member.demoted"
+    capability = "community.demote@1.0"
+
+    def question(self, proposal: Proposal, known: Known) -> str:
+        """Return the question, with member, community and level."""
+        return f"Make {known} {one_line(proposal.what)} in {one_line(self.roster.name)}?"
+
+    def call(self, proposal: Proposal) -> dict[str, Any]:
+        """Return the target and the level."""
+        return {"target_node_id": proposal.target_node_id, "new_level": proposal.what}
+
+    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+        """Print one line."""
+        terminal.line(f"{known} is {one_line(proposal.what)} now")

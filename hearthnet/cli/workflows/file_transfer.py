@@ -1,0 +1,336 @@
+"""Local files for `hearthnet file`: sources, targets, and the nodes that keep content."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import is_hidden, one_line
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, Manifest, chunk_hash
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Bus
+    from hearthnet.bus.blob_transfer import Told
+
+_HEX: Final = re.compile(r"(?:blake3:)?([0-9a-f]{0,64})")
+_LONGEST_NAME: Final = 200
+_LEAST_PREFIX: Final = 4
+_LIST_SECONDS: Final = 5.0
+
+
+class FileSource:
+    """A file as a source of chunks; made by `opened`."""
+
+    def __init__(self, file: IO[bytes], path: Path, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self._file = file
+        self._path = path
+
+    async def chunk(self, index: int) -> bytes:
+        """Return chunk `index`.
+
+        Raises:
+            HearthNetError: `bad_request` if the file has changed since it was opened.
+        """
+        data = await asyncio.to_thread(_read_at, self._file, index)
+        if not self.manifest.holds(index, data):
+            raise HearthNetError("bad_request", f"{one_line(str(self._path))} has changed while it was put")
+        return data
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[FileSource]:
+    """Open the file, or stdin for `-`, and read it once for its hashes."""
+    try:
+        with _file(path) as file:
+            yield FileSource(file, path, await asyncio.to_thread(_manifest, file, path))
+    except OSError as error:
+        raise _trouble(Path(tempfile.gettempdir()) if str(path) == "-" else path, error) from error
+
+
+class Target:
+    """The file to write: a temporary file beside it until it is complete.
+
+    The correct part of an earlier attempt's file is reused.
+    """
+
+    def __init__(self, path: Path, cid: str) -> None:
+        self._path = path
+        self._part = path.with_name(f".{cid[7:23]}.part")
+        self._file: IO[bytes] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._file = await asyncio.to_thread(_open_part, self._part)
+        except OSError as error:
+            raise _trouble(self._path, error) from error
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    async def begin(self, manifest: Manifest) -> int:
+        """Return the number of chunks that exist and are correct."""
+        return await asyncio.to_thread(self._begin, manifest)
+
+    async def write(self, index: int, data: bytes) -> None:
+        """Write the next chunk."""
+        await asyncio.to_thread(self._write, data)
+
+    async def finish(self) -> None:
+        """Move the complete file to its place."""
+        await asyncio.to_thread(self._finish)
+
+    def _begin(self, manifest: Manifest) -> int:
+        file, count = self._opened(), 0
+        while count < manifest.count and manifest.holds(count, _read_at(file, count)):
+            count += 1
+        file.seek(count * CHUNK_BYTES if count < manifest.count else manifest.size)
+        file.truncate()
+        return count
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._opened().write(data)
+        except OSError as error:
+            raise _trouble(self._part, error) from error
+
+    def _finish(self) -> None:
+        file = self._opened()
+        try:
+            file.flush()
+            os.fsync(file.fileno())
+            self._part.replace(self._path)
+        except OSError as error:
+            raise _trouble(self._path, error) from error
+
+    def _opened(self) -> IO[bytes]:
+        if self._file is None:
+            raise RuntimeError("the target is not open")
+        return self._file
+
+
+class Pipe:
+    """Standard output as a target."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    async def begin(self, manifest: Manifest) -> int:
+        """Return 0, since there is no earlier part."""
+        return 0
+
+    async def write(self, index: int, data: bytes) -> None:
+        """Write the next chunk."""
+        await asyncio.to_thread(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _trouble(Path("stdout"), error) from error
+
+
+class Found(NamedTuple):
+    """Content that some nodes keep."""
+
+    cid: str
+    name: str
+    nodes: list[str]
+
+
+async def found_at(bus: Bus, text: str, node: str | None) -> Found:
+    """Return the content whose hash begins with `text` and its nodes, this node first.
+
+    Raises:
+        HearthNetError: `not_found` if no node keeps it; `bad_request` if several hashes begin so, or too few
+            characters are given.
+    """
+    prefix = long_enough(full_prefix(text))
+    blobs, silent = await listed(bus, prefix, node)
+    cids = list(dict.fromkeys(str(blob["cid"]) for blob in blobs))
+    if len(cids) > 1:
+        shown = ", ".join(cid[:23] for cid in cids[:4])
+        raise HearthNetError("bad_request", f"{len(cids)} hashes begin so: {shown}", alt=cids[:16])
+    if not cids:
+        unheard = f"; {len(silent)} of them did not answer" if silent else ""
+        raise HearthNetError("not_found", f"no node keeps {prefix[:23]} for you{unheard}")
+    name = next((str(blob["name"]) for blob in blobs if blob["name"]), "")
+    nodes = [str(blob["node"]) for blob in blobs]
+    own = bus.peer.node_id
+    return Found(cids[0], name, sorted(dict.fromkeys(nodes), key=lambda one: one != own))
+
+
+async def listed(
+    bus: Bus, prefix: str, node: str | None
+) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """Return the content that each node, or `node`, keeps with this prefix; and silent nodes.
+
+    A silent node is given with its error.
+    """
+    nodes = [node] if node else sorted({view.node for view in await bus.offers("file.list")})
+    if not nodes:
+        raise HearthNetError("not_found", "nobody offers file.list; is the service `file` running?")
+    answers = await asyncio.gather(*(_list(bus, one, prefix) for one in nodes), return_exceptions=True)
+    blobs: list[dict[str, Any]] = []
+    silent: list[tuple[str, str]] = []
+    for one, answer in zip(nodes, answers, strict=True):
+        if isinstance(answer, HearthNetError) and len(nodes) > 1:
+            silent.append((one, answer.message))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            blobs += answer
+    return blobs, silent
+
+
+async def _list(bus: Bus, node: str, prefix: str) -> list[dict[str, Any]]:
+    blobs: list[dict[str, Any]] = []
+    wanted: dict[str, Any] = {"prefix": prefix}
+    while True:
+        body = {"params": {}, "input": wanted}
+        output = (await bus.call("file.list@1.0", body, node=node, timeout_seconds=_LIST_SECONDS)).output
+        blobs += [{**blob, "node": node} for blob in output["blobs"]]
+        if not output["more"]:
+            return blobs
+        wanted = {"prefix": prefix, "after": output["cids"][-1]}
+
+
+def full_prefix(text: str) -> str:
+    """Return `text` as the beginning of a CID.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not the beginning of one.
+    """
+    found = _HEX.fullmatch(text.rstrip("…"))
+    if found is None:
+        raise HearthNetError(
+            "bad_request", f"{one_line(text[:80])!r} is no content hash: blake3: and up to 64 of 0-9a-f"
+        )
+    return f"blake3:{found[1]}"
+
+
+def long_enough(prefix: str) -> str:
+    """Return `prefix`.
+
+    Raises:
+        HearthNetError: `bad_request` if it has too few characters of the hash.
+    """
+    if len(prefix) < len("blake3:") + _LEAST_PREFIX:
+        raise HearthNetError("bad_request", f"give at least {_LEAST_PREFIX} characters of the hash")
+    return prefix
+
+
+def file_name(path: Path) -> str:
+    """Return the name of a file for lists."""
+    return "" if str(path) == "-" else path.name
+
+
+def check_name(name: str) -> str:
+    """Return `name`.
+
+    Raises:
+        HearthNetError: `bad_request` for a path, for invisible characters, and for a name that is too long.
+    """
+    if len(name) > _LONGEST_NAME or "/" in name or "\\" in name or any(map(is_hidden, name)):
+        raise HearthNetError(
+            "bad_request",
+            f"{one_line(name[:80])!r} cannot be a name: up to {_LONGEST_NAME} characters that can be seen, "
+            "no path; give another one with --name",
+        )
+    return name
+
+
+def place_for(target: Path | None, name: str, cid: str, force: bool) -> Path | None:
+    """Return the file to write, None for stdout.
+
+    The name that another node gives is never used as a path.
+
+    Raises:
+        HearthNetError: `bad_request` for an existing file without `force`.
+    """
+    if target is not None and str(target) == "-":
+        return None
+    plain = "".join(letter for letter in Path(name.replace("\\", "/")).name if not is_hidden(letter))
+    called = cid[7:23] if plain.strip(". ") == "" else plain.lstrip(".")
+    path = Path(called) if target is None else target / called if target.is_dir() else target
+    if path.exists() and not force:
+        raise HearthNetError("bad_request", f"{one_line(str(path))} is there already; --force overwrites it")
+    return path
+
+
+@contextlib.contextmanager
+def progress(verb: str, what: str, size: int | None, *, quiet: bool) -> Iterator[Told]:
+    """Show a bar if stderr is a terminal, else nothing."""
+    if quiet or not terminal.is_tty(sys.stderr):
+        yield lambda chunks, of: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"{verb} {one_line(what)[:40]}", total=size)
+
+        def told(chunks: int, of: int) -> None:
+            total = size if size is not None else of * CHUNK_BYTES
+            bar.update(task, completed=min(chunks * CHUNK_BYTES, total), total=total)
+
+        yield told
+
+
+@contextlib.contextmanager
+def _file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield the open file; stdin is copied to a temporary file, since it is read twice."""
+    if str(path) != "-":
+        with path.open("rb") as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as aside:
+        while piece := sys.stdin.buffer.read(CHUNK_BYTES):
+            aside.write(piece)
+        aside.seek(0)
+        yield aside
+
+
+def _manifest(file: IO[bytes], path: Path) -> Manifest:
+    hashes, size = bytearray(), 0
+    while piece := file.read(CHUNK_BYTES):
+        hashes += chunk_hash(piece)
+        size += len(piece)
+        if size > LARGEST_BYTES:
+            raise HearthNetError("bad_request", f"{one_line(str(path))} has more than {LARGEST_BYTES} bytes")
+    return Manifest(size, bytes(hashes))
+
+
+def _read_at(file: IO[bytes], index: int) -> bytes:
+    file.seek(index * CHUNK_BYTES)
+    return file.read(CHUNK_BYTES)
+
+
+def _open_part(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
+
+
+def _trouble(path: Path, error: OSError) -> HearthNetError:
+    code = "not_found" if isinstance(error, FileNotFoundError) else "bad_request"
+    if error.errno == errno.ENOSPC:
+        return HearthNetError(
+            "capacity_exceeded",
+            f"{one_line(str(path))}: no room is left on that disk; make room, then try again",
+        )
+    return HearthNetError(code, f"{one_line(str(path))}: {error.strerror or error}")

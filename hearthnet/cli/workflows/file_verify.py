@@ -1,0 +1,147 @@
+"""`hearthnet file verify`: compares this node's content with its hashes (docs/file.md)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import counted, one_line, size
+from hearthnet.cli.workflows.file_transfer import full_prefix, long_enough, progress
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.manifest import chunk_count
+
+if TYPE_CHECKING:
+    from hearthnet.bus.blob_transfer import Told
+    from hearthnet.bus.blobs.metadata import Entry
+    from hearthnet.bus.store import Store
+    from hearthnet.core.home import Home
+
+_SHOWN: Final = 8
+
+
+class Bad(NamedTuple):
+    """Damaged content.
+
+    `chunks` are the numbers of its damaged chunks, from 0; empty if its list of chunks is lost.
+    """
+
+    cid: str
+    name: str
+    size: int
+    chunks: tuple[int, ...]
+
+    @property
+    def chunks_in_all(self) -> int:
+        """The number of its chunks."""
+        return max(1, chunk_count(self.size))
+
+
+class Verified(NamedTuple):
+    """The number and size of the checked content, and the damaged parts."""
+
+    checked: int
+    size: int
+    damaged: tuple[Bad, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result for scripts."""
+        damaged = [
+            {"cid": bad.cid, "name": bad.name, "size_bytes": bad.size, "damaged_chunks": list(bad.chunks)}
+            for bad in self.damaged
+        ]
+        return {"checked": self.checked, "size_bytes": self.size, "damaged": damaged}
+
+
+async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verified:
+    """Read the content whose hashes begin with one of `wanted`, or all content.
+
+    Raises:
+        HearthNetError: `not_found` for a beginning without content; `bad_request` for one of several hashes.
+    """
+    from hearthnet.bus.store import Store
+
+    async with await Store.connect(home, name="cli") as store:
+        kept: dict[str, Entry] = {}
+        async for entry, _ in store.blobs.entries():
+            kept.pop(entry.name, None)
+            if not entry.deleted:
+                kept[entry.name] = entry
+        lost = await store.blobs.lost()
+        known = [*kept, *lost]
+        cids = sorted({_meant(text, known) for text in wanted} if wanted else known)
+        bad = [Bad(cid, "", 0, ()) for cid in cids if cid in lost]
+        bad += await _read(store, [kept[cid] for cid in cids if cid in kept], quiet)
+    if bad:
+        await _tell(home, bad)
+    return Verified(len(cids), sum(kept[cid].size for cid in cids if cid in kept), tuple(bad))
+
+
+def show(found: Verified) -> None:
+    """Print the result for a person."""
+    for bad in found.damaged:
+        numbers = ", ".join(str(index + 1) for index in bad.chunks[:_SHOWN])
+        more = ", ..." if len(bad.chunks) > _SHOWN else ""
+        where = f"chunk {numbers}{more} of {bad.chunks_in_all}" if bad.chunks else "its entry"
+        name = f" {one_line(bad.name)}" if bad.name else ""
+        terminal.line(f"damaged  {bad.cid}{name}: {where}")
+    what = f"{counted(found.checked, 'file')}, {size(found.size)}"
+    if not found.damaged:
+        terminal.line(f"{what}: all whole")
+        return
+    terminal.complain(
+        f"{len(found.damaged)} of {what} damaged on the disk; put the same content again with: "
+        "hearthnet file put FILE"
+    )
+
+
+def _meant(text: str, known: Sequence[str]) -> str:
+    """Return the one CID that begins with `text`."""
+    prefix = long_enough(full_prefix(text))
+    found = [cid for cid in known if cid.startswith(prefix)]
+    if len(found) > 1:
+        shown = ", ".join(cid[:23] for cid in found[:4])
+        raise HearthNetError("bad_request", f"{len(found)} hashes begin so: {shown}", alt=found[:16])
+    if not found:
+        raise HearthNetError("not_found", f"this node keeps no {prefix[:23]}; see: hearthnet file list")
+    return found[0]
+
+
+async def _read(store: Store, entries: list[Entry], quiet: bool) -> list[Bad]:
+    from hearthnet.bus.blobs.reader import damage
+
+    bad: list[Bad] = []
+    total, before = sum(max(1, chunk_count(entry.size)) for entry in entries), 0
+    with progress("verifying", counted(len(entries), "file"), None, quiet=quiet) as told:
+        for entry in entries:
+            try:
+                found = await damage(store.blobs.link, entry, partial(_told, told, before, total))
+            except HearthNetError as error:
+                if error.code != "not_found":  # removed since it was listed
+                    raise
+                found = ()
+            if found:
+                name = next((hold.name for hold in entry.notes.holds if hold.name), "")
+                bad.append(Bad(entry.name, name, entry.size, found))
+            before += max(1, chunk_count(entry.size))
+            told(before, total)
+    return bad
+
+
+def _told(told: Told, before: int, total: int, chunks: int) -> None:
+    told(before + chunks, total)
+
+
+async def _tell(home: Home, bad: Sequence[Bad]) -> None:
+    """Make the service find the damage too, so that `hearthnet status` reports it at once."""
+    from hearthnet.bus import Bus
+
+    with contextlib.suppress(HearthNetError):
+        async with await Bus.connect(home, name="cli") as bus:
+            for one in bad:
+                start = one.chunks[0] if one.chunks else 0
+                body = {"params": {}, "input": {"cid": one.cid, "start": start, "count": 1}}
+                with contextlib.suppress(HearthNetError):
+                    await bus.call("file.read@1.0", body, node=bus.peer.node_id)

@@ -1,0 +1,105 @@
+"""Proofs of authorship of market events, from an export alone. Pure.
+
+The frame of an event is signed by the node that sent it. A guest has no node: there a token in the frame,
+signed by the member who answers for the guest, names the caller (docs/market.md, "Who wrote it").
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest, read_json
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import header as headers
+from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust.community.roster import Roster
+
+_CAPABILITIES: Final = {
+    "market.post.created": "market.post",
+    "market.post.updated": "market.update",
+    "market.post.expired": "market.expire",
+    "market.post.deleted": "market.delete",
+}
+_SAID: Final = {"target_event_id": "event_id"}
+"""Members of an event that have another name in the request."""
+_ABOUT_THE_CALL: Final = "expected_lamport"
+_BODY: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def problem(event: dict[str, Any], roster: Roster) -> str:
+    """Return the reason why an event's frame does not prove its author, empty if it does."""
+    try:
+        if not event["frame"]:
+            return "its frame is kept back: a token in it could be used by anybody"
+        raw = ids.unb64(event["frame"])
+        header = headers.decode(raw.split(b"\n", 2)[1])
+        return _differences(event, frames.read_signed(raw, header.sender), roster)
+    except (FrameError, HearthNetError, LookupError, TypeError) as error:
+        return f"its frame proves nothing: {error}"
+
+
+def _differences(event: dict[str, Any], frame: Frame, roster: Roster) -> str:
+    header = frame.header
+    body = read_json(frame.body, _BODY)
+    for what, proved, said in (
+        ("community", header.community, event["community"]),
+        ("community", roster.community_id, event["community"]),
+        ("capability", header.capability.partition("@")[0], _CAPABILITIES.get(event["event_type"])),
+        ("client id", header.idempotency_key, event["client_id"]),
+        ("arguments", digest(body), event["digest"]),
+        ("author", _principal(frame), event["author"]),
+    ):
+        if proved != said:
+            return f"its frame says otherwise: {what}"
+    if name := _otherwise(event, body["input"]):
+        return f"its frame says otherwise: {name}"
+    node = str(event["author"]).partition("/")[0]
+    return "" if roster.member(node) is not None else "its author is no member of the community"
+
+
+def _otherwise(event: dict[str, Any], asked: dict[str, Any]) -> str:
+    """Return the member of the event that differs from the request, empty if none does."""
+    if event["event_type"] == "market.post.deleted":
+        return ""  # the market determines the events that a deletion covers
+    said = {_SAID.get(name, name): value for name, value in event["data"].items()}
+    for name in sorted((said.keys() | asked.keys()) - {_ABOUT_THE_CALL}):
+        filled_in = name in _FILLED_IN and name not in asked
+        if not filled_in and (said.get(name) or None) != (asked.get(name) or None):
+            return name
+    return ""
+
+
+_FILLED_IN: Final = frozenset({"ttl_seconds", "tags"})
+"""Members that the contract adds if the request has none."""
+
+
+def _principal(frame: Frame) -> str:
+    """Return the principal of the frame: its sender, or the one in its verified token."""
+    header = frame.header
+    if not header.token:
+        return header.sender
+    claims = tokens.decode(header.token)
+    tokens.check_use(claims, caller=header.sender, community=header.community, now_ms=header.time)
+    return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+
+
+def shown(export: dict[str, Any]) -> list[str]:
+    """Return the differences between posts and their events in the same export."""
+    said: dict[str, dict[str, Any]] = {}
+    for event in sorted(export["events"], key=lambda one: int(one["lamport"])):
+        data = event["data"]
+        if event["event_type"] == "market.post.created":
+            said[event["event_id"]] = {"location": None, "tags": [], **data}
+        elif event["event_type"] == "market.post.updated":
+            said.get(data["target_event_id"], {}).update(data["fields"])
+    return [
+        f"post {post['event_id']}: {name} is not what its author wrote"
+        for post in export["posts"]
+        for name in ("category", "title", "body", "location", "tags")
+        if post["event_id"] in said and post[name] != said[post["event_id"]].get(name)
+    ]

@@ -1,0 +1,246 @@
+"""The choice of a model and tools for a question, from the offers of the mesh.
+
+See: docs/protocol/agent.md#tools-of-a-request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hearthnet.agent.loop.outcomes import LOST
+from hearthnet.agent.runtime.settings import ToolSettings
+from hearthnet.agent.tools.availability import Chosen, available_tools
+from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
+from hearthnet.bus import OfferView
+from hearthnet.cli.output.suggest import unknown
+from hearthnet.cli.output.text import one_line
+from hearthnet.cli.workflows.model_offer import ModelOffer
+from hearthnet.core.errors import HearthNetError
+
+SEARCH: Final = "search_corpus"
+_ELSEWHERE: Final = LOST | {
+    "rate_limited",
+    "capacity_exceeded",
+    "internal_error",
+    "unauthorized",
+    "not_implemented",
+}
+"""Errors of one model's server after which another model may succeed."""
+_USUAL: Final = ToolSettings()
+_TRIAL_TOKENS: Final = 320
+"""The most tokens of a turn of a model for trying things out: its later text is noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The model, its tools and its tool choice; `notices` are about unavailable named tools."""
+
+    model: ModelOffer
+    tools: tuple[ToolDefinition, ...]
+    choice: ToolChoice
+    notices: tuple[str, ...] = ()
+
+    def suits(self, other: ModelOffer) -> bool:
+        """Return whether `other` could get the same request."""
+        if self.choice == "auto":
+            return True
+        return other.tools == "yes" or (other.tools == "by name" and self.choice != "required")
+
+    def passes_to(self, other: ModelOffer) -> bool:
+        """Return whether `other` may answer instead without a question to the person.
+
+        It must be reliable, and as capable with the tools.
+        """
+        able = not self.tools or other.tools in ("yes", self.model.tools)
+        return able and not other.advice and self.suits(other)
+
+    def request(self, text: str) -> dict[str, Any]:
+        """Return the body of the chat request."""
+        given: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
+        if self.tools:
+            given["tool_choice"] = self.choice
+        if self.model.advice:
+            given["max_tokens"] = _TRIAL_TOKENS
+        return {"params": {"model": self.model.name}, "input": given}
+
+
+def _rank(one: tuple[ModelOffer, bool]) -> tuple[bool, bool, bool]:
+    """Return the sort key of a model, the best first.
+
+    Models that choose tools come first, then reliable ones, then this node's own.
+    """
+    model, foreign = one
+    return model.by_name_only, bool(model.advice), foreign
+
+
+def _away(name: str, others: Sequence[str]) -> HearthNetError:
+    """Return the error for a connected model that is not offered now."""
+    name = one_line(name)
+    message = f"{name} is connected and not offered now; see: hearthnet models test {name}"
+    if others:
+        message = f"{message}, or go on with another model: --model {one_line(others[0])}"
+    return HearthNetError("not_found", message, alt=list(others))
+
+
+class Offered:
+    """The offers of the mesh, for one question.
+
+    `own` is this node's id, `config` the settings file, `connected` are the models in it, `settings` are its
+    settings for tools, `told` the tools that came with no installation.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[OfferView],
+        own: str,
+        config: Path,
+        connected: Sequence[str] = (),
+        settings: ToolSettings = _USUAL,
+        told: Sequence[ToolDefinition] = (),
+    ) -> None:
+        self._views = views
+        self._own = own
+        self._config = config
+        self._connected = connected
+        self._settings = settings
+        self._told = {tool.name: tool for tool in told}
+
+    def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
+        """Return the model and the tools.
+
+        Raises:
+            HearthNetError: `not_found` for a corpus, tool or model that is not offered, with the nearest
+                names; `bad_request` for tools if they are switched off.
+        """
+        names = list(dict.fromkeys(tools))
+        if names or corpus is not None:
+            self._settings.check()
+        if corpus is not None:
+            self._check_corpus(corpus)
+            names = names if SEARCH in names else [SEARCH, *names]
+        chosen = self._model(model, with_tools=bool(names))
+        if not names:
+            return self._free(chosen)
+        found = self._tools(names, corpus or self._only_corpus(names, chosen))
+        there = [tool.name for tool in found.tools]
+        notices = tuple(tool.notice for tool in found.missing)
+        return Plan(chosen, tuple(found.tools), self._first(there, corpus, chosen), notices)
+
+    @property
+    def corpora(self) -> list[str]:
+        """The corpora that can be searched."""
+        found = {view.params.get("corpus") for view in self._views if view.capability.name == "rag.query"}
+        return sorted(name for name in found if isinstance(name, str))
+
+    def _check_corpus(self, corpus: str) -> None:
+        if corpus not in self.corpora:
+            raise unknown("corpus", corpus, self.corpora, "nobody offers one; see: hearthnet status")
+
+    def _model(self, wanted: str | None, *, with_tools: bool) -> ModelOffer:
+        """Return the model called `wanted`, else the best one for tools, then of this node."""
+        found = self._models()
+        if wanted is not None:
+            known = [name for model, _ in found for name in model.names]
+            found = [one for one in found if wanted in one[0].names]
+            if not found and wanted in self._connected:
+                raise _away(wanted, known)
+            if not found:
+                raise unknown("model", wanted, known, self._no_model())
+        if not found:
+            raise HearthNetError("not_found", f"no language model is offered: {self._no_model()}")
+        able = [one for one in found if one[0].tools != "no"]
+        if with_tools and not able:
+            raise HearthNetError(
+                "not_found", f"{found[0][0].name} cannot call tools; ask without, or connect another model"
+            )
+        return min(able or found, key=_rank)[0]
+
+    def _models(self) -> list[tuple[ModelOffer, bool]]:
+        """Return each model, and whether it is another node's."""
+        return [
+            (ModelOffer(view.params), view.node != self._own)
+            for view in self._views
+            if view.capability.name == "llm.chat"
+        ]
+
+    def instead(self, error: HearthNetError, plan: Plan, failed: Sequence[str]) -> ModelOffer | None:
+        """Return this node's model to use after `error` of the planned and the `failed` ones.
+
+        Models for trying things out are excluded.
+        """
+        if error.code not in _ELSEWHERE:
+            return None
+        gone = {*failed, plan.model.name}
+        others = [
+            (model, foreign)
+            for model, foreign in self._models()
+            if not foreign and model.name not in gone and plan.passes_to(model)
+        ]
+        return min(others, key=_rank)[0] if others else None
+
+    def explained(self, error: HearthNetError, plan: Plan, failed: Sequence[str] = ()) -> HearthNetError:
+        """Return `error`; after the loss of the model's server, with another model, none of `failed`."""
+        if error.code not in LOST or error.details.get("model") not in plan.model.names:
+            return error
+        gone = {*failed, *plan.model.names}
+        others = [one for one in self._models() if one[0].name not in gone and plan.suits(one[0])]
+        if not others:
+            return error
+        name = min(others, key=_rank)[0].name
+        message = f"{error.message}, or go on with another model: --model {one_line(name)}"
+        return HearthNetError(error.code, message, details=error.details, alt=[name])
+
+    def _no_model(self) -> str:
+        return f"fetch the built-in one with `hearthnet models install`, or connect one in {self._config}"
+
+    def _free(self, model: ModelOffer) -> Plan:
+        """Return the plan for a question without named tools.
+
+        A model that can choose gets the default tools that are offered.
+        """
+        if model.tools != "yes" or not self._settings.enabled:
+            return Plan(model, (), "auto")
+        return Plan(model, tuple(available_tools(self._settings.default_set, self._views).tools), "auto")
+
+    def _tools(self, names: list[str], corpus: str | None) -> Chosen:
+        """Return the named tools that can be called now, and the others.
+
+        Raises:
+            HearthNetError: `not_found` if none of them can be called.
+        """
+        bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
+        told = [self._told[name] for name in names if name in self._told]
+        chosen = available_tools([name for name in names if name not in self._told], self._views, bound)
+        if not (chosen.tools or told):
+            reasons = "; ".join(tool.notice for tool in chosen.missing)
+            raise HearthNetError("not_found", f"{reasons}; see: hearthnet tools")
+        return Chosen([*chosen.tools, *told], chosen.missing)
+
+    def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
+        """Return the corpus to search if none is named: the only one, else the model's choice."""
+        if SEARCH not in names:
+            return None
+        corpora = self.corpora
+        if len(corpora) > 1 and model.by_name_only:
+            raise HearthNetError(
+                "bad_request",
+                f"{model.name} cannot choose a corpus; name one with --corpus: {', '.join(corpora)}",
+                alt=corpora,
+            )
+        return corpora[0] if len(corpora) == 1 else None
+
+    def _first(self, names: list[str], corpus: str | None, model: ModelOffer) -> ToolChoice:
+        """Return the tool choice of the first turn."""
+        if corpus is not None:
+            return {"name": SEARCH}
+        if len(names) == 1:
+            return {"name": names[0]}
+        if model.by_name_only:
+            raise HearthNetError(
+                "bad_request",
+                f"{model.name} cannot choose among tools; name one with --tool, or another --model",
+            )
+        return "required"

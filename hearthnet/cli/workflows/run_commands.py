@@ -1,0 +1,231 @@
+"""The functions of `hearthnet runs`: this node's runs, and decisions about their calls."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hearthnet.agent.loop.state import Phase
+from hearthnet.agent.persistence import run_view
+from hearthnet.agent.persistence.decision_log import Taken
+from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord
+from hearthnet.agent.persistence.saved_runs import RunDesk, RunPage, status_of
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.cli.input import yes_no
+from hearthnet.cli.input.json_input import read_json
+from hearthnet.cli.input.run_store_access import desk_of
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import moment
+from hearthnet.cli.output.text import as_json, counted, one_line, shorten
+from hearthnet.core import ids
+from hearthnet.core.errors import OK, REFUSED, HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization.token import is_owner
+
+_HEADINGS: Final = ("run", "since", "for", "state", "question")
+_QUESTION: Final = 60
+_ALTERED: Final = "what is stored was changed; nothing of it is used"
+_VIA: Final = "runs"
+_UNTRUSTED: Final = "the model has read what others wrote, which may have led it"
+_ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
+
+
+async def list_all(home: Home, *, json: bool) -> None:
+    """Print all saved runs."""
+    async with desk_of(home) as desk:
+        listing = await desk.listing()
+        waiting = [await desk.waiting(record) for record in listing.runs]
+    runs = list(zip(listing.runs, waiting, strict=True))
+    if json:
+        found = [_listed(record, asked) for record, asked in runs]
+        terminal.json_page([*found, *({"run": run, "state": "altered"} for run in listing.altered)])
+        return
+    now = now_ms()
+    rows = [
+        (record.run, moment(record.started_at, now), _whom(record), _state(record, asked), _question(record))
+        for record, asked in runs
+    ]
+    rows += [(run, "", "", "altered", _ALTERED) for run in listing.altered]
+    if rows:
+        terminal.table(_HEADINGS, rows)
+    else:
+        terminal.line("no run of the last day called anything")
+
+
+async def show_one(home: Home, run: str, *, json: bool) -> None:
+    """Print one run with all its calls."""
+    async with desk_of(home) as desk:
+        page = await desk.page(run)
+        asked = await desk.waiting(page.record)
+    if json:
+        calls = run_view.calls(page, now_ms())
+        terminal.json_page({**_listed(page.record, asked), "calls": calls})
+        return
+    now = now_ms()
+    terminal.line(f"{_question(page.record)}")
+    when = moment(page.record.started_at, now)
+    terminal.line(f"{_state(page.record, asked)}; asked {when}{_for(page.record)}")
+    if page.record.state.untrusted:
+        terminal.line(_UNTRUSTED)
+    for effect in page.record.effects:
+        _show(effect, page, now)
+
+
+async def say_yes(
+    home: Home, run: str, call: str | None, edit: str | None, option: str, *, given: bool, json: bool
+) -> int:
+    """Show one call as it would be sent, and allow it if the person confirms.
+
+    `edit` is the source (`body.read_json`) of other arguments, given by `option`. Returns the exit code.
+    """
+    arguments = None if edit is None else read_json(edit, option, _ARGUMENTS)
+    if arguments is not None and not isinstance(arguments, dict):
+        raise HearthNetError("bad_request", f"{option} must be {_ARGUMENTS}")
+    async with desk_of(home) as desk:
+        record = (await desk.load(run)).record
+        asked = await _asked(desk, record, call)
+        decision = Approve() if arguments is None else Edit(arguments)
+        if await desk.ballot.find(asked) is None:
+            # Ask only if there is no decision yet; an earlier one is returned as it is.
+            desk.check_waits(record, asked.tool_call_id, decision)
+            if not json:
+                shown = asked
+                if arguments is not None:
+                    shown = await desk.preview(run, asked.tool_call_id, arguments)
+                _show_asked(shown, untrusted=record.state.untrusted)
+            yes_no.demand("Allow exactly this?", given=given, option="--yes")
+        return await _decide(desk, asked, decision, json=json)
+
+
+async def say_no(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
+    """Refuse one call; return the exit code."""
+    async with desk_of(home) as desk:
+        record = (await desk.load(run)).record
+        return await _decide(desk, await _asked(desk, record, call), Deny(reason), json=json)
+
+
+async def cancel_one(home: Home, run: str, *, json: bool) -> None:
+    """End a run."""
+    async with desk_of(home) as desk:
+        record = await desk.cancel(run)
+    if json:
+        terminal.json_page(_listed(record, []))
+    else:
+        terminal.line(f"the run {run} is cancelled; nothing that waited was sent")
+
+
+async def _asked(desk: RunDesk, record: RunRecord, call: str | None) -> Pending:
+    """Return the named call, or the only one that waits."""
+    if call is not None:
+        effect = record.effect(call)
+        if effect is not None:
+            return effect.asked
+        known = [one.asked.tool_call_id for one in record.effects]
+        raise HearthNetError("not_found", f"the run has no call {call[:40]!r}; {_named(known)}", alt=known)
+    waiting = [one.tool_call_id for one in await desk.waiting(record)]
+    if not waiting:
+        raise HearthNetError("not_found", f"no call of the run {record.run} waits for a decision")
+    if len(waiting) > 1:
+        raise HearthNetError("bad_request", f"several calls wait, name one; {_named(waiting)}", alt=waiting)
+    return next(one for one in record.pending if one.tool_call_id == waiting[0])
+
+
+def _named(calls: list[str]) -> str:
+    return f"there are: {', '.join(calls) or 'none'}"
+
+
+async def _decide(desk: RunDesk, asked: Pending, decision: Decision, *, json: bool) -> int:
+    taken = await desk.decide(asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest)
+    wanted = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
+    if json:
+        terminal.json_page({"repeated": taken.repeated, **run_view.said(taken.said)})
+    else:
+        _tell(taken, asked.run)
+    return OK if taken.said.word == wanted else REFUSED
+
+
+def _tell(taken: Taken, run: str) -> None:
+    said = taken.said
+    if taken.repeated:
+        when = moment(said.time, now_ms())
+        terminal.line(f"it was {said.word} before ({when}, {one_line(said.via)}); that stands")
+    else:
+        terminal.line(f"{said.word}; where no process waits for it, go on with: hearthnet runs resume {run}")
+
+
+# --- how it looks
+
+
+def _state(record: RunRecord, asked: list[Pending]) -> str:
+    if record.ended:
+        return "ended"
+    if asked:
+        return f"{counted(len(asked), 'call')} to decide about"
+    return "decided, to be resumed" if record.state.phase is Phase.SUSPENDED else "under way"
+
+
+def _whom(record: RunRecord) -> str:
+    """Return the principal of a run for people: the owner, the owner's page, or a client."""
+    if record.principal == record.owner:
+        return "you"
+    return "you, at the page" if is_owner(record.principal, record.owner) else _whose(record.principal)
+
+
+def _for(record: RunRecord) -> str:
+    return "" if record.principal == record.owner else f", for {_whom(record)}"
+
+
+def _whose(principal: str) -> str:
+    """Return a principal for people: a short id, with the guest's name if it is one."""
+    node, _, guest = principal.partition("/")
+    return f"{one_line(guest)} of {ids.short_id(node)}" if guest else ids.short_id(node)
+
+
+def _question(record: RunRecord) -> str:
+    """Return the user's last message, on one line."""
+    return shorten(one_line(run_view.question(record)), _QUESTION)
+
+
+def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
+    said = page.said.get(effect.asked.confirmation_id)
+    _show_asked(effect.asked)
+    terminal.line(f"  {status_of(effect, said, now)}")
+    if said is not None:
+        reason = one_line(said.decision.reason) if isinstance(said.decision, Deny) else ""
+        how = f"{one_line(said.via)}{': ' if reason else ''}{reason}"
+        terminal.line(f"  {said.word} {moment(said.time, now)} by {_whose(said.by)}, {how}")
+    if effect.grant:
+        terminal.line(f"  allowed by the standing grant {effect.grant}, use {effect.use}")
+    for entry in run_view.executed(effect, page):
+        what = f"executed {entry.digest[:23]}" if entry.kind == "began" else f"result {entry.code or 'done'}"
+        terminal.line(f"  {what} {moment(entry.time, now)}, entry {entry.sequence} of the audit log")
+
+
+def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
+    """Print exactly what would be sent, with invisible characters as codes.
+
+    A warning is added if the run has read words of others.
+    """
+    now = now_ms()
+    terminal.line()
+    terminal.line(
+        terminal.styled(f"{one_line(asked.tool_call_id)}: {asked.capability or 'your own tool'}", "bold")
+        + f" ({one_line(asked.name)}), asked until {moment(asked.expires_at, now)}"
+    )
+    members = asked.body.items()
+    if asked.capability:
+        members = {**asked.body.get("params", {}), **asked.body.get("input", {})}.items()
+    for name, value in members:
+        terminal.line(f"  {one_line(name)}  {as_json(value)}")
+    terminal.line(f"  digest {asked.arguments_digest[:23]}")
+    if asked.home:
+        terminal.line(f"  at the home {one_line(asked.home)}")
+    if untrusted or asked.untrusted:
+        terminal.line(f"  {_UNTRUSTED}")
+
+
+# --- as JSON
+
+
+def _listed(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
+    return {**run_view.summary(record, asked), "question": _question(record)}

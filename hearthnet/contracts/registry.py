@@ -1,0 +1,190 @@
+"""The contracts of this installation, each read at its first use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_told, versioned
+from hearthnet.core.capability_name import Capability, parse_capability, split_name
+from hearthnet.core.errors import HearthNetError
+
+COMMON: Final = "_common.json"
+_REFERENCE: Final = f"{COMMON}#/$defs/"
+MOST_TOLD: Final = 1_024
+"""Maximum of contracts learned from providers; the oldest one is dropped."""
+
+
+class Contracts:
+    """The contracts in one folder; names come from file names, so listing opens no file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        stems = sorted(path.stem for path in folder.glob("*@*.json"))
+        if not stems:
+            raise HearthNetError(
+                "internal_error", f"there are no contracts in {folder}; install hearthnet again"
+            )
+        self._known: dict[str, list[Capability]] = {}
+        for capability in sorted(map(parse_capability, stems)):
+            self._known.setdefault(capability.name, []).append(capability)
+        self._loaded: dict[Capability, Contract] = {}
+        self._found: dict[tuple[str, tuple[int, int] | None], Contract] = {}
+        self._told: dict[Capability, Contract] = {}
+
+    def learn(self, contract: Contract) -> None:
+        """Add a contract received from a provider.
+
+        Raises:
+            HearthNetError: `bad_request` if its version does not follow from its contents.
+        """
+        if versioned(contract).version != contract.version:
+            raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
+        self._told.pop(contract.capability, None)
+        self._told[contract.capability] = contract
+        if len(self._told) > MOST_TOLD:
+            del self._told[next(iter(self._told))]
+
+    def __iter__(self) -> Iterator[Contract]:
+        """Iterate over the installed contracts, by name and version."""
+        for versions in self._known.values():
+            yield from map(self._load, versions)
+
+    def names(self) -> list[str]:
+        """Return the names of all installed capabilities, without versions, sorted."""
+        return list(self._known)
+
+    def nearest(self, name: str) -> list[str]:
+        """Return up to three installed names similar to `name`, the most similar first."""
+        from difflib import get_close_matches
+
+        return get_close_matches(name.partition("@")[0], self._known, n=3, cutoff=0.6)
+
+    def get(self, identifier: str) -> Contract:
+        """Return the contract of exactly `name@major.minor`.
+
+        Raises:
+            HearthNetError: `bad_request` for another form; `not_found` for an unknown name, with similar ones
+                in `alt`; `schema_mismatch` for an unknown version, with the known ones in `alt`.
+        """
+        wanted = parse_capability(identifier)
+        if is_told(identifier):
+            return self._find_told(wanted.name, wanted[1:])
+        if wanted in self._versions(wanted.name):
+            return self._load(wanted)
+        raise self._mismatch(identifier, wanted.name)
+
+    def find(self, name: str, version: tuple[int, int] | None = None) -> Contract:
+        """Return the newest contract of `name` that serves `version`.
+
+        It has the same major version and the highest minor version from that one up. Without `version`, the
+        version in `name` is used, otherwise the newest of all.
+
+        Raises:
+            HearthNetError: As `get`.
+        """
+        known = self._found.get((name, version))
+        if known is not None:
+            return known
+        bare, own = split_name(name)
+        wanted = version or own
+        if is_told(bare):
+            return self._find_told(bare, wanted)
+        for capability in reversed(self._versions(bare)):
+            if wanted is None or capability.serves(Capability(bare, *wanted)):
+                found = self._found[name, version] = self._load(capability)
+                return found
+        raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
+
+    def _find_told(self, name: str, version: tuple[int, int] | None) -> Contract:
+        """Return the contract learned last, of that version if one is given."""
+        for capability in reversed(self._told):
+            if capability.name == name and version in (None, capability[1:]):
+                return self._told[capability]
+        told = name if version is None else f"{name}@{version[0]}.{version[1]}"
+        raise HearthNetError("not_found", f"nobody has told what {told} takes; see: hearthnet caps")
+
+    def _versions(self, name: str) -> list[Capability]:
+        if name not in self._known:
+            near = self.nearest(name)
+            hint = f"did you mean {' or '.join(near)}?" if near else "see `hearthnet caps`"
+            raise HearthNetError("not_found", f"there is no capability {name!r}; {hint}", alt=near)
+        return self._known[name]
+
+    def _mismatch(self, identifier: str, name: str) -> HearthNetError:
+        there = [str(capability) for capability in self._versions(name)]
+        return HearthNetError(
+            "schema_mismatch",
+            f"{identifier} is not a version known here; there is {', '.join(there)}",
+            alt=there,
+        )
+
+    def _load(self, capability: Capability) -> Contract:
+        contract = self._loaded.get(capability)
+        if contract is None:
+            contract = self._loaded[capability] = self._read(capability)
+        return contract
+
+    def _read(self, capability: Capability) -> Contract:
+        path = self._folder / f"{capability}.json"
+        raw = expand(_parse(path), self._definitions)
+        try:
+            contract = msgspec.convert(raw, Contract)
+        except msgspec.ValidationError as error:
+            raise HearthNetError(
+                "internal_error", f"{path} is no contract: {error}; install hearthnet again"
+            ) from error
+        if contract.id != str(capability):
+            raise HearthNetError(
+                "internal_error", f"{path} holds the contract of {contract.id}; rename one of them"
+            )
+        return contract
+
+    @cached_property
+    def _definitions(self) -> dict[str, Any]:
+        definitions: dict[str, Any] = _parse(self._folder / COMMON)["$defs"]
+        return definitions
+
+
+def expand(value: Any, definitions: dict[str, Any]) -> Any:
+    """Copy `value` with each reference into the shared definitions replaced by its target.
+
+    Keywords beside a reference override the definition's, so that a field can word its own description.
+    """
+    if isinstance(value, list):
+        return [expand(item, definitions) for item in value]
+    if not isinstance(value, dict):
+        return value
+    reference = value.get("$ref")
+    own = {key: expand(item, definitions) for key, item in value.items() if key != "$ref"}
+    if reference is None:
+        return own
+    name = str(reference).removeprefix(_REFERENCE)
+    if name not in definitions:
+        raise HearthNetError(
+            "internal_error", f"no shared definition {reference!r}; a contract may refer to {COMMON} only"
+        )
+    return {**expand(definitions[name], definitions), **own}
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError) as error:
+        raise HearthNetError(
+            "internal_error", f"cannot read {path}: {error}; install hearthnet again"
+        ) from error
+    return value
+
+
+@cache
+def contracts() -> Contracts:
+    """Return the contracts of this installation, in the package or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "_contracts"
+    return Contracts(installed if installed.is_dir() else package.parent / "contracts")

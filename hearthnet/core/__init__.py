@@ -1,0 +1,3 @@
+"""Errors, ids, time, settings and small algorithms that every other package uses."""
+
+from __future__ import annotations

@@ -1,0 +1,299 @@
+"""Plain HTTP: capabilities, calls and the API description (docs/gateway.md, "HTTP").
+
+GET  /v1/capabilities     names, versions, schemas, offers
+POST /v1/call             an answer in JSON, or server-sent events where the client accepts those
+POST /v1/call/NAME        the same for one capability, with the body of the call; for clients without a key
+GET  /openapi.json        the description of all of this for programs
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from hearthnet.bus import find_contract
+from hearthnet.contracts import Contract, is_told
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.api import openapi
+from hearthnet.gateway.api.capabilities import described
+from hearthnet.gateway.api.direct_effects import approved, with_client_id
+from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.request_body import read_object
+from hearthnet.gateway.http.sse import MEDIA_TYPE, EventStream, Primed, encode, while_there
+from hearthnet.gateway.runs.follow_up import FollowUp, FollowUps
+from hearthnet.gateway.runs.one_shot import Frames, collected, stream_frames
+from hearthnet.gateway.runs.requested_tools import is_readying, is_run
+from hearthnet.trust.authorization.approval import Approval
+
+if TYPE_CHECKING:
+    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.auth.clients import Client
+
+FIRST_SECONDS: Final = 5.0
+"""The time that an answer in events waits for its first one, so that an early error has an HTTP status."""
+_LONGEST_MS: Final = 600_000
+_NAME: Final = "capability"
+"""The path parameter for the capability, `name` or `name@major.minor`."""
+_Kind = TypeVar("_Kind")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A received call; a client that signs its calls sends the rest of the envelope with it."""
+
+    capability: str
+    body: dict[str, Any]
+    version: str = ""
+    timeout_ms: int | None = None
+    request_id: str = ""
+    approval: dict[str, Any] | None = None
+
+    @property
+    def contract(self) -> Contract:
+        """The contract of the called capability.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown capability; `schema_mismatch` for an unknown version.
+        """
+        return find_contract(f"{self.capability}@{self.version}" if self.version else self.capability)
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """The caller's own time limit; None for that of the contract."""
+        if self.timeout_ms is None:
+            return None
+        if not 0 < self.timeout_ms <= _LONGEST_MS:
+            raise HearthNetError(
+                "bad_request",
+                f"timeout_ms is a number from 1 to {_LONGEST_MS}",
+                details={"path": "/timeout_ms", "rule": "maximum"},
+            )
+        return self.timeout_ms / 1000
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """Return the routes of this part."""
+    calls = Calls(gateway)
+    return [
+        Route("/v1/capabilities", calls.capabilities, methods=["GET"]),
+        Route("/v1/call", calls.call, methods=["POST"]),
+        Route(f"/v1/call/{{{_NAME}}}", calls.call, methods=["POST"]),
+        Route("/openapi.json", calls.description, methods=["GET"]),
+    ]
+
+
+class Calls:
+    """The handlers of this part."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._follow_ups = FollowUps(gateway)
+
+    async def capabilities(self, request: Request) -> Response:
+        """Return the capabilities that the client may call; `?name=` selects one."""
+        client = await self._gateway.clients.from_request(request)
+        name = request.query_params.get("name", "")
+        bus = self._gateway.bus
+        views = await bus.offers()
+        await bus.learn_all([view for view in views if client.scope.covers(view.capability)])
+        return JSONResponse({"capabilities": described(client.scope, views, name)})
+
+    async def description(self, _request: Request) -> Response:
+        """Return the API description.
+
+        It needs no client, since it names no client and no node.
+        """
+        return JSONResponse(openapi.description())
+
+    async def call(self, request: Request) -> Response:
+        """Handle one call, or the next turn of a run."""
+        given = await read_object(request)
+        if (name := request.path_params.get(_NAME)) is not None:
+            given = {"capability": name, "body": given}
+        client = await self._client(request, given)
+        given = await self._learned(given)
+        if wants_events(request):
+            return await self._events(request, client, given)
+        with self._gateway.limits.held(client.id):
+            answer = await while_there(request.receive, self._answer(client, given))
+        return JSONResponse(answer)
+
+    async def _client(self, request: Request, given: dict[str, Any]) -> Client:
+        """Return the client of a request.
+
+        A call is signed by a client that has a key; a follow-up carries signed approvals instead.
+        """
+        clients = self._gateway.clients
+        shown = "authorization" in request.headers or clients.cookie in request.cookies
+        client = await clients.from_request(request) if shown else None
+        if client is not None and client.key and _NAME in request.path_params:
+            raise HearthNetError(
+                "unauthorized", "this client signs its calls; send the signed call to /v1/call"
+            )
+        if client is None or "run" not in given:
+            client = clients.from_envelope(given, client)
+        return client
+
+    async def _learned(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the call with the offered version of a capability that came with no installation."""
+        name, version = given.get("capability"), given.get("version")
+        if not isinstance(name, str) or not is_told(name):
+            return given
+        contract = await self._gateway.bus.learn(f"{name}@{version}" if version else name)
+        return {**given, "capability": contract.name, "version": contract.version}
+
+    async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
+        if (follow_up := _follow_up(given)) is not None:
+            return await self._follow_ups.go_on(client, follow_up)
+        asked = await self._readied(client, _read(given, Asked))
+        contract = asked.contract
+        if is_run(contract, asked.body):
+            return await self._follow_ups.begin(client, asked.body)
+        if contract.stream_schema is not None and not _may_answer_whole(contract):
+            before, last = await collected(self._stream(client, contract, asked))
+            frames = [{"event": frame["event"], "data": frame["data"]} for frame in before]
+            return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
+        return await self._unary(client, contract, asked)
+
+    async def _unary(self, client: Client, contract: Contract, asked: Asked) -> dict[str, Any]:
+        """Return one answer, or the approval that the client's key has to sign first."""
+        gateway, body = self._gateway, asked.body
+        approval: Approval | None = None
+        if contract.stream_schema is not None:
+            body = {**body, "input": {**_object(body, "input"), "stream": False}}
+        if contract.side_effects:
+            body = with_client_id(contract, body, asked.request_id)
+            found = await approved(gateway.bus, client, contract, body, asked.approval)
+            if not isinstance(found, Approval):
+                return {"requires_follow_up": True, "run": "", "pending": [found], "wanted": []}
+            approval = found
+        reply = await gateway.bus.call(
+            contract.id,
+            body,
+            token=gateway.clients.token(client),
+            approval=approval,
+            timeout_seconds=asked.timeout_seconds,
+        )
+        return {**reply.body, "provider": reply.provider}
+
+    def _stream(self, client: Client, contract: Contract, asked: Asked) -> Frames:
+        if contract.side_effects:
+            raise HearthNetError(
+                "not_implemented",
+                f"{contract.id} has an effect and streams, which one request cannot carry; give it to "
+                "a model as a tool",
+            )
+        return stream_frames(
+            self._gateway.bus,
+            contract.id,
+            asked.body,
+            token=self._gateway.clients.token(client),
+            timeout_seconds=asked.timeout_seconds,
+        )
+
+    async def _readied(self, client: Client, asked: Asked) -> Asked:
+        """Return the plain call for a chat with tools that the model is only to read in advance."""
+        if not is_readying(asked.contract, asked.body):
+            return asked
+        body = await self._gateway.runs.readying(client, asked.body)
+        return msgspec.structs.replace(asked, body=body)
+
+    async def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
+        if (follow_up := _follow_up(given)) is not None:
+            return self._follow_ups.go_on_frames(client, follow_up)
+        asked = await self._readied(client, _read(given, Asked))
+        contract = asked.contract
+        if is_run(contract, asked.body):
+            return self._follow_ups.begin_frames(client, asked.body)
+        if contract.stream_schema is not None:
+            return self._stream(client, contract, asked)
+        return self._as_frames(client, contract, asked)
+
+    async def _as_frames(self, client: Client, contract: Contract, asked: Asked) -> Frames:
+        """Yield the result of a capability that does not stream, and `done`, as frames."""
+        answer = await self._unary(client, contract, asked)
+        if answer.get("requires_follow_up"):
+            yield {"event": "suspended", "data": answer, "seq": 1}
+            return
+        yield {"event": "result", "data": answer, "seq": 1}
+        yield {"event": "done", "data": answer["meta"], "seq": 2}
+
+    async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
+        events = _Events()
+        pieces = self._pieces(client, await self._frames(client, given), events)
+        primed = Primed.of(pieces, FIRST_SECONDS, events.failed)
+        return EventStream(await while_there(request.receive, primed))
+
+    async def _pieces(self, client: Client, frames: Frames, events: _Events) -> AsyncGenerator[bytes, None]:
+        """Yield the frames as events; raise the error that ends them."""
+        with self._gateway.limits.held(client.id):
+            async with aclosing(frames):
+                async for frame in frames:
+                    if piece := events.piece(frame):
+                        yield piece
+
+
+class _Events:
+    """Frames as server-sent events.
+
+    The first `iteration` is held back until the next frame, so that a model error right after it still has an
+    HTTP status.
+    """
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._held = b""
+
+    def piece(self, frame: dict[str, Any]) -> bytes:
+        """Return the bytes to send for one frame, empty where it is held back."""
+        self._seq = frame["seq"]
+        self._held += encode(frame["event"], frame["data"], self._seq)
+        return b"" if frame["event"] == "iteration" and self._seq == 1 else self._taken()
+
+    def failed(self, error: Exception) -> bytes:
+        """Return the event that ends the answer with `error`, after any event held back."""
+        return self._taken() + encode("error", known(error).to_body(), self._seq + 1)
+
+    def _taken(self) -> bytes:
+        held, self._held = self._held, b""
+        return held
+
+
+def wants_events(request: Request) -> bool:
+    """Return whether the client accepts server-sent events."""
+    return MEDIA_TYPE in request.headers.get("accept", "").lower()
+
+
+def _follow_up(given: dict[str, Any]) -> FollowUp | None:
+    """Return the follow-up, plain or as the body of a signed call; None for a call."""
+    inner = given.get("body")
+    if "run" in given:
+        return _read(given, FollowUp)
+    if isinstance(inner, dict) and "run" in inner:
+        return _read(inner, FollowUp, "/body")
+    return None
+
+
+def _read(given: dict[str, Any], kind: type[_Kind], where: str = "") -> _Kind:
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise HearthNetError(
+            "bad_request", f"the request is malformed: {error}", details={"path": where}
+        ) from error
+
+
+def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
+    value = body.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _may_answer_whole(contract: Contract) -> bool:
+    """Return whether `input.stream` selects streaming; foreign tools use it as an argument."""
+    fields = contract.request_schema["properties"]["input"].get("properties", {})
+    return "stream" in fields and not is_told(contract.name)

@@ -1,0 +1,80 @@
+"""A client's own call with an effect, without a model.
+
+A client without a key approves by making the call: the gateway signs the approval in its name. A client
+with a key signs exactly the body that is sent; the gateway can only hand it the unsigned approval.
+
+See: docs/protocol/gateway.md#effects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from hearthnet.agent.runtime.client_authority import check_signed, to_sign
+from hearthnet.agent.tools.builtin import capability_tool
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import Pending
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization import approval as approvals
+from hearthnet.trust.authorization.approval import Approval, sign_approval
+
+if TYPE_CHECKING:
+    from hearthnet.bus import Bus
+    from hearthnet.contracts import Contract
+    from hearthnet.gateway.auth.clients import Client
+
+CALL_ID: Final = "call"
+LIFE_MS: Final = 300_000
+
+
+def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) -> dict[str, Any]:
+    """Return `body` with an idempotency key: its own, else the request's id, else a new one."""
+    given = body.get("input")
+    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
+        return body
+    known = isinstance(request_id, str) and ids.is_ulid(request_id)
+    return {**body, "input": {**given, "client_id": request_id if known else ids.new_ulid()}}
+
+
+async def approved(
+    bus: Bus, client: Client, contract: Contract, body: dict[str, Any], signed: dict[str, Any] | None
+) -> Approval | dict[str, Any]:
+    """Return the approval for the call, or the one that the client has to sign first.
+
+    The latter is a `Pending` with `approval`, as JSON. Raises the errors of `signed`, and those of
+    `provider_of` where it is not settled which home is meant.
+    """
+    peer, name = bus.peer, contract.name
+    asked = _asked(contract, body)
+    tool = Toolbox([capability_tool(contract.id)]).bound(name)
+    expected = await to_sign(tool, asked, client.key or peer.node_id, peer.node_id, peer.community, bus)
+    if not client.key:
+        return sign_approval(peer.identity, msgspec.structs.replace(expected, via="gateway"))
+    if signed is None:
+        unsigned = expected.as_json()
+        del unsigned["signature"]
+        return {**msgspec.to_builtins(asked), "approval": unsigned}
+    approval = approvals.decode(signed)
+    check_signed(approval, expected, now_ms())
+    return approval
+
+
+def _asked(contract: Contract, body: dict[str, Any]) -> Pending:
+    contract.check_request(body)
+    given = body["input"]
+    return Pending(
+        confirmation_id=CALL_ID,
+        run="",
+        tool_call_id=CALL_ID,
+        name=contract.name,
+        capability=contract.id,
+        arguments={**body["params"], **given},
+        body=body,
+        arguments_digest=digest(body),
+        client_id=str(given["client_id"]) if contract.idempotent == "client_id" else "",
+        expires_at=now_ms() + LIFE_MS,
+    )

@@ -1,0 +1,3 @@
+"""Clients of the gateway: keys, sessions, login links, scopes."""
+
+from __future__ import annotations

@@ -1,0 +1,323 @@
+"""The client of a request, and the authority of its calls (docs/gateway.md, "Clients").
+
+    a client of the book    cookie `hearthnet_client`, or `Authorization: Bearer hnk_...`
+    a session from elsewhere `Authorization: Bearer hntoken://...`, made for this node as a gateway;
+                             over a socket also as `token` of the first frame: pages can set no headers there
+    a member's own key       a signed call with a grant or run token made for this node
+
+The gateway never acts with the node's bare key: it calls under the client's token, which the providers
+check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from hearthnet.bus.session.session import Peer
+from hearthnet.contracts import contracts
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth.client_store import SECRET_PREFIX, ClientBook, Entry, split_secret
+from hearthnet.gateway.http.rate_limits import Limits, address_of
+from hearthnet.gateway.http.signed_request import check_envelope
+from hearthnet.protocol.replay import ReplayWindow
+from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, check_use, mint
+from hearthnet.trust.community.roster import RANK
+from hearthnet.trust.keys import Identity
+
+TOKEN_SECONDS: Final = 3600
+_RENEW_MS: Final = 10 * 60_000
+_NOBODY: Final = (
+    "say who you are: open the link that `hearthnet link` prints, or send an Authorization header with a key "
+    "of `hearthnet clients add`"
+)
+
+
+class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+    """The client of a request.
+
+    `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for a member's own key.
+    `key` is the node id whose signature counts for approvals, empty where the gateway approves. `expires_at`
+    is in Unix ms. `bearer` is the token that the client sent, where it is not of the book; it must not be
+    logged or returned. `is_owner`: a page with a key of its own that the node's owner opened by a link. It
+    sees and decides what waits for the owner at the command line (docs/decisions/0164); no program's key and
+    no token has this.
+    """
+
+    id: str
+    name: str
+    principal: str
+    key: str
+    scope: Scope
+    expires_at: int
+    bearer: str = ""
+    is_owner: bool = False
+
+    def __repr__(self) -> str:
+        return f"Client({self.id}, {self.principal})"
+
+
+class Clients:
+    """The authentication of clients, and their tokens."""
+
+    def __init__(
+        self, peer: Peer, book: ClientBook, limits: Limits | None = None, clock: Callable[[], int] = now_ms
+    ) -> None:
+        self.book = book
+        self.limits = limits or Limits()
+        self.cookie = f"hearthnet_client_{ids.short_id(peer.node_id)[8:12].lower()}"
+        """The cookie's name; cookies do not depend on ports, and one computer may run several nodes."""
+        self._peer = peer
+        self._clock = clock
+        self._seen = ReplayWindow()
+        self._minted: dict[str, tuple[tuple[Entry, Scope], str, int]] = {}
+        self.more_capabilities: Callable[[], Iterable[str]] = tuple
+        """Returns capabilities of the owner's own pages that have no installed contract."""
+
+    async def from_request(self, connection: HTTPConnection, shown: str = "") -> Client:
+        """Return the client of a request, by its Authorization header or its cookie.
+
+        `shown` is a key or session token that came in another place; it serves where both are missing.
+
+        Raises:
+            HearthNetError: `unauthorized`, `token_expired`, `token_revoked` and other errors of a token;
+                `rate_limited` for a client with too many requests, or an address with too many wrong keys.
+        """
+        try:
+            client = self._shown_by(connection, shown)
+        except HearthNetError:
+            # Only failures count against an address: a valid client there is not slowed down by them.
+            self.limits.wrong(address_of(connection))
+            raise
+        self.limits.request(client.id)
+        return client
+
+    def is_bearer(self, shown: str) -> bool:
+        """Return whether `shown` alone identifies the client: a key or a session token.
+
+        The token of a member counts only with a call that its key has signed. Malformed text is treated as a
+        bearer, so that `from_request` refuses it and counts it against its address.
+        """
+        if not (shown.startswith(SCHEME) and shown.isascii()):
+            return bool(shown)
+        try:
+            return self._peer.tokens.claims(shown).kind == "session"
+        except HearthNetError:
+            return True
+
+    def _shown_by(self, connection: HTTPConnection, elsewhere: str) -> Client:
+        header = connection.headers.get("authorization", "")
+        if header:
+            kind, _, shown = header.partition(" ")
+            if kind.lower() != "bearer":
+                raise HearthNetError("unauthorized", "Authorization takes the form: Bearer KEY")
+            return self._from_bearer(shown.strip())
+        cookie = connection.cookies.get(self.cookie)
+        if not cookie:
+            if elsewhere:
+                return self._from_bearer(elsewhere)
+            raise HearthNetError("unauthorized", _NOBODY)
+        return self.of(self.book.prove(*split_secret(cookie)))
+
+    def from_envelope(self, envelope: Mapping[str, Any], client: Client | None) -> Client:
+        """Return the client that makes the call in `envelope`.
+
+        `client` is the client of the request, None where the request did not identify one. A call must be
+        signed by a client with a key, and by no other. Raises the errors of `check_envelope` and of a
+        member's token.
+        """
+        member = client is None
+        client = client or self._own_key(envelope)
+        if client.key:
+            check_envelope(envelope, client.key, self._peer.community, self._seen, self._clock())
+            if member:
+                self.limits.request(client.key)
+        elif "signature" in envelope or "from" in envelope:
+            raise HearthNetError("bad_request", "this client has no key, and its calls no signature")
+        return client
+
+    def of(self, entry: Entry) -> Client:
+        """Return the client for an `entry` of the book."""
+        return Client(
+            id=entry.id,
+            name=entry.name,
+            principal=f"{self._peer.node_id}/{entry.principal}",
+            key=entry.key,
+            scope=self.scope_of(entry),
+            expires_at=entry.expires_at,
+            is_owner=entry.made_by == "link" and entry.principal == OWNER and bool(entry.key),
+        )
+
+    def with_key(self, principal: str, key: str) -> Client | None:
+        """Return the client of the book that approves for `principal` with `key`, if any."""
+        now = self._clock()
+        for entry in self.book.entries():
+            client = self.of(entry)
+            if (client.principal, client.key) == (principal, key) and entry.expires_at > now:
+                return client
+        return None
+
+    def token(self, client: Client) -> str:
+        """Return the token for calls of `client`.
+
+        A token made here is valid for at least five more minutes.
+
+        Raises:
+            HearthNetError: `unauthorized` if the client was removed; `token_expired` if it has expired.
+        """
+        now = self._clock()
+        if client.bearer:
+            if client.expires_at <= now:
+                raise HearthNetError(
+                    "token_expired", "the token's life is over; ask its issuer for a new one"
+                )
+            return client.bearer
+        entry = self.book.find(client.id)
+        wanted = entry, self.scope_of(entry)
+        known, token, until = self._minted.get(client.id, (None, "", 0))
+        if known != wanted or not 0 <= until - now - _RENEW_MS <= TOKEN_SECONDS * 1000:
+            token, until = self._mint(entry, now), now + TOKEN_SECONDS * 1000
+            self._minted[client.id] = wanted, token, until
+        return token
+
+    def shut_out(self, clients: Iterable[Client]) -> dict[str, HearthNetError]:
+        """Return the errors of those of `clients` that are no longer admitted, by their ids.
+
+        They were removed or revoked, or have expired.
+        """
+        known, now = set(self.book.ids()), self._clock()
+        found: dict[str, HearthNetError] = {}
+        for client in clients:
+            try:
+                self._still(client, known, now)
+            except HearthNetError as error:
+                found[client.id] = error
+        return found
+
+    def _still(self, client: Client, known: set[str], now: int) -> None:
+        if client.bearer:
+            self._proved(client.bearer)
+        elif client.id not in known or client.expires_at <= now:
+            self.book.find(client.id)
+
+    def forget(self, client: str) -> None:
+        """Drop the tokens of a client that was removed."""
+        self._minted.pop(client, None)
+
+    def scope_of(self, entry: Entry) -> Scope:
+        """Return the present scope of a client of the book."""
+        if entry.scope.capabilities:
+            return entry.scope
+        more = self.more_capabilities() if entry.principal == OWNER else ()
+        return msgspec.structs.replace(entry.scope, capabilities=(*everything(), *more))
+
+    def _mint(self, entry: Entry, now: int) -> str:
+        if len(self._minted) > 2 * len(self.book.ids()):
+            known = set(self.book.ids())
+            self._minted = {name: held for name, held in self._minted.items() if name in known}
+        return session_token(self._peer.identity, self._peer.community, entry, self.scope_of(entry), now)
+
+    def _from_bearer(self, shown: str) -> Client:
+        if shown.startswith(SECRET_PREFIX):
+            return self.of(self.book.prove(*split_secret(shown.removeprefix(SECRET_PREFIX))))
+        if not shown.startswith(SCHEME):
+            raise HearthNetError("unauthorized", "this is no key and no token of HearthNet")
+        claims = self._proved(shown)
+        if claims.kind != "session":
+            raise HearthNetError("unauthorized", "this token counts only with a call that its key has signed")
+        # Refuse the tokens that this gateway makes: every provider of a client's call has received one.
+        if claims.iss == self._peer.node_id and claims.issued_via is None:
+            raise HearthNetError(
+                "unauthorized", "the gateway calls by this token itself; show the key that you were given"
+            )
+        key = claims.cnf.key if claims.cnf is not None else ""
+        return self._guest(shown, claims, f"{claims.iss}/{claims.principal}", key, claims.principal)
+
+    def _own_key(self, envelope: Mapping[str, Any]) -> Client:
+        """Return the member who calls with its own key; its token lets this node pass the call on."""
+        shown = envelope.get("token")
+        if not isinstance(shown, str) or not shown:
+            raise HearthNetError("unauthorized", _NOBODY)
+        claims = self._proved(shown)
+        if claims.kind == "session":
+            raise HearthNetError("unauthorized", "a session's token belongs into the Authorization header")
+        return self._guest(shown, claims, claims.iss, claims.iss, ids.short_id(claims.iss))
+
+    def _guest(self, shown: str, claims: Claims, principal: str, key: str, name: str) -> Client:
+        return Client(
+            id=content_hash(shown.encode("ascii"))[7:39],
+            name=name,
+            principal=principal,
+            key=key,
+            scope=claims.scope,
+            expires_at=claims.exp * 1000,
+            bearer=shown,
+        )
+
+    def _proved(self, shown: str) -> Claims:
+        """Return the claims of a token that is valid now, for this node.
+
+        Each provider checks the token again.
+        """
+        if not shown.isascii():
+            raise HearthNetError("bad_request", "the token is malformed")
+        claims, peer = self._peer.tokens.claims(shown), self._peer
+        check_use(claims, caller=peer.node_id, community=peer.community, now_ms=self._clock())
+        if peer.revocations.revoked(claims.iss, claims.jti):
+            raise HearthNetError("token_revoked", "the token was revoked")
+        issuer = peer.standing(claims.iss)
+        if issuer.revoked or RANK.get(issuer.level, 0) < RANK["member"]:
+            raise HearthNetError("unauthorized", "the token's issuer is no member of this community")
+        return claims
+
+
+def session_token(identity: Identity, community: str, entry: Entry, scope: Scope, now: int) -> str:
+    """Return a token under which `identity`, as a gateway, calls for a client of its book.
+
+    Raises what `mint` raises.
+    """
+    return mint(
+        identity,
+        subject=identity.node_id,
+        audience=community,
+        scope=scope,
+        now_ms=now,
+        ttl_seconds=TOKEN_SECONDS,
+        principal=entry.principal,
+        cnf=entry.key,
+    )
+
+
+def check_room(identity: Identity, community: str, entry: Entry) -> None:
+    """Check, before a client is added, that its tokens will not be too large.
+
+    Raises:
+        HearthNetError: `bad_request` if its scope has too many capabilities.
+    """
+    count = len(entry.scope.capabilities)
+    scope = entry.scope if count else msgspec.structs.replace(entry.scope, capabilities=everything())
+    try:
+        session_token(identity, community, entry, scope, entry.created_at)
+    except HearthNetError as error:
+        if error.code != "payload_too_large":
+            raise
+        raise HearthNetError(
+            "bad_request",
+            f"{count} capabilities have no room in a token: {error.message}. Leave --scope out for all "
+            "that a guest may call, name a whole MCP server as experimental.mcp.NAME.*, or add two clients",
+        ) from error
+
+
+def everything() -> tuple[str, ...]:
+    """Return all capabilities that a guest may call.
+
+    These are the ones that require a level, and not the node itself.
+    """
+    least = RANK["member"]
+    return tuple(dict.fromkeys(one.name for one in contracts() if RANK.get(one.trust_required, 0) >= least))

@@ -1,0 +1,133 @@
+"""Errors for HTTP clients: one table from codes to statuses, and two forms of the body.
+
+Paths under `/v1` that are not the gateway's own belong to OpenAI's API and have its form of errors. That
+includes unknown paths, since only OpenAI's clients request them.
+"""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.responses import JSONResponse, Response
+
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.http.openai_errors import error_body
+from hearthnet.gateway.http.sse import ClientGoneError
+
+_log = logging.getLogger(__name__)
+
+STATUS: Final[dict[str, int]] = {
+    "bad_request": 400,
+    "schema_mismatch": 400,
+    "invalid_signature": 401,
+    "unauthorized": 401,
+    "token_invalid": 401,
+    "token_expired": 401,
+    "token_revoked": 401,
+    "revoked": 403,
+    "token_scope_insufficient": 403,
+    "federation_forbidden": 403,
+    "not_federated": 403,
+    "not_found": 404,
+    "thread_missing": 404,
+    "expired": 410,
+    "payload_too_large": 413,
+    "rate_limited": 429,
+    "internal_error": 500,
+    "not_implemented": 501,
+    "outcome_unknown": 502,
+    "e2e_session_missing": 502,
+    "e2e_decrypt_failed": 502,
+    "ratchet_out_of_order": 502,
+    "partition": 503,
+    "capacity_exceeded": 503,
+    "relay_unreachable": 503,
+    "dht_lookup_failed": 503,
+    "timeout": 504,
+}
+"""Total over the wire codes."""
+CLIENT_GONE: Final = 499
+_OPENAIS: Final = "/v1"
+_OWN: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
+_FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
+"""Errors that a repetition does not mend, although their status may suggest it to clients."""
+_CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large", 401: "unauthorized"}
+
+
+def is_openais(path: str) -> bool:
+    """Return whether `path` belongs to OpenAI's API."""
+    return _is_at(path, _OPENAIS) and not any(_is_at(path, own) for own in _OWN)
+
+
+def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
+    """Return the response for `error`, in the form of the API at `path`."""
+    headers = {}
+    if error.retry_after_ms is not None:
+        headers["retry-after"] = str(max(1, -(-error.retry_after_ms // 1000)))
+    status = status or STATUS[error.code]
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers["www-authenticate"] = "Bearer"
+    if not is_openais(path):
+        return JSONResponse(error.to_body(), status, headers)
+    if error.code in _FINAL:
+        headers["x-should-retry"] = "false"
+    return JSONResponse(error_body(error), status, headers)
+
+
+def known(error: Exception) -> HearthNetError:
+    """Return `error` as a `HearthNetError`.
+
+    An unforeseen exception is logged in full under an id, which is all that the client receives.
+    """
+    if isinstance(error, HearthNetError):
+        return error
+    number = ids.new_ulid()
+    _log.error("error %s", number, exc_info=error)
+    return HearthNetError("internal_error", f"the gateway failed; its log has more under {number}")
+
+
+async def on_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    """Handle an exception of a handler."""
+    return response(known(error), connection.scope["path"])
+
+
+async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
+    """Handle an exception of Starlette, for an unknown path or method."""
+    status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
+    headers = getattr(error, "headers", None) or {}
+    said = f"{_phrase(status)}: {connection.scope.get('method', '')} {connection.url.path[:200]}"
+    path = connection.scope["path"]
+    if status == HTTPStatus.NOT_FOUND and is_openais(path):
+        said += "; of OpenAI's API there are /v1/models and /v1/chat/completions"
+    answer = response(HearthNetError(_CODES.get(status, "bad_request"), said), path, status)
+    answer.headers.update(headers)
+    return answer
+
+
+def _phrase(status: int) -> str:
+    return {404: "there is nothing here", 405: "this is not asked that way"}.get(
+        status, HTTPStatus(status).phrase.lower()
+    )
+
+
+async def on_gone(_connection: HTTPConnection, _error: Exception) -> Response:
+    """Handle the disconnection of the client; the response is never read."""
+    return Response(status_code=CLIENT_GONE)
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+HANDLERS: Final[dict[Any, Any]] = {
+    HTTPException: on_http_error,
+    HearthNetError: on_error,
+    ClientDisconnect: on_gone,
+    ClientGoneError: on_gone,
+    Exception: on_error,
+}

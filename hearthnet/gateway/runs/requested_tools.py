@@ -1,0 +1,126 @@
+"""The tools of a request, in its `input.tools` (docs/gateway.md, "Runs").
+
+"search_corpus"                                     a built-in tool
+"market.post", "market.post@1.0"                    a capability as it is
+{"use": "search_corpus", "params": {...}}           either of them, with params that the model cannot change
+{"name", "description", "parameters_schema"}        the client's own: the call goes back to the client
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.agent.tools.builtin import builtin_names, builtin_tools, capability_tool
+from hearthnet.agent.tools.types import ToolDefinition
+from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.dynamic import is_told
+from hearthnet.core.errors import HearthNetError
+
+MOST_TOOLS: Final = 512
+_CHAT: Final = "llm.chat"
+_OWN: Final = frozenset({"name", "description", "parameters_schema", "side_effects"})
+_USED: Final = frozenset({"use", "params"})
+
+
+def is_run(contract: Contract, body: Mapping[str, Any]) -> bool:
+    """Return whether a call is a run of the tool loop: a chat with tools and an answer."""
+    return _names_tools(contract, body) and not _says_nothing(body)
+
+
+def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
+    """Return whether a call is such a chat with `max_tokens` 0, without an answer.
+
+    The model then only reads its beginning in advance (docs/decisions/0078).
+    """
+    return _names_tools(contract, body) and _says_nothing(body)
+
+
+def told_names(asked: Any) -> list[str]:
+    """Return the capabilities in `asked` whose contracts must be learned first."""
+    listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
+    named = [one.get("use") if isinstance(one, dict) else one for one in listed]
+    return [name for name in named if isinstance(name, str) and is_told(name)]
+
+
+def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
+    """Return the tools in `asked`, in order; `told` are those of `told_names`, by capability.
+
+    Raises:
+        HearthNetError: `bad_request` if `asked` is not a list of tools; `not_found` for an unknown name.
+    """
+    if not isinstance(asked, list):
+        raise _wrong("", "tools is a list of names and objects")
+    if len(asked) > MOST_TOOLS:
+        raise _wrong("", f"at most {MOST_TOOLS} tools are taken")
+    return [_tool(one, f"/{place}", told or {}) for place, one in enumerate(asked)]
+
+
+def _names_tools(contract: Contract, body: Mapping[str, Any]) -> bool:
+    given = body.get("input")
+    return contract.name == _CHAT and isinstance(given, dict) and bool(given.get("tools"))
+
+
+def _says_nothing(body: Mapping[str, Any]) -> bool:
+    most = body["input"].get("max_tokens")
+    return most == 0 and not isinstance(most, bool)
+
+
+def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+    if isinstance(one, str):
+        return _named(one, {}, told)
+    if not isinstance(one, dict):
+        raise _wrong(path, "a tool is a name, or an object")
+    if "use" in one:
+        _check_members(one, _USED, path)
+        name, params = one["use"], one.get("params", {})
+        if not isinstance(name, str) or not isinstance(params, dict):
+            raise _wrong(path, "use is a name, and params an object")
+        return _named(name, params, told)
+    return _own(one, path)
+
+
+def _named(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+    if is_told(name):
+        return _told(name, params, told)
+    if name in builtin_names() or "." not in name:
+        return builtin_tools([name], {name: params})[0]
+    return capability_tool(name, params)
+
+
+def _told(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+    """Return a foreign tool.
+
+    Whether a call of it needs a decision is in its definition, and not left to its provider.
+    """
+    found = told.get(name.partition("@")[0])
+    if found is None:
+        raise HearthNetError("not_found", f"nobody offers {name[:80]!r} now")
+    if not params:
+        return found
+    schema = contracts().find(name).tool_schema(params, frozenset())
+    return msgspec.structs.replace(found, parameters_schema=schema, bound_params=params)
+
+
+def _own(one: dict[str, Any], path: str) -> ToolDefinition:
+    """Return a tool that the client runs."""
+    _check_members(one, _OWN, path)
+    name, description = one.get("name"), one.get("description", "")
+    schema, effects = one.get("parameters_schema"), one.get("side_effects", False)
+    if not isinstance(name, str) or not name or not isinstance(description, str):
+        raise _wrong(path, "a tool of your own has a name, a description and a parameters_schema")
+    if not isinstance(schema, dict) or not isinstance(effects, bool):
+        raise _wrong(path, "parameters_schema is an object, and side_effects true or false")
+    return ToolDefinition(name, description, schema, None, None, effects)
+
+
+def _check_members(one: dict[str, Any], known: frozenset[str], path: str) -> None:
+    unknown = sorted(one.keys() - known)
+    if unknown:
+        raise _wrong(f"{path}/{unknown[0]}", f"a tool has no member {unknown[0][:40]!r}")
+
+
+def _wrong(path: str, message: str) -> HearthNetError:
+    return HearthNetError("bad_request", message, details={"path": f"/input/tools{path}"})

@@ -1,0 +1,385 @@
+"""The bus connection of one process, which reconnects with its subscriptions.
+
+JetStream has its own (nats/jetstream_client.py).
+
+See: docs/protocol/subjects.md#accounts, docs/decisions/0060.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.nats.connection import Connection, Refused
+from hearthnet.trust.keys import Login
+
+_log = logging.getLogger(__name__)
+CONNECT_SECONDS: Final = 10
+"""The server is on this machine: where it is not there it refuses at once, and is busy otherwise."""
+RECONNECT_SECONDS: Final = 1.0
+"""Longest pause between two attempts to reconnect; the first ones follow at once."""
+SETTLING_SECONDS: Final = 3.0
+"""Time after a reconnection in which others may still be reconnecting: each tries once a second."""
+MOST_WAITING: Final = 8 * 1024 * 1024
+"""Maximum of bytes kept for the server while it is away."""
+_FIRST_PAUSE: Final = 0.05
+_AGAIN: Final = 3
+_REFUSALS: Final = 2
+_FAREWELL_SECONDS: Final = 1.0
+_PORT: Final = 4222
+Handler = Callable[[str, bytes, bool], None]
+"""Called with a subject, the data, and True if the server reports no subscribers (503). Must not block."""
+RequestHandler = Callable[[str, str, bytes], None]
+"""Called with a subject, the subject for the answer (empty for none) and the data. Must not block."""
+
+
+class Link:
+    """A connection that reconnects automatically, with callbacks for loss and reconnection."""
+
+    def __init__(self, url: str, login: Login, name: str, inbox: str = "_INBOX") -> None:
+        self._url = url
+        parts = urlsplit(url)
+        self._place = parts.hostname or "", parts.port or _PORT
+        self._login = login
+        self._name = name
+        self._inbox = inbox
+        self._connection: Connection | None = None
+        self._subjects: list[str] = []
+        """The subscribed subjects, empty where ended; the number of a subscription is its index."""
+        self._handlers: dict[int, Handler] = {}
+        self._servers: dict[int, RequestHandler] = {}
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._coming_back: asyncio.Task[None] | None = None
+        self._max_payload = 0
+        self._connected = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._back_at = -SETTLING_SECONDS
+        self._lost: list[Callable[[], None]] = []
+        self._back: list[Callable[[], Awaitable[None]]] = []
+        self._asked: dict[str, asyncio.Future[bytes]] = {}
+        self._asks = 0
+        self._leaving: list[Callable[[], None]] = []
+
+    @classmethod
+    async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
+        """Connect to `url`.
+
+        A server that reloads its configuration closes connections that are being made, or refuses their
+        logins for a moment: these are made again.
+
+        Raises:
+            HearthNetError: `partition` with the address if no server answers; `unauthorized` if the login is
+                refused.
+        """
+        link = cls(url, login, name, inbox)
+        tries = {ConnectionResetError: _AGAIN, Refused: _REFUSALS - 1}
+        while not link.is_connected:
+            try:
+                link._take(await link._open())
+            except (OSError, TimeoutError, Refused) as error:
+                left = tries.get(type(error), 0)
+                if not left:
+                    raise _refused(url, error) from error
+                tries[type(error)] = left - 1
+                await asyncio.sleep(_FIRST_PAUSE)
+        return link
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message that the server accepts, in bytes."""
+        return self._max_payload
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the connection ends."""
+        self._lost.append(callback)
+
+    def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call `callback` whenever the connection is restored, with its subscriptions."""
+        self._back.append(callback)
+
+    @property
+    def is_connected(self) -> bool:
+        """True if there is a connection now."""
+        return self._connection is not None
+
+    @property
+    def settling(self) -> bool:
+        """True if the connection was restored recently, so that others may still be reconnecting."""
+        return asyncio.get_running_loop().time() - self._back_at < SETTLING_SECONDS
+
+    async def connected(self) -> None:
+        """Wait for the connection.
+
+        Raises:
+            HearthNetError: `partition` if it was closed for good.
+        """
+        if not self._connected.is_set():
+            await self._connected.wait()
+        if self._closed.is_set():
+            raise HearthNetError("partition", "the connection to the server was closed")
+
+    async def closed(self) -> None:
+        """Wait until the connection is over for good: closed here, or the login is refused."""
+        await self._closed.wait()
+
+    @property
+    def full(self) -> bool:
+        """True if the server reads more slowly than this process sends; call `room` then."""
+        connection = self._connection
+        return connection is not None and connection.full
+
+    async def room(self) -> None:
+        """Wait until the server has read more, or the connection is gone."""
+        connection = self._connection
+        if connection is not None:
+            await connection.room()
+
+    def flush(self) -> None:
+        """Hand sent data to the socket at once, so that its reader need not wait for more."""
+        if self._connection is not None:
+            self._connection.flush()
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, in the next turn of the loop, just before sent data is written."""
+        self._leaving.append(callback)
+        if self._connection is not None:
+            self._connection.wake()
+        elif len(self._leaving) == 1:
+            asyncio.get_running_loop().call_soon(self._leave)
+
+    async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
+        """Send as `send`; wait while the server reads more slowly."""
+        self.send(subject, data, reply)
+        if self.full:
+            await self.room()
+
+    def send(self, subject: str, data: bytes, reply: str = "") -> None:
+        """Send `data`, or keep it while the server is away.
+
+        Raises:
+            HearthNetError: `payload_too_large` before anything is sent; `partition` if the link is closed, or
+                more waits for the server than is kept.
+        """
+        size = len(data)
+        if size > self._max_payload:
+            raise HearthNetError(
+                "payload_too_large",
+                f"the frame has {size} bytes, the server takes {self._max_payload}; send it by its CID",
+                details={"limit": self._max_payload},
+            )
+        line = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
+        connection = self._connection
+        if connection is None:
+            self._keep(line.encode(), data, b"\r\n")
+            return
+        connection.write(line.encode(), data, b"\r\n")
+
+    async def subscribe(self, subject: str, handler: Handler) -> None:
+        """Call `handler` for every message on `subject`, in order.
+
+        Raises:
+            HearthNetError: `partition` if the link is closed.
+        """
+        self._handlers[self._subscribe(subject)] = handler
+
+    async def subscribe_requests(self, subject: str, handler: RequestHandler) -> None:
+        """Subscribe as `subscribe`, with the sender's subject for answers; never used for calls."""
+        self._servers[self._subscribe(subject)] = handler
+
+    def unsubscribe(self, subject: str) -> None:
+        """End a subscription of `subscribe`."""
+        number = self._subjects.index(subject)
+        self._subjects[number] = ""
+        del self._handlers[number]
+        if self._connection is not None:
+            self._connection.write(f"UNSUB {number}\r\n".encode())
+
+    async def settle(self) -> None:
+        """Make a round trip, after which the server has processed every earlier subscription.
+
+        Raises:
+            HearthNetError: `partition` if the connection breaks.
+        """
+        try:
+            if self._connection is None:
+                raise ConnectionResetError("it is away")
+            await self._connection.round_trip()
+        except (OSError, Refused) as error:
+            raise HearthNetError("partition", f"the connection to the server broke: {error}") from error
+
+    async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
+        """Return the first answer to `data`, from any sender; only for the server, not for calls.
+
+        Raises:
+            TimeoutError: No answer within `seconds`.
+            HearthNetError: `partition` if there are no subscribers or the link is closed.
+        """
+        if not self._asks:
+            await self.subscribe(f"{self._inbox}.ask.*", self._on_answer)
+        self._asks += 1
+        place = f"{self._inbox}.ask.{self._asks}"
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[place] = answer
+        try:
+            await self.publish(subject, data, reply=place)
+            async with asyncio.timeout(seconds):
+                return await answer
+        finally:
+            del self._asked[place]
+
+    async def close(self) -> None:
+        """Send the waiting data and close."""
+        if self._coming_back is not None:
+            self._coming_back.cancel()
+            await asyncio.wait({self._coming_back})
+        self._leave()
+        connection, self._connection = self._connection, None
+        self._end()
+        if connection is not None:
+            with contextlib.suppress(OSError, Refused, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    await connection.round_trip()
+            connection.close()
+        self._tell_lost()
+
+    def _leave(self) -> None:
+        """Call the callbacks that wait for the end of the turn."""
+        while self._leaving:
+            leaving, self._leaving = self._leaving, []
+            for callback in leaving:
+                try:
+                    callback()
+                except Exception:
+                    # The other callbacks, now and in later turns, must still be called.
+                    _log.exception("as a turn ended")
+
+    def _subscribe(self, subject: str) -> int:
+        if self._closed.is_set():
+            raise HearthNetError("partition", "the connection to the server was closed")
+        number = len(self._subjects)
+        self._subjects.append(subject)
+        if self._connection is not None:
+            self._connection.write(_sub(subject, number))
+        return number
+
+    def _on_message(self, number: int, subject: str, reply: str, data: bytes, absent: bool) -> None:
+        handler = self._handlers.get(number)
+        try:
+            if handler is not None:
+                handler(subject, data, absent)
+            elif (server := self._servers.get(number)) is not None:
+                server(subject, reply, data)
+        except Exception:
+            # An error in a handler must not end the connection.
+            _log.exception("a message on %s was not taken", subject)
+
+    def _on_answer(self, subject: str, data: bytes, absent: bool) -> None:
+        answer = self._asked.get(subject)
+        if answer is not None and not answer.done():
+            if absent:
+                answer.set_exception(HearthNetError("partition", "nobody is there to be asked"))
+            else:
+                answer.set_result(data)
+
+    def _keep(self, *pieces: bytes) -> None:
+        if self._closed.is_set():
+            raise HearthNetError("partition", "the connection to the server is gone: it was closed")
+        # With its line: of empty messages there would be no end. What is refused takes no room.
+        size = sum(map(len, pieces))
+        if self._waiting_bytes + size > MOST_WAITING:
+            raise HearthNetError("partition", "the server is away, and too much waits for it already")
+        self._waiting_bytes += size
+        self._waiting += pieces
+
+    async def _open(self) -> Connection:
+        host, port = self._place
+        async with asyncio.timeout(CONNECT_SECONDS):
+            connection = await Connection.open(
+                host, port, self._login, self._name, self._on_message, self._on_gone, self._leave
+            )
+        if not connection.alive:  # it broke before this task resumed
+            raise ConnectionResetError("closed by the server")
+        return connection
+
+    def _take(self, connection: Connection) -> None:
+        """Use `connection`: subscribe first, then send the waiting data."""
+        self._connection = connection
+        self._max_payload = connection.greeting.max_payload
+        connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects) if subject))
+        connection.write(*self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._connected.set()
+
+    def _on_gone(self) -> None:
+        """Handle the loss of the connection, and reconnect."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        self._waiting += connection.unsent()
+        self._connected.clear()
+        self._coming_back = asyncio.get_running_loop().create_task(self._come_back(), name="reconnect")
+        self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        for callback in self._lost:
+            try:
+                callback()
+            except Exception:
+                _log.exception("after the connection was lost")
+
+    async def _come_back(self) -> None:
+        pause, refusals = _FIRST_PAUSE, 0
+        while True:
+            await asyncio.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, RECONNECT_SECONDS)
+            try:
+                connection = await self._open()
+                break
+            except (OSError, TimeoutError):
+                refusals = 0
+            except Refused as error:
+                # A server that reloads its configuration may refuse a login that it accepts a moment later.
+                refusals += 1
+                if refusals >= _REFUSALS:
+                    _log.warning("the server refuses this login for good: %s", error)
+                    self._end()
+                    return
+        self._take(connection)
+        try:
+            await connection.round_trip()
+        except (OSError, Refused):
+            return  # it broke again, and `_on_gone` has started the next attempt
+        self._back_at = asyncio.get_running_loop().time()
+        await self._tell_back()
+
+    async def _tell_back(self) -> None:
+        for callback in self._back:
+            try:
+                await callback()
+            except HearthNetError as error:
+                _log.warning("after the connection came back: %s", error)
+            except Exception:
+                # An error in one callback must not skip the others.
+                _log.exception("after the connection came back")
+
+    def _end(self) -> None:
+        self._closed.set()
+        self._connected.set()
+
+
+def _sub(subject: str, number: int) -> bytes:
+    return f"SUB {subject} {number}\r\n".encode()
+
+
+def _refused(url: str, error: Exception) -> HearthNetError:
+    if isinstance(error, Refused) and "authorization" in str(error).lower():
+        return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
+    reason = str(error) or type(error).__name__
+    return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")

@@ -1,0 +1,186 @@
+"""The connection to JetStream, by the NATS library (nats/client.py is the one for frames)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.keys import Login
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+_log = logging.getLogger(__name__)
+CONNECT_SECONDS: Final = 10
+RECONNECT_SECONDS: Final = 1
+CLOSE_SECONDS: Final = 1.5
+_AGAIN: Final = 3
+
+
+class _ClosedOnTheWay(HearthNetError):
+    """Raised when the server closed the connection before it accepted or refused the login."""
+
+
+@contextlib.contextmanager
+def heeded() -> Iterator[None]:
+    """Raise a cancellation again that the block has swallowed.
+
+    The client swallows it while it flushes, and so does `wait_for` (before Python 3.12) if an answer arrives
+    at the same moment.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    yield
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError
+
+
+class StoreLink:
+    """A connection that reconnects automatically, to an account with JetStream."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._connected = asyncio.Event()
+        self._connected.set()
+        self._back: list[Callable[[], Awaitable[None]]] = []
+        self._lost: list[Callable[[], None]] = []
+
+    @classmethod
+    async def connect(cls, url: str, login: Login, name: str) -> StoreLink:
+        """Connect to `url`.
+
+        A server that reloads its configuration closes connections that are being made: these are made again.
+
+        Raises:
+            HearthNetError: `partition` with the address if no server answers; `unauthorized` if the login is
+                refused.
+        """
+        for _ in range(_AGAIN):
+            with contextlib.suppress(_ClosedOnTheWay):
+                return await cls._attempt(url, login, name)
+        return await cls._attempt(url, login, name)
+
+    @classmethod
+    async def _attempt(cls, url: str, login: Login, name: str) -> StoreLink:
+        from nats import errors
+        from nats.aio.client import Client
+
+        client = Client()
+        link = cls(client)
+        try:
+            await asyncio.wait_for(
+                client.connect(
+                    url,
+                    name=name,
+                    nkeys_seed_str=login.seed.decode("ascii"),
+                    connect_timeout=CONNECT_SECONDS,
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    error_cb=link._on_error,
+                    disconnected_cb=link._on_lost,
+                    reconnected_cb=link._on_back,
+                    closed_cb=link._on_closed,
+                ),
+                CONNECT_SECONDS,
+            )
+            # The library reports a connection as made even if it ends before the server's answer.
+            await client.flush(CONNECT_SECONDS)
+        except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: not text or JSON
+            with contextlib.suppress(Exception):
+                await client.close()
+            refused = _refused(url, error)
+            if isinstance(error, (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)):
+                raise _ClosedOnTheWay(refused.code, refused.message) from error
+            raise refused from error
+        # Reconnect only after a first success; a first refusal is final and raised at once.
+        client.options |= {
+            "allow_reconnect": True,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": RECONNECT_SECONDS,
+        }
+        return link
+
+    @property
+    def client(self) -> Client:
+        """The library's own client, for JetStream only (`bus/store.py`)."""
+        return self._client
+
+    def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call `callback` whenever the connection is restored, with its subscriptions."""
+        self._back.append(callback)
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the connection breaks, so that pending requests have no answer."""
+        self._lost.append(callback)
+
+    async def connected(self) -> None:
+        """Wait for the connection.
+
+        Raises:
+            HearthNetError: `partition` if it was closed for good.
+        """
+        await self._connected.wait()
+        if self._client.is_closed:
+            raise HearthNetError("partition", "the connection to the server was closed")
+
+    async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
+        """Call `wake` for every message on `subject`.
+
+        Raises:
+            HearthNetError: `partition` if the link is closed.
+        """
+        from nats import errors
+
+        async def heard(message: Msg) -> None:
+            wake()
+
+        try:
+            with heeded():
+                await self._client.subscribe(subject, cb=heard)
+        except errors.Error as error:
+            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+
+    async def close(self) -> None:
+        """Send waiting data and close; wait for a reconnection, whose socket would leak otherwise."""
+        from nats import errors
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._connected.wait()
+        with contextlib.suppress(errors.Error, TimeoutError):
+            await self._client.flush(timeout=1)
+        # The library closes its socket twice, which raises after a reset by the server.
+        with contextlib.suppress(OSError):
+            await self._client.close()
+
+    async def _on_error(self, error: Exception) -> None:
+        _log.warning("nats: %s: %s", type(error).__name__, error)
+
+    async def _on_lost(self) -> None:
+        self._connected.clear()
+        for callback in self._lost:
+            callback()
+
+    async def _on_closed(self) -> None:
+        self._connected.set()
+
+    async def _on_back(self) -> None:
+        self._connected.set()
+        for callback in self._back:
+            try:
+                await callback()
+            except HearthNetError as error:
+                _log.warning("after the connection came back: %s", error)
+
+
+def _refused(url: str, error: Exception) -> HearthNetError:
+    if "authorization" in str(error).lower():
+        return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
+    reason = str(error) or type(error).__name__
+    return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")

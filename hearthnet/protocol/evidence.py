@@ -1,0 +1,89 @@
+"""Evidence: the caller's signed frame in an audit entry.
+
+The provider alone signs an entry, the caller the frame in it. With that frame the caller cannot deny the
+call, and the provider cannot claim another one.
+
+See: docs/protocol/audit.md#evidence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest, read_json
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.protocol.header import Header
+from hearthnet.trust import signed_document
+from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.authorization import approval as approvals
+from hearthnet.trust.authorization import grant as grants
+from hearthnet.trust.authorization import token as tokens
+
+_HASH: Final = "blake3:"
+_BODY: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def problem(entry: Entry) -> str:
+    """Describe why the frame in `entry` does not prove the entry; empty if nothing is wrong.
+
+    A frame of which only the hash is kept, and an entry other than `began`, which has no frame, prove nothing
+    but are not wrong.
+    """
+    if entry.kind != "began" or entry.frame.startswith(_HASH):
+        return ""
+    try:
+        frame = frames.read_signed(ids.unb64(entry.frame), entry.caller)
+        return _differences(entry, frame)
+    except (FrameError, HearthNetError) as error:
+        return f"the caller's frame proves nothing: {error}"
+
+
+def _differences(entry: Entry, frame: Frame) -> str:
+    header = frame.header
+    for what, said, kept in (
+        ("call", header.id, entry.call),
+        ("node", header.to, entry.node),
+        ("process", header.to_instance, entry.instance),
+        ("community", header.community, entry.community),
+        ("capability", _name(header.capability), _name(entry.capability)),
+        ("token", tokens.decode(header.token).jti if header.token else "", entry.token),
+        ("run", header.run, entry.run),
+        ("idempotency key", header.idempotency_key, entry.idempotency_key),
+        ("arguments", digest(read_json(frame.body, _BODY)), entry.digest),
+        ("approval", _approval(header), entry.approval),
+        ("standing grant", _grant(header), (entry.grant, entry.use)),
+    ):
+        if said != kept:
+            return f"the caller's frame says otherwise: {what}"
+    return ""
+
+
+def _name(capability: str) -> str:
+    """Strip the version: the provider may serve a call of an older minor version."""
+    return capability.partition("@")[0]
+
+
+def _approval(header: Header) -> str:
+    """Verify the approval in the header and return its id; empty without one."""
+    if header.approval is None:
+        return ""
+    approval = approvals.decode(header.approval)
+    signed_document.check(approval, approval.approver, approvals.PURPOSE)
+    return approval.id
+
+
+def _grant(header: Header) -> tuple[str, int]:
+    """Verify the standing grant in the header and return its id and the number of this use.
+
+    Empty and 0 without a standing grant.
+    """
+    if header.grant is None:
+        return "", 0
+    grant = grants.decode(header.grant)
+    signed_document.check(grant, grant.approver, grants.PURPOSE)
+    return grant.id, header.use

@@ -1,0 +1,122 @@
+"""The writer of a node's audit log: one chain in its store, shared by its processes.
+
+Each entry is appended only behind the last one. A process that another one has overtaken reads the new end
+and signs its entry again, so that the processes share one chain without coordination.
+
+See: docs/protocol/audit.md#chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from hearthnet.bus.store import Store
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.jetstream_records import BEGUN_SHARE, Message, Room, Taken, Unanswered
+from hearthnet.trust import audit_chain
+from hearthnet.trust.audit_chain import Entry, Place
+from hearthnet.trust.keys import Identity
+
+STREAM: Final = "AUDIT"
+SUBJECT: Final = "au.entry"
+_WHAT: Final = "the audit log"
+_PAUSE_SECONDS: Final = 0.1
+_OWED: Final = frozenset({"ended", "decided"})
+"""Kinds of entries about something that has begun."""
+
+
+class AuditLog:
+    """The chain of the node to which the store belongs."""
+
+    def __init__(self, store: Store, identity: Identity, room: Room | None = None) -> None:
+        """Use `store`; `room` is checked before each write, not for reading."""
+        self._store = store
+        self._identity = identity
+        self._room = room or Room(None)
+        self._place: Place | None = None
+        self._turn = asyncio.Lock()
+
+    async def append(self, entry: Entry, seconds: float) -> int:
+        """Chain and sign `entry` behind the last one; return its number once it is on the disk.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full; `partition` if it is not known within
+                `seconds` whether it was written.
+        """
+        async with self._turn:
+            return await self._append(entry, asyncio.get_running_loop().time() + seconds)
+
+    async def append_once(self, entry: Entry, since: int, seconds: float) -> int:
+        """Append `entry`, unless one of its kind and `call` follows number `since`.
+
+        Returns the number of the existing entry in that case. Errors as `append`.
+        """
+        async with self._turn:
+            return await self._append(entry, asyncio.get_running_loop().time() + seconds, since)
+
+    async def _append(self, entry: Entry, until: float, since: int | None = None) -> int:
+        from nats.js import api
+
+        clock = asyncio.get_running_loop().time
+        await self._room.check(BEGUN_SHARE if entry.kind in _OWED else 1.0)
+        while (left := until - clock()) > 0:
+            place = self._place or await self._end(left)
+            if since is not None:
+                if stands := await self._standing(entry, since, place.sequence):
+                    return stands
+                since = place.sequence
+            line, after = audit_chain.write(entry, place, self._identity)
+            expected = {str(api.Header.EXPECTED_LAST_SEQUENCE.value): str(place.sequence)}
+            try:
+                await jetstream_records.write(
+                    self._store, STREAM, SUBJECT, line, expected=expected, seconds=left
+                )
+            except Taken:
+                self._place = None
+                there = await jetstream_records.at(self._store, STREAM, after.sequence, _WHAT)
+                if there is None or there.data != line:
+                    continue
+            except Unanswered:
+                # Written or not: the same line is sent again, and found if it was.
+                self._place = place
+                self._room.unwritten()
+                await self._room.check(BEGUN_SHARE)
+                await jetstream_records.reconnected(self._store, until - clock())
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            self._room.written()
+            self._place = after
+            return after.sequence
+        raise HearthNetError("partition", f"{_WHAT} did not answer in time; nothing is done without it")
+
+    async def _standing(self, entry: Entry, since: int, upto: int) -> int:
+        """Return the number of the entry of that kind and `call` in this part; 0 for none."""
+        async for batch in self.lines(since, upto):
+            for message in batch:
+                there = audit_chain.read(message.data)
+                if (there.kind, there.call) == (entry.kind, entry.call):
+                    return message.sequence
+        return 0
+
+    async def place(self, seconds: float = jetstream_records.ANSWER_SECONDS) -> Place:
+        """Return the end of the chain as known to this process; the first time from the store."""
+        async with self._turn:
+            self._place = self._place or await self._end(seconds)
+            return self._place
+
+    async def end(self) -> Place:
+        """Read the present end of the chain."""
+        return await self._end(jetstream_records.ANSWER_SECONDS)
+
+    async def lines(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
+        """Yield the lines of the entries after number `after`, up to `upto`, in batches."""
+        async for batch in jetstream_records.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
+            yield batch
+
+    async def _end(self, seconds: float) -> Place:
+        found = await jetstream_records.last(self._store, STREAM, SUBJECT, _WHAT, seconds)
+        return Place() if found is None else Place(found.sequence, content_hash(found.data))

@@ -1,0 +1,203 @@
+"""A node's record of its community: events and token revocations in the stream COMMUNITY.
+
+    cm.event.<author>.<sequence>          one event per place, permanently; the first one written
+    cm.event.<author>.<sequence>-<hash>   further events of an author who wrote several in one place
+    cm.revoked.<issuer>.<token id>        until no such token could still be valid
+
+Only the `auth` service appends. Every process of the node that provides capabilities reads it at its start
+and when it may have missed something (docs/decisions/0043).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hearthnet.bus.session.gossip_frames import Heads
+from hearthnet.bus.session.session import Peer
+from hearthnet.bus.store import Store
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.tasks import TaskSet
+from hearthnet.core.times import now_ms
+from hearthnet.service.effects import jetstream_records
+from hearthnet.trust.authorization import revocation
+from hearthnet.trust.authorization.revocation import TokenRevocation
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.events import CommunityEvent
+
+_log = logging.getLogger(__name__)
+STREAM: Final = "COMMUNITY"
+_WHAT: Final = "the community's log"
+_APPEND_SECONDS: Final = 8.0
+_PAUSE_SECONDS: Final = 1.0
+
+
+class Remembered(NamedTuple):
+    """The contents of the log, in the order of writing; signatures are not checked again."""
+
+    events: tuple[CommunityEvent, ...]
+    revocations: tuple[TokenRevocation, ...]
+
+
+class CommunityLog:
+    """The stream COMMUNITY of one node's store; `home` is checked for free space."""
+
+    def __init__(self, store: Store, home: Home) -> None:
+        self._store = store
+        self._room = jetstream_records.Room(home)
+
+    async def claim(self, event: CommunityEvent) -> CommunityEvent:
+        """Store a new event of this node durably, and return the event now in its place.
+
+        That is this event, or an earlier one with the same sequence.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer (the event may be stored or not);
+                `capacity_exceeded` if the disk is full.
+        """
+        subject = _place(event)
+        await self._append(subject, community.encode(event))
+        kept = await self._event(subject)
+        if kept is None:
+            raise HearthNetError("partition", f"{_WHAT} lost an event; try again with the same client_id")
+        return kept
+
+    async def keep(self, event: CommunityEvent) -> None:
+        """Store an event of another node.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
+        data = community.encode(event)
+        if await self._append(_place(event), data):
+            return
+        kept = await self._event(_place(event))
+        if kept is None or kept.hash != event.hash:
+            await self._append(f"{_place(event)}-{event.hash[-16:]}", data)
+
+    async def keep_revocation(self, revoked: TokenRevocation) -> None:
+        """Store `revoked` until it may be forgotten.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
+        # At most KEPT_MS from now: its author chose the date, and the server refuses one too far away.
+        left = min(revoked.forget_at - now_ms(), revocation.KEPT_MS)
+        seconds = left // 1000 + 1
+        if seconds > 0:
+            subject = f"cm.revoked.{ids.token_form(revoked.issuer)}.{revoked.token_id}"
+            await self._append(subject, msgspec.json.encode(revoked), {"Nats-TTL": f"{seconds}s"})
+
+    async def read(self) -> Remembered:
+        """Read the whole log; damaged messages are logged and skipped.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer.
+        """
+        events: list[CommunityEvent] = []
+        revocations: list[TokenRevocation] = []
+        async for message in self._messages():
+            try:
+                if message.subject.startswith("cm.revoked."):
+                    revocations.append(revocation.decode(message.data))
+                else:
+                    events.append(community.decode(message.data))
+            except HearthNetError as error:
+                _log.error("%s in %s is damaged: %s", message.subject, _WHAT, error)
+        return Remembered(tuple(events), tuple(revocations))
+
+    async def _messages(self) -> AsyncIterator[jetstream_records.Message]:
+        """Yield every message; others may leave the stream, anywhere in it, while this reads."""
+        async with jetstream_records.answering(_WHAT):
+            upto = int((await self._store.js.stream_info(STREAM)).state.last_seq)
+        async for batch in jetstream_records.read(self._store, STREAM, "cm.>", 0, upto, _WHAT):
+            for message in batch:
+                yield message
+
+    async def _append(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> bool:
+        """Append `data` and return True; False if the subject has a message already."""
+        expected = {"Nats-Expected-Last-Subject-Sequence": "0", **(headers or {})}
+        clock = asyncio.get_running_loop().time
+        until = clock() + _APPEND_SECONDS
+        while (left := until - clock()) > 0:
+            await self._room.check()
+            try:
+                await jetstream_records.write(
+                    self._store, STREAM, subject, data, expected=expected, seconds=left
+                )
+            except jetstream_records.Taken:
+                return False
+            except jetstream_records.Unanswered:
+                self._room.unwritten()
+                await jetstream_records.reconnected(self._store, left)
+            else:
+                self._room.written()
+                return True
+        raise HearthNetError("partition", f"{_WHAT} does not answer; try again with the same client_id")
+
+    async def _event(self, subject: str) -> CommunityEvent | None:
+        found = await jetstream_records.last(
+            self._store, STREAM, subject, _WHAT, jetstream_records.ANSWER_SECONDS
+        )
+        return None if found is None else community.decode(found.data)
+
+
+class Memory:
+    """Keeps one process's view of the community up to date with the log of the node in `home`."""
+
+    def __init__(self, store: Callable[[], Awaitable[Store]], home: Home, peer: Peer) -> None:
+        self._store = store
+        self._home = home
+        self._peer = peer
+        self._tasks = TaskSet()
+        self._behind = asyncio.Event()
+
+    async def open(self) -> None:
+        """Read the whole log, and follow it from then on.
+
+        `Membership.follow` must be called before, so that no event is missed: each is in the log before it is
+        announced.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer.
+        """
+        await self._catch_up()
+        self._peer.link.on_back(self._back)
+        self._peer.membership.on_own_heads(self._compare)
+        self._tasks.start(self._keep_up(), "memory")
+
+    async def close(self) -> None:
+        """Stop following."""
+        await self._tasks.close()
+
+    async def _catch_up(self) -> None:
+        remembered = await CommunityLog(await self._store(), self._home).read()
+        self._peer.membership.learn(remembered.events, remembered.revocations)
+
+    async def _back(self) -> None:
+        self._behind.set()
+
+    def _compare(self, heads: Heads) -> None:
+        if self._peer.membership.heads().behind(heads):
+            self._behind.set()
+
+    async def _keep_up(self) -> None:
+        while True:
+            await self._behind.wait()
+            self._behind.clear()
+            try:
+                await self._catch_up()
+            except HearthNetError as error:
+                _log.warning("what was missed is not known yet: %s", error)
+                self._behind.set()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _place(event: CommunityEvent) -> str:
+    return f"cm.event.{ids.token_form(event.author)}.{event.sequence}"

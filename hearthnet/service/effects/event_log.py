@@ -1,0 +1,235 @@
+"""An event log in which claim, effect and outcome are one append.
+
+Each event has a subject of its own, `<prefix>.<author>.<client_id>`, in a stream that accepts one message per
+subject, permanently. The first to append wins; all later calls read that event: the same digest is a
+repetition and returns the first outcome, another digest is refused. The message's sequence is the event's
+lamport.
+
+See: docs/protocol/effects.md#event-sourced-effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.store import Store
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import read_json
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms, rfc3339
+from hearthnet.service.call import Call
+from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, Message, Room, Taken, Unanswered
+from hearthnet.trust.authorization.approval import Approval
+
+_PAUSE_SECONDS: Final = 0.2
+_LOG: Final = "the event log"
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of the log.
+
+    `frame` is the author's signed frame (base64url), the proof of its request.
+    """
+
+    event_id: str
+    event_type: str
+    wall_clock: str
+    community_id: str
+    author: str
+    client_id: str
+    data: dict[str, Any]
+    arguments_digest: str
+    frame: str
+    approval: Approval | None
+    schema_version: int = 1
+
+
+_EVENT: Final = msgspec.json.Decoder(Event)
+
+
+class Moved(Exception):
+    """Raised when nothing was appended, since the log has grown beyond the place `after`."""
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An event and its place in the community's order; `repeated`: older than this call."""
+
+    event: Event
+    lamport: int
+    repeated: bool = False
+
+
+class EventLog:
+    """One stream of events under one subject prefix, for appending and reading."""
+
+    def __init__(
+        self, store: Store, stream: str, prefix: str, community: str, *, home: Home | None = None
+    ) -> None:
+        """Use the stream; `home` is the folder of the node that stores it, checked for free space."""
+        self._store = store
+        self._stream = stream
+        self._prefix = prefix
+        self._community = community
+        self._room = Room(home)
+
+    async def append(
+        self, call: Call[Any, Any], event_type: str, data: dict[str, Any], *, after: int | None = None
+    ) -> Recorded:
+        """Append the event of `call`, at most once ever for its author and client id.
+
+        With `after` it becomes the next event of the log behind that place or is not appended, so that a
+        decision made from the log still holds.
+
+        Raises:
+            Moved: Another event follows `after`.
+            HearthNetError: `bad_request` if that client id was used for other arguments; `expired` for an
+                approval that is too old and was never used; `capacity_exceeded` if the disk is full and
+                `partition` if the log cannot be reached, both before the call's deadline.
+        """
+        subject = self._subject(call)
+        if call.evidence is None:
+            raise HearthNetError("invalid_signature", "an event takes its author's signed frame")
+        if (earlier := await self._read(subject, call.allowed())) is not None:
+            return _same(earlier, call)
+        call.check_consent()
+        now = now_ms()
+        event = Event(
+            event_id=ids.new_ulid(now),
+            event_type=event_type,
+            wall_clock=rfc3339(now),
+            community_id=self._community,
+            author=call.principal,
+            client_id=call.idempotency_key,
+            data=data,
+            arguments_digest=call.arguments_digest,
+            frame=ids.b64(call.evidence),
+            approval=call.approval,
+        )
+        return await self._claim(subject, event, call, after)
+
+    async def at(self, lamport: int) -> Recorded | None:
+        """Return the event at that place, None if it was erased."""
+        found = await jetstream_records.at(self._store, self._stream, lamport, _LOG)
+        return None if found is None else _decode(found)
+
+    async def erase(self, lamport: int) -> bool:
+        """Make the server overwrite the event at that place, if it is still there.
+
+        Returns False if this log was made before events could be erased and keeps it.
+        """
+        return await jetstream_records.erase(self._store, self._stream, lamport, _LOG)
+
+    async def known(self, call: Call[Any, Any]) -> bool:
+        """Return whether the effect of `call` has happened before."""
+        return await self._read(self._subject(call), call.allowed()) is not None
+
+    async def outcome(
+        self, principal: str, idempotency_key: str, arguments_digest: str
+    ) -> dict[str, Any] | None:
+        """Return the output of the call that appended an event (`Service.outcome`).
+
+        None if no call with those arguments did.
+        """
+        if not ids.is_ulid(idempotency_key):
+            return None
+        found = await self._read(self._place_of(principal, idempotency_key), ANSWER_SECONDS)
+        if found is None or found.event.arguments_digest != arguments_digest:
+            return None
+        return {"event_id": found.event.event_id, "lamport": found.lamport}
+
+    async def place(self) -> tuple[str, int]:
+        """Return the identity of this log and its last event; a log made anew is another one."""
+        async with jetstream_records.answering(_LOG):
+            info = await self._store.js.stream_info(self._stream)
+        return f"{self._stream} {info.created}", int(info.state.last_seq)
+
+    async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
+        """Yield the events after place `after`, in order and in batches, up to the present end.
+
+        Raises:
+            HearthNetError: `partition` if the log does not answer.
+        """
+        _, upto = await self.place()
+        async for batch in jetstream_records.read(
+            self._store, self._stream, f"{self._prefix}.>", after, upto, _LOG
+        ):
+            yield [_decode(message) for message in batch]
+
+    async def watch(self, woken: asyncio.Event) -> None:
+        """Set `woken` at every new event, and whenever the connection is restored."""
+
+        async def back() -> None:
+            woken.set()
+
+        await self._store.link.subscribe(f"{self._prefix}.>", woken.set)
+        self._store.link.on_back(back)
+
+    def _subject(self, call: Call[Any, Any]) -> str:
+        if call.idempotency_key != call.body["input"].get("client_id"):
+            raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
+        return self._place_of(call.principal, call.idempotency_key)
+
+    def _place_of(self, principal: str, client_id: str) -> str:
+        return f"{self._prefix}.{ids.subject_token(principal)}.{client_id}"
+
+    async def _claim(self, subject: str, event: Event, call: Call[Any, Any], after: int | None) -> Recorded:
+        """Append until the winner is known; a lost answer is settled by reading the subject."""
+        from nats.js import api
+
+        data = msgspec.json.encode(event)
+        unused = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
+        if after is not None:
+            unused[str(api.Header.EXPECTED_LAST_SEQUENCE.value)] = str(after)
+        await self._room.check()
+        clock = asyncio.get_running_loop().time
+        until = clock() + call.allowed()
+        while (left := until - clock()) > 0:
+            try:
+                ack = await jetstream_records.write(
+                    self._store, self._stream, subject, data, expected=unused, seconds=left
+                )
+                self._room.written()
+                return Recorded(event, ack.seq)
+            except Taken:
+                winner = await self._read(subject, until - clock())
+                if winner is not None:
+                    return _same(winner, call, own=event.event_id)
+                if after is not None:
+                    raise Moved from None
+            except Unanswered:
+                self._room.unwritten()
+                await self._room.check()
+                await jetstream_records.reconnected(self._store, until - clock())
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise HearthNetError(
+            "partition", "the event log did not answer in time; the same client_id may be sent again"
+        )
+
+    async def _read(self, subject: str, seconds: float) -> Recorded | None:
+        found = await jetstream_records.last(self._store, self._stream, subject, _LOG, seconds)
+        return None if found is None else _decode(found)
+
+
+def _decode(message: Message) -> Recorded:
+    try:
+        return Recorded(read_json(message.data, _EVENT), message.sequence)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "internal_error", f"event {message.sequence} of the log is malformed: {error.message}"
+        ) from error
+
+
+def _same(earlier: Recorded, call: Call[Any, Any], own: str = "") -> Recorded:
+    if earlier.event.arguments_digest != call.arguments_digest:
+        raise HearthNetError(
+            "bad_request",
+            f"client_id {earlier.event.client_id} was used for something else; make a new one",
+            details={"path": "/input/client_id", "rule": "reused"},
+        )
+    return Recorded(earlier.event, earlier.lamport, repeated=earlier.event.event_id != own)

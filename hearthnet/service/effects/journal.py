@@ -1,0 +1,257 @@
+"""The records of a process around every call with side effects, regardless of its handler.
+
+    expired consent, refused unless the effect may have happened: then its outcome is returned
+    the use of a standing grant, claimed; and the approval if the effect is an append to an event log
+    `began` in the audit log, on the disk
+    the effect, claimed; the handler; its outcome      (an append to an event log is all three)
+    `ended` in the audit log, on the disk
+    the answer
+
+A process that dies in between leaves a `began` without its `ended`. The next process of the same service
+finds it and records its end: from the effect's claim or the service's events, else `outcome_unknown`.
+
+See: docs/protocol/audit.md#entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from hearthnet.bus.session.session import Peer
+from hearthnet.bus.store import Store
+from hearthnet.core import process_lock
+from hearthnet.core.canonical_json import content_hash, digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
+from hearthnet.core.process_lock import Dead, Presence
+from hearthnet.core.times import now_ms
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.effects.audit_log import AuditLog
+from hearthnet.service.effects.claims import Claims
+from hearthnet.service.effects.exactly_once import Effects, Work
+from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.service.effects.refusal_audit import Refusals
+from hearthnet.trust import audit_chain as audit
+from hearthnet.trust.audit_chain import Entry
+
+_log = logging.getLogger(__name__)
+_LONGEST_NAME: Final = 64
+_LEAST_SECONDS: Final = 2.0
+"""Minimum time for recording the end of a call, even if its caller has given up."""
+UNKNOWN: Final = "outcome_unknown"
+Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
+"""Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
+
+
+class _Parts(NamedTuple):
+    audit: AuditLog
+    effects: Effects
+
+
+class Records:
+    """The records of one process of the node in `home`; `store` is called for the first one."""
+
+    def __init__(self, home: Home, peer: Peer, service: str, store: Callable[[], Awaitable[Store]]) -> None:
+        self._home = home
+        self._peer = peer
+        self._service = service
+        self._store = store
+        self._outcome: Outcome | None = None
+        self._opened: _Parts | None = None
+        self._opening = asyncio.Lock()
+        self._presence: Presence | None = None
+        self._open: set[str] = set()
+        self._noting = asyncio.Lock()
+        self.refusals: Final = Refusals(peer, service, self._put)
+
+    async def open(self, outcome: Outcome) -> None:
+        """Show that this process lives, and settle the open calls of dead ones of its service.
+
+        Calls that cannot be settled now are left for the next process that starts.
+        """
+        self._outcome = outcome
+        self._presence = await asyncio.to_thread(Presence, self._home, self._peer.instance, self._service)
+        for path in process_lock.everybody(self._home):
+            with process_lock.settling(path) as dead:
+                if dead is None or not self._concerns_us(dead):
+                    continue
+                try:
+                    if dead.mark.since is not None:
+                        await self._settle(dead, dead.mark.since, outcome)
+                except HearthNetError as error:
+                    _log.error("what %s left open is not settled yet: %s", dead.instance, error)
+                else:
+                    path.unlink(missing_ok=True)
+
+    async def begin(self, call: Call[Any, Any], *, event_sourced: bool, erasable: bool = False) -> int:
+        """Record that `call` begins, and return the number of its entry.
+
+        After an error nothing was done. For an `erasable` call only the hash of its frame is recorded.
+
+        Raises:
+            HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
+                another effect; `expired` for consent that is too old for an effect that is not known;
+                `capacity_exceeded` if the disk is full; `partition` if the store does not answer in time.
+        """
+        _check_names(call)
+        parts = await self._parts()
+        await self._check_time(parts.effects, call, event_sourced)
+        await parts.effects.take_consent(call, event_sourced=event_sourced)
+        evidence = call.evidence or b""
+        entry = self._entry(
+            kind="began",
+            call=call.id,
+            capability=call.contract.id,
+            caller=call.caller,
+            principal=call.principal,
+            token=call.token,
+            run=call.run,
+            approval=call.approval.id if call.approval else "",
+            grant=call.grant.id if call.grant else "",
+            use=call.use,
+            digest=call.arguments_digest,
+            idempotency_key=call.idempotency_key,
+            frame=content_hash(evidence) if erasable else audit.evidence(evidence),
+        )
+        async with self._noting:
+            if not self._open and self._presence is not None:
+                self._presence.note((await parts.audit.place(call.allowed())).sequence)
+            self._open.add(call.id)
+        try:
+            return await parts.audit.append(entry, call.allowed())
+        except HearthNetError as error:
+            if error.code != "partition":
+                self._open.discard(call.id)
+            raise
+
+    async def once(self, call: Call[Any, Any], work: Work) -> Reply:
+        """Run `Effects.once`."""
+        return await (await self._parts()).effects.once(call, work)
+
+    async def end(self, call: Call[Any, Any], began: int, code: str, outcome: str) -> None:
+        """Record the end of the call whose entry is `began`.
+
+        Raises:
+            HearthNetError: The record is not on the disk.
+        """
+        entry = self._entry(kind="ended", call=call.id, began=began, code=code, outcome=outcome)
+        await (await self._parts()).audit.append(entry, max(call.remaining(), _LEAST_SECONDS))
+        self._open.discard(call.id)
+
+    def instances(self) -> int:
+        """Return the number of live processes of this service on this node, this one included."""
+        return max(1, process_lock.count(self._home, self._service))
+
+    async def close(self) -> None:
+        """Write counted refusals, stop, and release this process's file."""
+        await self.refusals.close()
+        if self._opened is not None:
+            await self._opened.effects.close()
+        if self._presence is not None:
+            self._presence.close(settled=not self._open)
+
+    async def _check_time(self, effects: Effects, call: Call[Any, Any], event_sourced: bool) -> None:
+        """Raises `expired` for consent that is too old, unless the effect of `call` may have happened before.
+
+        Nothing is put on record for it. Whoever appends to a log asks the time again, before it does.
+        """
+        try:
+            call.check_consent()
+        except HearthNetError:
+            if not event_sourced:
+                known = await effects.has_begun(call)
+            else:
+                known = await effects.was_used(call) or await self._is_told(call)
+            if not known:
+                raise
+
+    async def _is_told(self, call: Call[Any, Any]) -> bool:
+        if self._outcome is None:
+            return False
+        told = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)
+        return told is not None
+
+    async def _put(self, entry: Entry) -> int:
+        return await (await self._parts()).audit.append(entry, _LEAST_SECONDS)
+
+    async def _parts(self) -> _Parts:
+        async with self._opening:
+            if self._opened is None:
+                store, room = await self._store(), Room(self._home)
+                lives = functools.partial(process_lock.lives, self._home)
+                self._opened = _Parts(
+                    AuditLog(store, self._peer.identity, room),
+                    Effects(Claims(store, room), self._peer.instance, lives),
+                )
+            return self._opened
+
+    def _entry(self, **fields: Any) -> Entry:
+        peer = self._peer
+        return Entry(
+            node=peer.node_id,
+            community=peer.community,
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            instance=peer.instance,
+            service=self._service,
+            **fields,
+        )
+
+    def _concerns_us(self, dead: Dead) -> bool:
+        """Return whether this process settles `dead`: of its service, or of one no longer there."""
+        if dead.mark.service in ("", self._service):
+            return True
+        try:
+            return dead.mark.service not in [service.name for service in read_node_state(self._home).services]
+        except HearthNetError:
+            return False
+
+    async def _settle(self, dead: Dead, since: int, outcome: Outcome) -> None:
+        parts = await self._parts()
+        for began, entry in (await self._left_open(parts.audit, dead.instance, since)).items():
+            code, result = await self._what_became(parts.effects, entry, outcome)
+            _log.warning("%s of %s was cut off: %s", entry.capability, dead.instance, code or "it was done")
+            ended = self._entry(kind="ended", call=entry.call, began=began, code=code, outcome=result)
+            await parts.audit.append(ended, _LEAST_SECONDS)
+
+    async def _left_open(self, log: AuditLog, instance: str, since: int) -> dict[int, Entry]:
+        """Return the calls of `instance` after entry `since` that have no end, by number of entry."""
+        found: dict[int, Entry] = {}
+        async for batch in log.lines(since, (await log.end()).sequence):
+            for message in batch:
+                entry = audit.read(message.data)
+                if entry.kind == "ended":
+                    found.pop(entry.began, None)
+                elif entry.kind == "began" and entry.instance == instance:
+                    found[message.sequence] = entry
+        return found
+
+    async def _what_became(self, effects: Effects, entry: Entry, outcome: Outcome) -> tuple[str, str]:
+        """Return the code and the hash of the answer of a call that was cut off."""
+        effect = await effects.outcome(entry)
+        if effect is not None:
+            done = digest(effect.output) if effect.state == "done" else ""
+            return {"done": "", "free": effect.code}.get(effect.state, UNKNOWN), done
+        output = await outcome(entry.principal, entry.idempotency_key, entry.digest)
+        return (UNKNOWN, "") if output is None else ("", digest(output))
+
+
+def _check_names(call: Call[Any, Any]) -> None:
+    """Check that the names in `call` can be recorded.
+
+    Raises:
+        HearthNetError: `bad_request` if they cannot.
+    """
+    if call.contract.idempotent == "client_id" and call.idempotency_key != call.body["input"]["client_id"]:
+        raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
+    approval = call.approval.id if call.approval else ""
+    if max(map(len, (call.idempotency_key, call.run, approval))) > _LONGEST_NAME:
+        raise HearthNetError(
+            "bad_request", f"a key, a run and an approval have names of up to {_LONGEST_NAME} characters"
+        )

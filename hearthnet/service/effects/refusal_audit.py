@@ -1,0 +1,212 @@
+"""The record of refused approvals and standing grants in the audit log.
+
+A forged or misused consent is recorded with its sender, the call, and the failed check. A flood of them is
+summarised, so that no caller can fill the log:
+
+    the first few of a caller             an entry each, at once
+    more of them in that minute           counted, and written at its end: one entry per failed check
+    still more                            the same, after twice as long each time, up to an hour
+
+`Tally` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost; the call
+stays refused.
+
+See: docs/protocol/approvals.md#refusals-on-record, docs/decisions/0074.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from hearthnet.bus.session.session import Peer
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import TaskSet
+from hearthnet.core.times import now_ms, steady_ms
+from hearthnet.protocol.header import Header
+from hearthnet.trust.audit_chain import Entry
+
+WINDOW_MS: Final = 60_000
+LONGEST_MS: Final = 60 * 60_000
+SINGLE: Final = 8
+"""Number of refusals per caller with an entry of their own."""
+MOST_CALLERS: Final = 512
+"""Maximum of callers counted separately; all further ones are counted together."""
+_LONGEST_NAME: Final = 64
+_LONGEST_CAPABILITY: Final = 140
+_FAREWELL_SECONDS: Final = 2.0
+_log: Final = logging.getLogger(__name__)
+
+
+class ConsentRefused(HearthNetError):
+    """An approval or a standing grant that is not valid for the call that names it."""
+
+    arguments_digest = ""
+
+    @classmethod
+    def of(cls, error: HearthNetError, arguments_digest: str) -> ConsentRefused:
+        """Return `error` as one about the consent to a call with arguments of this digest."""
+        refused = cls(error.code, error.message, details=error.details)
+        refused.arguments_digest = arguments_digest
+        return refused
+
+    @property
+    def rule(self) -> str:
+        """The failed check: the differing property (trust/authorization/approval.py), else the wire code."""
+        return str(self.details.get("rule", self.code))
+
+
+class Key(NamedTuple):
+    """The properties of refusals that are counted together."""
+
+    caller: str
+    rule: str
+    code: str
+
+
+OTHERS: Final = Key("", "others", "unauthorized")
+
+
+class _Window:
+    __slots__ = ("counts", "length", "single", "until")
+
+    def __init__(self, now: int) -> None:
+        self.length = WINDOW_MS
+        self.until = now + WINDOW_MS
+        self.single = SINGLE
+        self.counts: Counter[Key] = Counter()
+
+
+class Tally:
+    """The counts of refusals without an entry yet; times are ms of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, _Window] = {}
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def take(self, key: Key, now: int) -> bool:
+        """Count one more refusal; return True if it gets an entry of its own instead."""
+        if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:
+            key = OTHERS
+        window = self._windows.get(key.caller)
+        if window is None:
+            window = self._windows[key.caller] = _Window(now)
+        if window.single and key != OTHERS:
+            window.single -= 1
+            return True
+        window.counts[key] += 1
+        return False
+
+    def due(self, now: int) -> list[tuple[Key, int]]:
+        """Return the counts to write now, and forget callers without further refusals."""
+        found: list[tuple[Key, int]] = []
+        for caller, window in list(self._windows.items()):
+            if now < window.until:
+                continue
+            if not window.counts:
+                del self._windows[caller]
+                continue
+            found += window.counts.items()
+            window.counts.clear()
+            window.length = min(2 * window.length, LONGEST_MS)
+            window.until = now + window.length
+        return found
+
+    def rest(self) -> list[tuple[Key, int]]:
+        """Return all counts that are not written yet, and reset them."""
+        found = [each for window in self._windows.values() for each in window.counts.items()]
+        self._windows.clear()
+        return found
+
+
+class Refusals:
+    """The refused consents of one process."""
+
+    def __init__(self, peer: Peer, service: str, append: Callable[[Entry], Awaitable[Any]]) -> None:
+        """Write entries with `append`."""
+        self._peer = peer
+        self._service = service
+        self._append = append
+        self._tally = Tally()
+        self._tasks = TaskSet()
+
+    def take(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
+        """Count one more, in the call with this header; `evidence` is the caller's signed frame."""
+        key = Key(header.sender, error.rule, error.code)
+        if self._tally.take(key, steady_ms()):
+            self._write(self._first(header, evidence, key, error.arguments_digest))
+
+    def tick(self) -> None:
+        """Write the counts that are due; to be called about once a second."""
+        for key, count in self._tally.due(steady_ms()):
+            self._write(self._counted(key, count))
+
+    async def close(self) -> None:
+        """Write the remaining counts, and stop."""
+        for key, count in self._tally.rest():
+            self._write(self._counted(key, count))
+        await self._tasks.finish(_FAREWELL_SECONDS)
+
+    def _write(self, entry: Entry) -> None:
+        self._tasks.start(self._put(entry), "refused consent")
+
+    async def _put(self, entry: Entry) -> None:
+        try:
+            await self._append(entry)
+        except HearthNetError as error:
+            _log.error("a refused consent (%s) is not on record: %s", entry.rule, error)
+
+    def _first(self, header: Header, evidence: bytes | None, key: Key, arguments_digest: str) -> Entry:
+        token, principal = self._on_behalf_of(header)
+        return self._entry(
+            key,
+            1,
+            call=header.id,
+            capability=header.capability[:_LONGEST_CAPABILITY],
+            principal=principal,
+            token=token,
+            run=header.run[:_LONGEST_NAME],
+            approval=_id_of(header.approval),
+            grant=_id_of(header.grant),
+            use=header.use,
+            digest=arguments_digest,
+            idempotency_key=header.idempotency_key[:_LONGEST_NAME],
+            frame=content_hash(evidence or b""),
+        )
+
+    def _on_behalf_of(self, header: Header) -> tuple[str, str]:
+        """Return the id of the call's token and its principal; without a token the sender."""
+        if not header.token:
+            return "", header.sender
+        claims = self._peer.tokens.claims(header.token)
+        return claims.jti, f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+
+    def _counted(self, key: Key, count: int) -> Entry:
+        return self._entry(key, count, call="")
+
+    def _entry(self, key: Key, count: int, **fields: Any) -> Entry:
+        return Entry(
+            node=self._peer.node_id,
+            community=self._peer.community,
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            kind="refused",
+            instance=self._peer.instance,
+            service=self._service,
+            caller=key.caller,
+            code=key.code,
+            rule=key.rule,
+            count=count,
+            **fields,
+        )
+
+
+def _id_of(consent: Any) -> str:
+    """Return the id that a consent states, if it has the form of one."""
+    named = consent.get("id") if isinstance(consent, dict) else None
+    return named[:_LONGEST_NAME] if isinstance(named, str) else ""

@@ -1,0 +1,130 @@
+"""The budgets of tokens at this node, charged after admission and before the handler.
+
+    rate_limit_per_minute   a sliding window in memory; each live process of the service has an equal share
+    max_calls_total         a JetStream counter: exact for this node, across processes and restarts
+    max_effects             a record of the effects' keys, changed by compare-and-set: exact, and a repetition
+                            is free
+
+Counts stay if the call fails later, so that nothing is granted twice. Only tokens with such a limit cost time
+here.
+
+See: docs/protocol/tokens.md#limits, docs/decisions/0041.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from hearthnet.bus.session.session import Peer
+from hearthnet.bus.store import Store
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.sliding_window import Rates
+from hearthnet.core.tasks import heeding_cancellation
+from hearthnet.core.times import steady_ms
+from hearthnet.service.effects import claims as claimed
+from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.trust.authorization.token import Claims
+
+_INCREMENT: Final = {"Nats-Incr": "+1"}
+_SECONDS: Final = 2.0
+_EFFECTS: Final = "effects"
+
+
+class Budget:
+    """The budgets of all tokens, for one process of the node.
+
+    `store` returns the node's store and is called at first use; `instances` returns the number of live
+    processes that share the calls of this service, this one included.
+    """
+
+    def __init__(
+        self, store: Callable[[], Awaitable[Store]], peer: Peer, instances: Callable[[], int]
+    ) -> None:
+        self._store = store
+        self._room = Room(peer.home)
+        self._instances = instances
+        self._rates = Rates()
+
+    async def charge(self, claims: Claims | None, *, effect: bool, idempotency_key: str) -> None:
+        """Count one call under the token of `claims`, if there is one and it has limits.
+
+        Raises:
+            HearthNetError: `rate_limited` with the time to wait; `token_scope_insufficient` if the token is
+                used up; `partition` or `capacity_exceeded` if the store cannot count.
+        """
+        if claims is None or not claims.scope.counted:
+            return
+        scope = claims.scope
+        if scope.rate_limit_per_minute is not None:
+            self._check_rate(claims, scope.rate_limit_per_minute)
+        if effect and scope.max_effects == 0:
+            raise _used_up("effects", 0)
+        if scope.max_calls_total is not None:
+            await self._count_call(claims, scope.max_calls_total)
+        if effect and scope.max_effects is not None:
+            await self._count_effect(claims, scope.max_effects, idempotency_key or ids.new_ulid())
+
+    def _check_rate(self, claims: Claims, limit: int) -> None:
+        share = max(1, limit // max(1, self._instances()))
+        wait = self._rates.take((claims.iss, claims.jti), share, steady_ms())
+        if wait:
+            raise HearthNetError(
+                "rate_limited",
+                f"the token allows {limit} calls a minute; wait {wait / 1000:.0f} s",
+                retry_after_ms=wait,
+            )
+
+    async def _count_call(self, claims: Claims, limit: int) -> None:
+        # By issuer, too: an issuer chooses the jti, and must not be able to use up another's token.
+        subject = f"ct.{ids.token_form(claims.iss)}.{claims.jti}.calls"
+        if await self._add_one(subject) > limit:
+            raise _used_up("calls", limit)
+
+    async def _add_one(self, subject: str) -> int:
+        """Add one to the counter and return its value, which no other call receives."""
+        from nats import errors
+        from nats.js import errors as js_errors
+
+        store = await self._store()
+        try:
+            with heeding_cancellation():
+                ack = await store.js.publish(subject, timeout=_SECONDS, headers=_INCREMENT)
+            return int(ack.val or "")
+        except js_errors.APIError as error:
+            raise jetstream_records.unwritable(error) from error
+        except (errors.Error, TimeoutError, ValueError) as error:
+            raise _uncounted() from error
+
+    async def _count_effect(self, claims: Claims, limit: int, idempotency_key: str) -> None:
+        records = claimed.Claims(await self._store(), self._room)
+        where = claimed.key(_EFFECTS, claims.iss, claims.jti)
+        this = claimed.key(_EFFECTS, idempotency_key)
+        clock = asyncio.get_running_loop().time
+        until = clock() + _SECONDS
+        while (left := until - clock()) > 0:
+            held = await records.look(where, left)
+            known: list[str] = [] if held is None else held.record["effects"]
+            if this in known:
+                return
+            if len(known) >= limit:
+                raise _used_up("effects", limit)
+            revision = 0 if held is None else held.revision
+            if await records.write(where, {"effects": [*known, this]}, revision, left) is not None:
+                return
+        raise _uncounted()
+
+
+def _used_up(what: str, limit: int) -> HearthNetError:
+    return HearthNetError(
+        "token_scope_insufficient",
+        f"the token is used up: it allows {limit} {what} at this node; ask its issuer for a new one",
+        details={"rule": f"max_{what}"},
+    )
+
+
+def _uncounted() -> HearthNetError:
+    return HearthNetError("partition", "the call cannot be counted against its token; try again in a moment")

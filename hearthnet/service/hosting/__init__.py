@@ -1,0 +1,3 @@
+"""A service process: admission, scheduling, announcements, statistics."""
+
+from __future__ import annotations

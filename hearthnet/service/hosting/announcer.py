@@ -1,0 +1,192 @@
+"""Announcements of the offers of a process, every 20 s, and its answers to finds.
+
+See: docs/protocol/discovery.md#announcements.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from hearthnet.bus.session.session import Peer
+from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import TaskSet
+from hearthnet.core.times import now_ms
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import offer as offers
+from hearthnet.protocol import subjects
+from hearthnet.protocol.frame import FrameError
+from hearthnet.protocol.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
+from hearthnet.service.hosting.active_offers import Hosted
+from hearthnet.trust.community.roster import RANK
+
+_log = logging.getLogger(__name__)
+SELF: Final = "self"
+
+
+class Announcer:
+    """The announcer of one process's offers to the mesh.
+
+    Offers for this node alone are not sent to other nodes.
+    """
+
+    def __init__(self, peer: Peer, service: str, version: str, tasks: TaskSet) -> None:
+        self._peer = peer
+        self._service = service
+        self._version = version
+        self._tasks = tasks
+        self._hosted: list[Hosted] = []
+        self._built_in: list[Hosted] = []
+        self._subjects: set[str] = set()
+        """Of the finds that this process receives."""
+
+    async def open(self, built_in: list[Hosted]) -> None:
+        """Start to announce, every 20 s and whenever the connection is restored.
+
+        Built-in offers are sent only in answer to finds for exactly them.
+        """
+        self._built_in = built_in
+        await self._listen()
+        self._peer.link.on_back(self._announce)
+        self._tasks.start(self._repeat(), "announcements")
+
+    async def offer(self, hosted: list[Hosted]) -> None:
+        """Announce `hosted` instead of the former offers, once finds for them reach this process."""
+        gone = [entry for entry in self._hosted if entry not in hosted]
+        self._hosted = hosted
+        await self._listen()
+        try:
+            await self._peer.link.settle()
+            await self._publish(gone, withdrawn=True)
+            await self._announce()
+            await self._peer.link.settle()  # sent before anything else can keep this process busy
+        except HearthNetError as error:
+            if error.code != "partition":
+                raise
+            _log.warning("not announced, it will be when the server is back: %s", error)
+
+    async def withdraw(self) -> None:
+        """Withdraw every offer."""
+        gone, self._hosted = self._hosted, []
+        try:
+            await self._listen()
+            await self._publish(gone, withdrawn=True)
+            await self._peer.link.settle()
+        except HearthNetError as error:
+            _log.warning("not withdrawn, the offers will expire: %s", error)
+
+    async def _listen(self) -> None:
+        """Receives the finds that are answered now, and no others: where nobody offers something, the server
+        says so at once, and silence means that a provider is busy.
+        """
+        wanted = self._finds()
+        for subject in wanted - self._subjects:
+            await self._peer.link.subscribe(subject, self._on_find)
+        for subject in self._subjects - wanted:
+            self._peer.link.unsubscribe(subject)
+        self._subjects = wanted
+
+    def _finds(self) -> set[str]:
+        """The subjects of the finds that this process answers; of what is for the own node alone, its own."""
+        entries = [*self._hosted, *self._built_in]
+        public = {_topic(entry) for entry in entries if _demand(entry) != SELF}
+        private = set(map(_topic, entries))
+        if self._hosted:
+            private.add(subjects.EVERYTHING)
+        if any(_demand(entry) != SELF for entry in self._hosted):
+            public.add(subjects.EVERYTHING)
+        own = self._peer.node_id
+        return {subjects.finds_of(topic) for topic in public} | {
+            subjects.find(own, topic) for topic in private - public
+        }
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(REPUBLISH_MS / 1000)
+            try:
+                await self._announce()
+            except HearthNetError as error:
+                _log.warning("not announced, tried again in %d s: %s", REPUBLISH_MS / 1000, error)
+
+    async def _announce(self) -> None:
+        await self._publish(self._hosted, withdrawn=False)
+
+    async def _publish(self, hosted: list[Hosted], *, withdrawn: bool) -> None:
+        public = [entry for entry in hosted if _demand(entry) != SELF]
+        for topic in sorted({_topic(entry) for entry in public}):
+            mine = [entry for entry in public if _topic(entry) == topic]
+            header = self._peer.header("offer", ids.new_ulid(), capability=topic)
+            data = frames.signed(header, self._notice(mine, withdrawn=withdrawn), self._peer.identity)
+            capability = parse_capability(mine[0].offer.capability)
+            await self._peer.link.publish(subjects.announce(self._peer.node_id, capability), data)
+
+    def _notice(self, hosted: list[Hosted], *, withdrawn: bool) -> bytes:
+        records = tuple(entry.record(self._peer.instance, self._service, self._version) for entry in hosted)
+        return offers.encode(Notice(records, withdrawn))
+
+    def _on_find(self, subject: str, data: bytes, absent: bool) -> None:
+        try:
+            answer = self._answer(subject, data)
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped a find: %s", error)
+            return
+        if answer is not None:
+            self._tasks.start(answer(), "find")
+
+    def _answer(self, subject: str, data: bytes) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        _, asker = subjects.open_sender(subject)
+        rank = RANK[self._peer.roster.level(asker, now_ms())]
+        if rank == RANK["unknown"]:
+            raise FrameError("the asker is neither a member nor invited")
+        header = frames.read_signed(data, asker, self._peer.proved).header
+        if header.kind != "find" or header.community != self._peer.community:
+            raise FrameError("not a find for this community")
+        own = asker == self._peer.node_id
+        wanted = header.capability
+        mine = [
+            entry
+            for entry in self._hosted
+            if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or _is_for(rank, entry))
+        ]
+        mine += [
+            entry for entry in self._built_in if wanted == _topic(entry) and (own or _is_for(rank, entry))
+        ]
+        if not mine:
+            return None
+        target = subjects.reply(self._peer.node_id, asker, header.from_instance, header.id)
+
+        async def respond() -> None:
+            if not own:
+                # Spread the answers of many nodes; this node has only a few processes.
+                await asyncio.sleep(random.uniform(0, FIND_JITTER_MS) / 1000)
+            answer = self._peer.header("offer", header.id, to=asker, to_instance=header.from_instance)
+            inner = frames.plain(answer, self._notice(mine, withdrawn=False))
+            try:
+                await self._peer.link.publish(target, frames.box(inner, self._peer.keys.to(asker)))
+            except HearthNetError as error:
+                _log.info("did not answer a find: %s", error)
+
+        return respond
+
+
+def _demand(entry: Hosted) -> str:
+    """Return the trust that a call of the offer requires."""
+    return entry.offer.trust or entry.contract.trust_required
+
+
+def _is_for(rank: int, entry: Hosted) -> bool:
+    """Return whether the offer is sent to other nodes of this rank.
+
+    Members receive all but `self` offers, invited nodes only those that they may call.
+    """
+    demand = _demand(entry)
+    return demand != SELF and (rank >= RANK["member"] or rank >= RANK.get(demand, len(RANK)))
+
+
+def _topic(entry: Hosted) -> str:
+    return subjects.topic(parse_capability(entry.offer.capability))

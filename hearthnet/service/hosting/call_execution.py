@@ -1,0 +1,322 @@
+"""A running call: its handler, and its answer.
+
+See: docs/protocol/frames.md#replies, docs/protocol/streams.md#ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.calls.attempt import LONGEST_SECONDS
+from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.tracing import CANCELLED, handled, handling
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.frame import Frame
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.effects.exactly_once import claimable
+from hearthnet.service.effects.journal import UNKNOWN, Records
+from hearthnet.service.effects.refusal_audit import ConsentRefused
+from hearthnet.service.effects.token_budget import Budget
+from hearthnet.service.hosting.admission import Admitted
+from hearthnet.service.hosting.reply_sender import Outbox
+from hearthnet.service.stream import Stream
+from hearthnet.trust.authorization.token import Claims
+
+_log = logging.getLogger(__name__)
+_UNRECORDED: Final = "it was done, but cannot be put on record now; ask again with the same client_id"
+
+
+class Running:
+    """An admitted call; `run` ends in exactly one reply, or exactly one terminal frame.
+
+    Before its handler runs it is charged to its token (service/effects/token_budget.py). With side effects it is recorded
+    before its handler runs and before it is answered (service/effects/journal.py).
+    """
+
+    def __init__(
+        self,
+        peer: Peer,
+        records: Records,
+        budget: Budget,
+        frame: Frame,
+        admitted: Admitted,
+        *,
+        packed: bool = False,
+    ) -> None:
+        self.header = frame.header
+        self._peer = peer
+        self.task: asyncio.Task[None] | None = None
+        self._records = records
+        self._budget = budget
+        self._admitted = admitted
+        self._evidence = frame.evidence
+        self._began: tuple[Call[Any, Any], int] | None = None
+        self._late = False
+        self._stopped = self._effected = False
+        self._started_ns = time.perf_counter_ns()
+        contract = admitted.endpoint.contract
+        self.trace = peer.traces.serving(frame.header, len(frame.body))
+        self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
+        self._streaming = Stream(contract, self.outbox) if frame.header.kind == "open" else None
+        self._quiet: Stream | None = None
+        self._is_plain = admitted.claims is None and not contract.side_effects
+
+    @property
+    def stream(self) -> Stream:
+        """The stream for the handler's frames; for a unary call they are checked and dropped."""
+        if self._streaming is not None:
+            return self._streaming
+        if self._quiet is None:
+            self._quiet = Stream(self._admitted.endpoint.contract, None)
+        return self._quiet
+
+    @property
+    def claims(self) -> Claims | None:
+        """The claims of the call's token, None without one."""
+        return self._admitted.claims
+
+    async def run(self) -> None:
+        """Run the handler within the caller's deadline, and answer."""
+        try:
+            if not self._stopped:
+                await self._work()
+            elif self._late:
+                await self._fail(self._timeout())
+            else:
+                await self._cancelled()
+        except HearthNetError as error:
+            self.trace.code = error.code
+            _log.warning("%s was not answered: %s", self.header.capability, error)
+
+    def stop(self) -> None:
+        """Cancel the handler, or keep it from beginning."""
+        if self.task is None:
+            self._stopped = True
+        else:
+            self.task.cancel()
+
+    async def _work(self) -> None:
+        until = asyncio.get_running_loop().time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
+        alarm = self._peer.alarms.at(until, self)
+        try:
+            try:
+                call = self._call(until)
+                if self._is_plain:
+                    reply = await self._handle(call)
+                else:
+                    reply = await self._carry_out(call)
+                    self._effected = self._admitted.endpoint.contract.side_effects
+            finally:
+                alarm.discard(self)
+            if self._is_plain and self._streaming is None:
+                self._answer(reply)
+            else:
+                await self._succeed(reply)
+            await self.outbox.room()
+        except asyncio.CancelledError:
+            if not self._was_late():
+                await self._cancelled()
+                raise
+            await self._fail(self._timeout())
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            # An error of one handler, even SystemExit, must not end other calls.
+            late = self._was_late()
+            await self._fail(self._timeout() if late else self._told(error))
+
+    def _told(self, error: BaseException) -> HearthNetError:
+        """Return the error to answer; an effect that happened has not failed with its answer."""
+        told = as_wire_error(error, self.header.capability)
+        if not self._effected or told.code in (UNKNOWN, "partition", "timeout"):
+            return told
+        return HearthNetError(UNKNOWN, f"it was done, but its answer cannot be given: {told.message}")
+
+    def due(self) -> None:
+        """Stop the handler, since the caller's deadline has passed."""
+        self._late = True
+        self.stop()
+
+    def _was_late(self) -> bool:
+        """Return whether the deadline alone stopped the handler; the answer then is a timeout."""
+        if not self._late:
+            return False
+        self._late = False
+        return self.task is None or self.task.uncancel() == 0
+
+    def _timeout(self) -> HearthNetError:
+        return HearthNetError("timeout", f"{self.header.capability} did not finish in time")
+
+    def take_place(self) -> None:
+        """Occupy one of the offer's places, now, so that calls arriving together are counted."""
+        self._admitted.hosted.in_flight += 1
+
+    def free_place(self) -> None:
+        """Release the place."""
+        self._admitted.hosted.in_flight -= 1
+
+    def lost_caller(self) -> bool:
+        """Return whether the caller of a stream is lost."""
+        return self._streaming is not None and self._streaming.lost_caller()
+
+    def _call(self, until: float) -> Call[Any, Any]:
+        admitted = self._admitted
+        endpoint = admitted.endpoint
+        body = endpoint.contract.with_defaults(admitted.body)
+        return Call(
+            header=self.header,
+            contract=endpoint.contract,
+            body=admitted.body,
+            params=_typed(body["params"], endpoint.params_type),
+            input=_typed(body["input"], endpoint.input_type),
+            principal=admitted.principal,
+            approval=admitted.approval,
+            grant=admitted.grant,
+            token=admitted.claims.jti if admitted.claims else "",
+            evidence=self._evidence,
+            until=until,
+            traceparent=self.trace.traceparent,
+            claims=admitted.claims,
+        )
+
+    async def _carry_out(self, call: Call[Any, Any]) -> Reply:
+        """Return the handler's answer; its effect happens once, and only with a record."""
+        endpoint, claims = self._admitted.endpoint, self._admitted.claims
+        effect = endpoint.contract.side_effects
+        if claims is not None:
+            # A key is unique within one service only.
+            key = f"{call.contract.id} {call.idempotency_key}" if call.idempotency_key else ""
+            await self._budget.charge(claims, effect=effect, idempotency_key=key)
+        if not effect:
+            return await self._handle(call)
+        began = await self._records.begin(
+            call, event_sourced=endpoint.event_sourced, erasable=endpoint.erasable
+        )
+        self._began = call, began
+        if endpoint.event_sourced or not claimable(call):
+            return await self._handle(call)
+        return await self._records.once(call, lambda: self._handle(call))
+
+    async def _handle(self, call: Call[Any, Any]) -> Reply:
+        """Return the result of the service's method."""
+        endpoint, token = self._admitted.endpoint, handling(self.trace, call.until)
+        try:
+            if endpoint.contract.stream_schema is None:
+                reply = await endpoint.method(call)
+            else:
+                reply = await endpoint.method(call, self.stream)
+        finally:
+            handled(self.trace, token)
+        return msgspec.convert(reply, Reply)
+
+    def _answer(self, reply: Reply) -> None:
+        """Answer a plain call."""
+        endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
+        body = {
+            "output": msgspec.to_builtins(reply.output),
+            "meta": {**reply.meta, "ms": took_ns // 1_000_000},
+        }
+        endpoint.contract.check_reply(body)
+        self.outbox.reply(body)
+        endpoint.statistics.answered(took_ns)
+
+    async def _succeed(self, reply: Reply) -> None:
+        endpoint, took_ns = self._admitted.endpoint, time.perf_counter_ns() - self._started_ns
+        contract, meta = endpoint.contract, {**reply.meta, "ms": took_ns // 1_000_000}
+        if self._admitted.approval is not None or self._admitted.grant is not None:
+            meta |= self._consent()
+        output = msgspec.to_builtins(reply.output)
+        if self._streaming is None:
+            body = {"output": output, "meta": meta}
+            contract.check_reply(body)
+            await self._ended("", output)
+            self.outbox.reply(body)
+        else:
+            contract.check_frame("done", meta)
+            await self._ended("", output)
+            await self._streaming.end("done", meta)
+        endpoint.statistics.answered(took_ns)
+
+    def _consent(self) -> dict[str, Any]:
+        """Return the fields of `meta` that name the consent."""
+        approval, grant = self._admitted.approval, self._admitted.grant
+        if approval is not None:
+            return {"approval": approval.id, "arguments_digest": approval.arguments_digest}
+        if grant is not None:
+            return {
+                "grant": grant.id,
+                "use": self._admitted.use,
+                "arguments_digest": digest(self._admitted.body),
+            }
+        return {}
+
+    async def _ended(self, code: str, output: Any = None) -> None:
+        """Record the end of the call, if its beginning is on record.
+
+        Raises:
+            HearthNetError: `outcome_unknown` if a success cannot be recorded.
+        """
+        if self._began is None:
+            return
+        (call, number), self._began = self._began, None
+        try:
+            await self._records.end(call, number, code, "" if code else digest(output))
+        except HearthNetError as error:
+            _log.error("the end of %s is not on record: %s", call.contract.id, error)
+            if not code:
+                raise HearthNetError(UNKNOWN, _UNRECORDED) from error
+
+    async def _fail(self, error: HearthNetError) -> None:
+        """Answer with `error`; if that is too large to send, or not JSON, with an id for it."""
+        took_ns = time.perf_counter_ns() - self._started_ns
+        self._admitted.endpoint.statistics.failed(took_ns, error.code)
+        self.trace.code = self.trace.code or error.code
+        if isinstance(error, ConsentRefused):
+            self._records.refusals.take(self.header, self._evidence, error)
+        await self._ended(error.code)
+        try:
+            await self._end(error)
+        except Exception as unsent:
+            if isinstance(unsent, HearthNetError) and unsent.code == "partition":
+                raise
+            await self._end(as_wire_error(ValueError(unsent), self.header.capability))
+
+    async def _end(self, error: HearthNetError) -> None:
+        if self._streaming is None:
+            self.outbox.reply(error.to_body(), code=error.code)
+            await self.outbox.room()
+        else:
+            await self._streaming.end("error", error.to_body())
+
+    async def _cancelled(self) -> None:
+        self.trace.code = CANCELLED
+        _log.info("%s from %s was cancelled", self.header.capability, ids.short_id(self.header.sender))
+        await self._fail(HearthNetError("partition", f"{self.header.capability} was stopped at the provider"))
+
+
+def _typed(value: dict[str, Any], wanted: Any) -> Any:
+    """Convert `value` to the handler's Struct; unlike JSON Schema it refuses 5.0 as integer."""
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the request does not fit: {error}") from error
+
+
+def as_wire_error(error: BaseException, capability: str) -> HearthNetError:
+    """Return the wire error of an exception: its own, or `internal_error` with a log id."""
+    if isinstance(error, HearthNetError):
+        return error
+    incident = ids.new_ulid()
+    _log.error("incident %s in %s", incident, capability, exc_info=error)
+    return HearthNetError(
+        "internal_error",
+        f"{capability} failed; its log has the reason under {incident}",
+        details={"incident": incident},
+    )

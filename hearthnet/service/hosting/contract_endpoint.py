@@ -1,0 +1,45 @@
+"""The method that supplies a process's own contracts (contracts/node.contract@1.0.json).
+
+Built into every service with such contracts, and left out of the lists of offers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from hearthnet.contracts import Contract
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.decorators import Offer, capability
+
+CONTRACT: Final = "node.contract@1.0"
+
+
+class NoParams(msgspec.Struct, frozen=True):
+    """Empty params."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The input."""
+
+    capability: str
+
+
+class Telling:
+    """The library's method for contracts of a service; `find` returns those offered now."""
+
+    OFFER: Final = Offer(capability=CONTRACT)
+
+    def __init__(self, find: Callable[[str], Contract | None]) -> None:
+        self._find = find
+
+    @capability(CONTRACT)
+    async def tell(self, call: Call[NoParams, Wanted]) -> Reply:
+        """Return one contract, whole."""
+        found = self._find(call.input.capability)
+        if found is None:
+            raise HearthNetError("not_found", f"{call.input.capability} is not offered by this process now")
+        return Reply({"contract": msgspec.to_builtins(found)})

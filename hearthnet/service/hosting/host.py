@@ -1,0 +1,316 @@
+"""The host of a service on the bus, the only entry for its calls.
+
+See: docs/protocol/subjects.md#use-of-each-subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+
+from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
+from hearthnet.bus.session.session import Peer
+from hearthnet.contracts import Contract, is_told
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.tasks import TaskSet, end
+from hearthnet.protocol import batch, subjects
+from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.service.decorators import Offer, endpoints
+from hearthnet.service.effects.refusal_audit import ConsentRefused
+from hearthnet.service.hosting import admission
+from hearthnet.service.hosting.active_offers import Hosted, Offered
+from hearthnet.service.hosting.announcer import Announcer
+from hearthnet.service.hosting.call_execution import Running, as_wire_error
+from hearthnet.service.hosting.context import NodeContext
+from hearthnet.service.hosting.contract_endpoint import Telling
+from hearthnet.service.hosting.micro import Served
+from hearthnet.service.hosting.monitor import Monitor
+from hearthnet.service.hosting.peer_rates import PeerRates
+from hearthnet.service.hosting.reply_sender import Outbox
+from hearthnet.service.hosting.scheduler import Turns
+from hearthnet.service.hosting.service import Service
+from hearthnet.service.hosting.trace_endpoint import Traced
+
+_log = logging.getLogger(__name__)
+TICK_SECONDS: Final = 1.0
+_FAREWELL_SECONDS: Final = 1.0
+_MOST_TOLD: Final = 10
+"""Maximum of answers with the right time per node and tick, to stale frames; further ones are dropped."""
+
+
+class Host:
+    """One service in one process."""
+
+    def __init__(self, service: Service, node: NodeContext) -> None:
+        self._service = service
+        self._records, self._budget, self._memory = node.records, node.budget, node.memory
+        peer = node.bus.peer
+        self.peer: Final[Peer] = peer
+        self._rates = PeerRates(node.config.limits)
+        self._fixed = (
+            endpoints(service)
+            | endpoints(Traced(peer, service.name))
+            | endpoints(Telling(self._own_contract))
+        )
+        self._endpoints = self._fixed
+        self._built_in = [self._host(offer) for offer in _built_in(service)]
+        self._loop = asyncio.get_running_loop()
+        self._tasks, self._answers = TaskSet(), TaskSet()
+        self._announcer = Announcer(peer, service.name, service.version, self._tasks)
+        self._monitor = Monitor(peer, service, self._served, self._tasks)
+        self._hosted: list[Hosted] = []
+        self._offered = Offered([])
+        self._running: dict[str, Running] = {}
+        self._turns = Turns(self._ended)
+        self._draining = False
+        self.dropped = 0
+        self.refused = 0
+        self._told: Counter[str] = Counter()
+        peer.traces.in_flight["provider"] = lambda: self.in_flight
+        peer.traces.dropped["provider"] = lambda: self.dropped
+
+    @property
+    def in_flight(self) -> int:
+        """The number of running calls."""
+        return len(self._running)
+
+    @property
+    def offers(self) -> list[str]:
+        """One line per offer, for people."""
+        return sorted(str(entry) for entry in self._hosted)
+
+    async def open(self) -> None:
+        """Listen for calls, then offer; an offer is never announced before calls can arrive.
+
+        Before that, read the node's record of the community, and settle the calls that an earlier process of
+        the service had begun when it died.
+        """
+        await self._memory.open()
+        self.peer.membership.on_change(self._stop_revoked)
+        await self._records.open(self._service.outcome)
+        link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
+        await link.subscribe(subjects.calls_to(node, instance), self._on_call)
+        await link.subscribe(subjects.control_to(node, instance), self._on_control)
+        self.peer.inside = self
+        await self._announcer.open(self._built_in)
+        await self._monitor.open()
+        await self.refresh()
+        self._tasks.start(self._tick(), "tick")
+        self._tasks.start(self._service.opened(), "opened")
+
+    async def refresh(self) -> None:
+        """Replace the offers by the service's present ones; an unchanged offer keeps its load."""
+        known = {_key(entry.offer): entry for entry in self._hosted}
+        self._endpoints = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
+        fresh = [self._host(offer) for offer in self._service.offers()]
+        self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
+        self._offered = Offered([*self._hosted, *self._built_in])
+        await self._announcer.offer(self._hosted)
+
+    async def close(self, drain_seconds: float) -> None:
+        """Withdraw, refuse new calls, and stop running ones after at most `drain_seconds`."""
+        self._draining = True
+        await self._announcer.withdraw()
+        await self._turns.begun()
+        tasks = [running.task for running in self._running.values() if running.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=drain_seconds)
+        await end(set(tasks))
+        await self._answers.finish(_FAREWELL_SECONDS)
+        await self._tasks.close()
+        self.peer.inside = None
+
+    def _served(self) -> list[Served]:
+        """Return each capability that is offered now once, for operators."""
+        running: Counter[str] = Counter()
+        for entry in self._hosted:
+            running[entry.offer.capability] += entry.in_flight
+        return [
+            Served(endpoint.contract.capability, endpoint.contract.schema_hash, count, endpoint.statistics)
+            for endpoint, count in ((self._endpoints[name], count) for name, count in sorted(running.items()))
+        ]
+
+    def _own_contract(self, capability: str) -> Contract | None:
+        """Return the contract of an offered capability that is supplied by this process itself."""
+        endpoint = self._endpoints.get(capability)
+        return endpoint.contract if endpoint is not None and is_told(capability) else None
+
+    def _host(self, offer: Offer) -> Hosted:
+        endpoint = self._endpoints.get(offer.capability)
+        if endpoint is None:
+            raise HearthNetError(
+                "bad_request", f"{self._service.name} offers {offer.capability} and has no method for it"
+            )
+        return Hosted(endpoint.contract, offer)
+
+    def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
+        frame = self._open(subject, data)
+        if frame is None:
+            return
+        if frame.header.kind != "calls":
+            self.take(frame)
+            return
+        try:
+            calls = batch.calls(frame)
+        except FrameError as error:
+            self._drop(error)
+            return
+        for call in calls:
+            self.take(call, packed=True)
+
+    def take(self, frame: Frame, *, packed: bool = False) -> None:
+        """Answer or refuse a call that was opened, or comes from this process (bus/session/loopback.py).
+
+        `packed`: it arrived in a batch, so its answer may be batched, too; so may the frames of a stream
+        whose caller permits it.
+        """
+        packed = packed or frame.header.packs
+        try:
+            # A call may outlive the memory of its id; a second one with the same id could not be told apart
+            # when one of them is stopped.
+            if not admission.fresh(self.peer, frame.header) or frame.header.id in self._running:
+                self.dropped += 1
+                return
+            if self._draining:
+                raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
+            admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
+            running = Running(self.peer, self._records, self._budget, frame, admitted, packed=packed)
+        except HearthNetError as error:
+            if isinstance(error, ConsentRefused):
+                self._records.refusals.take(frame.header, frame.evidence, error)
+            if self._worth_telling(frame.header.sender, error, packed):
+                self._answers.start(self._refuse(frame, error, packed), "refusal")
+        except Exception as error:
+            wire = as_wire_error(error, frame.header.capability)
+            self._answers.start(self._refuse(frame, wire, packed), "refusal")
+        else:
+            self._start(running)
+
+    def _stop_revoked(self) -> None:
+        """Stop the calls of revoked nodes, and those under revoked tokens."""
+        for running in self._running.values():
+            if self._is_revoked(running):
+                running.stop()
+
+    def _is_revoked(self, running: Running) -> bool:
+        peer, claims = self.peer, running.claims
+        nodes = {running.header.sender} if claims is None else {running.header.sender, claims.iss}
+        if any(peer.roster.is_revoked(node) for node in nodes if node != peer.node_id):
+            return True
+        return claims is not None and peer.revocations.revoked(claims.iss, claims.jti)
+
+    def _worth_telling(self, sender: str, error: HearthNetError, packed: bool) -> bool:
+        """Return whether to answer with `error`; those about the time only a few times per tick.
+
+        A batch counts as one.
+        """
+        if error.details.get("rule") != CLOCK_RULE:
+            return True
+        self._told[sender] += 1 if packed else batch.MOST
+        if self._told[sender] > _MOST_TOLD * batch.MOST:
+            self.dropped += 1
+            return False
+        return True
+
+    def _start(self, running: Running) -> None:
+        self._running[running.header.id] = running
+        running.take_place()
+        self._turns.begin(running)
+
+    def _ended(self, running: Running, error: BaseException | None) -> None:
+        running.free_place()
+        self._running.pop(running.header.id, None)
+        self.peer.traces.end(running.trace)
+        if not (error is None or isinstance(error, asyncio.CancelledError)):
+            _log.error("the call %s failed", running.header.id, exc_info=error)
+
+    def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
+        frame = self._open(subject, data)
+        if frame is not None:
+            self.control(frame)
+
+    def control(self, frame: Frame) -> None:
+        """Process a control frame of the caller of a running call."""
+        running = self._running.get(frame.header.stream)
+        if running is None or running.header.sender != frame.header.sender:
+            return
+        try:
+            if admission.fresh(self.peer, frame.header):
+                self._control(running, frame)
+        except HearthNetError as error:
+            _log.warning("refused a control frame: %s", error)
+
+    def _control(self, running: Running, frame: Frame) -> None:
+        match frame.header.kind:
+            case "ack":
+                running.stream.on_ack(frame.body)
+            case "input":
+                running.stream.on_input(frame.body)
+            case _:
+                running.stop()
+
+    def _open(self, subject: str, data: bytes) -> Frame | None:
+        try:
+            return admission.open_directed(self.peer, subject, data)
+        except (FrameError, HearthNetError) as error:
+            self._drop(error)
+            return None
+
+    def _drop(self, error: Exception) -> None:
+        self.dropped += 1
+        _log.warning("dropped a frame: %s", error)
+
+    async def _refuse(self, frame: Frame, error: HearthNetError, packed: bool) -> None:
+        header = frame.header
+        self.refused += 1
+        self._count_refusal(header.capability, error.code)
+        trace = self.peer.traces.serving(header, len(frame.body))
+        trace.code = error.code
+        outbox = Outbox(self.peer, header, trace, signed=False, packed=packed)
+        try:
+            if header.kind == "open":
+                outbox.frame(1, "error", error.to_body())
+            else:
+                outbox.reply(error.to_body(), code=error.code)
+                await outbox.room()
+        finally:
+            self.peer.traces.end(trace)
+
+    def _count_refusal(self, capability: str, code: str) -> None:
+        endpoint = self._endpoints.get(capability)
+        if endpoint is None:  # another minor version, or a capability not offered here
+            wanted = parse_capability(capability)
+            serving = (one for one in self._endpoints.values() if one.contract.capability.serves(wanted))
+            endpoint = next(serving, None)
+        if endpoint is not None:
+            endpoint.statistics.failed(0, code)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._told.clear()
+            self._records.refusals.tick()
+            for running in list(self._running.values()):
+                self._look_after(running)
+
+    def _look_after(self, running: Running) -> None:
+        if running.lost_caller():
+            running.stop()
+            return
+        try:
+            running.outbox.alive_if_due()
+        except HearthNetError as error:
+            _log.info("no sign of life sent: %s", error)
+
+
+def _built_in(service: Service) -> list[Offer]:
+    """Return the offers of every process, and those of a service with contracts of its own."""
+    tells = type(service).endpoints is not Service.endpoints
+    return [Traced.OFFER, Telling.OFFER] if tells else [Traced.OFFER]
+
+
+def _key(offer: Offer) -> str:
+    return repr(offer)

@@ -1,0 +1,89 @@
+"""The sender of answers to a call: the reply, or the frames of its stream.
+
+See: docs/protocol/frames.md#replies, docs/protocol/streams.md#frames.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.session import loopback
+from hearthnet.bus.session.session import Peer
+from hearthnet.core.times import steady_ms
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
+from hearthnet.protocol.batch import Answered
+from hearthnet.protocol.header import Header, Kind
+from hearthnet.protocol.stream import KEEPALIVE_MS
+from hearthnet.telemetry.span import Entry
+
+ALIVE: Final = "alive"
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class Outbox:
+    """The sender of answers to one call, addressed by its authenticated header alone.
+
+    `packed`: the call arrived in a batch, so its answers may be batched (bus/session/batching.py).
+    """
+
+    __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
+
+    def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool, packed: bool) -> None:
+        self._peer = peer
+        self._trace = trace
+        self._to = header
+        self._signed = signed
+        self._packed = packed
+        self._inside = loopback.inside(peer, header.sender, header.from_instance) is not None
+        self._last_ms = steady_ms()
+
+    def reply(self, body: dict[str, Any], code: str = "") -> None:
+        """Send the one reply to a call."""
+        self._send("reply", body, code=code, signed=self._signed)
+
+    def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
+        """Send one frame of a stream; the terminal `error` carries its code."""
+        code = str(data.get("error", "internal_error")) if event == "error" else ""
+        self._trace.frames = seq
+        self._send("frame", data, seq=seq, event=event, code=code)
+
+    def alive_if_due(self) -> None:
+        """Send a keep-alive if no frame was sent for the keep-alive interval."""
+        if steady_ms() - self._last_ms >= KEEPALIVE_MS:
+            self._send("frame", {}, event=ALIVE)
+
+    async def room(self) -> None:
+        """Wait while the server reads more slowly than this process sends."""
+        link = self._peer.link
+        if link.full:
+            await link.room()
+
+    def _send(
+        self,
+        kind: Kind,
+        body: dict[str, Any],
+        *,
+        seq: int = 0,
+        event: str = "",
+        code: str = "",
+        signed: bool = False,
+    ) -> None:
+        self._last_ms = steady_ms()
+        peer, to, data = self._peer, self._to, _ENCODER.encode(body)
+        self._trace.bytes_out += len(data)
+        if self._packed and not (self._inside or signed):
+            item = Answered(id=to.id, body=msgspec.Raw(data), seq=seq, event=event, code=code)
+            peer.packer.answer(to.sender, to.from_instance, item, data)
+            return
+        header = peer.header(
+            kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
+        )
+        if self._inside:
+            peer.replies.deliver(loopback.frame(peer, header, data, signed=signed))
+            return
+        inner = frames.signed(header, data, peer.identity) if signed else frames.plain(header, data)
+        subject = subjects.reply(peer.node_id, to.sender, to.from_instance, to.id)
+        peer.link.send(subject, frames.box(inner, peer.keys.to(to.sender)))

@@ -1,0 +1,87 @@
+"""The traces of each process, for its own node (contracts/node.trace.list@1.0.json).
+
+Built into every service and left out of the lists of offers: its callers know the processes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.tracing import UNTRACED
+from hearthnet.service.call import Call, Reply
+from hearthnet.service.decorators import Offer, capability
+from hearthnet.telemetry.names import WORKED
+from hearthnet.telemetry.span import Entry
+
+
+class NoParams(msgspec.Struct, frozen=True):
+    """Empty params."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The input."""
+
+    after: int
+    limit: int
+    trace: str = ""
+    capability: str = ""
+    code: str = ""
+
+    def wants(self, entry: Entry) -> bool:
+        """Return whether `entry` matches the filters."""
+        return (
+            entry.trace.startswith(self.trace)
+            and self.capability in ("", entry.capability, entry.capability.partition("@")[0])
+            and self.code in ("", entry.code or WORKED)
+        )
+
+
+class Traced:
+    """The library's method that every service has."""
+
+    OFFER: Final = Offer(capability=UNTRACED)
+
+    def __init__(self, peer: Peer, service: str) -> None:
+        self._peer = peer
+        self._service = service
+
+    @capability(UNTRACED)
+    async def list(self, call: Call[NoParams, Asked]) -> Reply:
+        """Return the newest matching entries, oldest first."""
+        asked, traces = call.input, self._peer.traces
+        found = deque((each for each in traces.after(asked.after) if asked.wants(each[1])), asked.limit)
+        return Reply(
+            {
+                "service": self._service,
+                "instance": self._peer.instance,
+                "newest": traces.count,
+                "steps": [_step(number, entry) for number, entry in found],
+            }
+        )
+
+
+def _step(number: int, entry: Entry) -> dict[str, Any]:
+    return {
+        "number": number,
+        "at": (entry.epoch_ns + entry.began_ns) // 1000,
+        "side": entry.side,
+        "capability": entry.capability,
+        "peer": entry.peer,
+        "call": entry.call,
+        "trace": entry.trace,
+        "span": entry.span,
+        "parent": entry.parent,
+        "handler": entry.handler,
+        "run": entry.run,
+        "code": entry.code or WORKED,
+        "ms": entry.took_ns / 1e6,
+        "handler_ms": entry.handler_took_ns / 1e6,
+        "bytes_in": entry.bytes_in,
+        "bytes_out": entry.bytes_out,
+        "attempts": entry.attempts,
+        "frames": entry.frames,
+    }

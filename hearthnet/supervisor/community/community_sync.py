@@ -1,0 +1,168 @@
+"""The supervisor's copy of the community: the roster is written to disk and to the server.
+
+    bus (membership) --> roster --> roster.json
+                               `--> server: allowed logins, connections to close
+    keys/operators -----------------^
+
+This happens soon after every event, when an invite expires, and again until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from hearthnet.bus import Bus
+from hearthnet.bus.store import Store
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.service.effects.community_log import Memory
+from hearthnet.supervisor.community.operators import Operators
+from hearthnet.supervisor.community.roster_file import RosterFile
+from hearthnet.supervisor.nats.access_control import Admitted, admitted_by
+from hearthnet.supervisor.nats.home_setup import Prepared
+from hearthnet.supervisor.nats.server_config import BusLogin
+from hearthnet.supervisor.os.cancellation import heed_cancelling
+from hearthnet.trust.community.roster import Roster
+
+RETRY_SECONDS: Final = 1.0
+LINGER_MS: Final = 5_000
+"""The time for which a used invite stays connected, so that the answer to its user arrives."""
+_REST_SECONDS: Final = 0.1
+_log = logging.getLogger(__name__)
+Admit = Callable[[Admitted], Awaitable[None]]
+
+
+class Community:
+    """Keeps the roster file and the server up to date; `news` takes lines for a person."""
+
+    def __init__(
+        self, prepared: Prepared, admit: Admit, news: Callable[[str], None], operators: Operators
+    ) -> None:
+        self._prepared = prepared
+        self._own = prepared.identity.node_id
+        self._file = RosterFile(prepared.home.roster, prepared.identity)
+        self._admit = admit
+        self._news = news
+        self._operators = operators
+        self._held = contextlib.AsyncExitStack()
+        self._told = ""
+        self._known = {member.node_id for member in prepared.roster.members}
+        self._admitted: Admitted | None = None
+        self._lingering: dict[BusLogin, int] = {}
+
+    async def follow(self, url: str) -> None:
+        """Join the bus at `url` and follow until cancelled; the connection is restored by itself."""
+        membership = (await self._join(url)).peer.membership
+        changed = asyncio.Event()
+        changed.set()
+        membership.on_change(changed.set)
+        watching = asyncio.create_task(self._operators.watch(changed.set))
+        self._held.callback(watching.cancel)
+        while True:
+            heed_cancelling()
+            changed.clear()
+            began = time.monotonic()
+            wait = await self._take(membership.roster)
+            # A flood of events must not keep the disk and the server busy all the time.
+            await asyncio.sleep(max(_REST_SECONDS, time.monotonic() - began))
+            heed_cancelling()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), wait)
+
+    async def close(self) -> None:
+        """Leave the bus."""
+        await self._held.aclose()
+
+    async def _join(self, url: str) -> Bus:
+        """Return the bus, once all events on the node's disk have been read."""
+        home = self._prepared.home
+        while True:
+            heed_cancelling()
+            try:
+                bus = await Bus.join(home, url, "up")
+                self._held.push_async_callback(bus.close)
+                store = await Store.join(home, url, "up")
+                self._held.push_async_callback(store.close)
+                memory = Memory(_always(store), home, bus.peer)
+                self._held.push_async_callback(memory.close)
+                await memory.open()
+                return bus
+            except HearthNetError as error:
+                self._tell([error])
+                await self._held.aclose()
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _take(self, roster: Roster) -> float | None:
+        """Write `roster` to file and server; return the seconds until the next time at the latest."""
+        problems = []
+        try:
+            roster = await asyncio.to_thread(self._file.keep, roster)
+        except HearthNetError as error:
+            problems.append(error)
+        now = now_ms()
+        wanted = self._wanted(roster, now)
+        if wanted != self._admitted:
+            try:
+                await self._admit(wanted)
+                self._admitted = wanted
+            except HearthNetError as error:
+                problems.append(error)
+        self._tell(problems)
+        self._tell_of_members(roster)
+        return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
+
+    def _wanted(self, roster: Roster, now: int) -> Admitted:
+        """Return the logins to admit: members, open invites, and briefly those just used."""
+        wanted = admitted_by(roster, now, self._operators.logins)
+        held = {invite.invite_key for invite in roster.invites}
+        here = self._admitted.invites if self._admitted is not None else ()
+        self._lingering = {
+            invite: self._lingering.get(invite, now + LINGER_MS)
+            for invite in here
+            if invite.node_id not in held
+        }
+        lingering = (invite for invite, end in self._lingering.items() if end > now)
+        return wanted._replace(invites=(*wanted.invites, *lingering))
+
+    def _tell(self, problems: list[HearthNetError]) -> None:
+        """Report problems, each one once while it lasts."""
+        text = "; ".join(problem.message for problem in problems)
+        if text and text != self._told:
+            _log.error("%s", text)
+            self._news(text)
+        self._told = text
+
+    def _tell_of_members(self, roster: Roster) -> None:
+        members = {member.node_id for member in roster.members}
+        for node in sorted(members - self._known):
+            self._news(f"{ids.short_id(node)} belongs to the community now")
+        for node in sorted(self._known - members):
+            who = "this node" if node == self._own else ids.short_id(node)
+            self._news(f"{who} does not belong to the community any more")
+        self._known = members
+
+
+def _always(store: Store) -> Callable[[], Awaitable[Store]]:
+    async def given() -> Store:
+        return store
+
+    return given
+
+
+def _ends(wanted: Admitted, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
+    """Yield the times, in milliseconds, at which an admitted login expires."""
+    let_in = {invite.node_id for invite in wanted.invites}
+    yield from (invite.expires_at for invite in roster.invites if invite.invite_key in let_in)
+    yield from (end for invite, end in lingering.items() if invite.node_id in let_in)
+
+
+def _until(ends: Iterable[int], now: int) -> float | None:
+    """Return the seconds until the first of `ends`, None where there is none."""
+    first = min(ends, default=None)
+    return None if first is None else max(0.0, (first - now) / 1000)

@@ -1,0 +1,243 @@
+"""Redeeming an invite: a new home, or one on its own, joins a community.
+
+    check the text --> lock the home --> settings, device key --> a temporary server, linked to the inviter's
+    --> its events, verified --> request to join --> the previous community is set aside --> roster, upstream
+
+Nothing in the home changes before the community has admitted the node. After an interruption at a later
+point, redeeming the same invite again completes the join, since the node's own key is admitted by then
+(docs/decisions/0045).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from hearthnet.bus.session import keyring
+from hearthnet.core import ids
+from hearthnet.core.config import Config
+from hearthnet.core.errors import OTHER, HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.supervisor.community.community_sync import LINGER_MS
+from hearthnet.supervisor.community.join_client import Newcomer
+from hearthnet.supervisor.community.temporary_server import guest_server
+from hearthnet.supervisor.nats import address, certificate
+from hearthnet.supervisor.nats.home_setup import Tell, make_folders, settings_and_key
+from hearthnet.supervisor.nats.upstream import Upstream, save_upstream
+from hearthnet.supervisor.os.atomic_files import file_errors, make_folder, write_whole
+from hearthnet.supervisor.os.lock import home_lock
+from hearthnet.trust.community import invites
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+
+_LONGEST_NAME: Final = 64
+PATIENCE_SECONDS: Final = LINGER_MS / 1000 + 2.0
+"""The time after which a server has certainly disconnected an invite that its node no longer answers."""
+_PAUSE_SECONDS: Final = 1.0
+_EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
+"""The folder of the community's events, below that of JetStream."""
+
+
+class Joined(NamedTuple):
+    """The outcome of joining.
+
+    `display_name` is the name of this node for the others, `members` counts it too; `moved_aside` is the new
+    place of the previous community of one.
+    """
+
+    community_id: str
+    name: str
+    node_id: str
+    display_name: str
+    members: int
+    address: str
+    moved_aside: Path | None
+
+
+def redeem(home: Home, text: str, tell: Tell) -> Joined:
+    """Join the community of the invite `text` with `home`, whose node must be stopped.
+
+    `tell` takes lines for a person.
+
+    Raises:
+        HearthNetError: `bad_request` for a damaged text, a running node, or a home that belongs to another
+            community with others in it; `expired` for an expired invite; `unauthorized` if the invite was
+            used, withdrawn or is for another node; `invalid_signature` if another server answers at the
+            inviter's address; `partition` if none does.
+    """
+    invite = invites.decode(text)
+    if now_ms() >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    make_folders(home)
+    with home_lock(home):
+        asked_before = home.device_key.exists()
+        config, identity = settings_and_key(home, tell)
+        held = _held(home, identity)
+        _refuse_another(held, identity, invite)
+        return asyncio.run(_Joining(home, config, identity, invite, asked_before).run(held, tell))
+
+
+class _Joining:
+    """The redemption of one invite in one locked home."""
+
+    def __init__(
+        self, home: Home, config: Config, identity: Identity, invite: InviteText, asked_before: bool
+    ) -> None:
+        """Create the redemption.
+
+        `asked_before`: this node's key may have requested to join, and only the answer was lost.
+        """
+        self._home = home
+        self._config = config
+        self._identity = identity
+        self._invite = invite
+        self._inside = False
+        self._asked_before = asked_before
+
+    async def run(self, held: Roster | None, tell: Tell) -> Joined:
+        """Request to join, then write the files."""
+        upstream = await self._upstream()
+        known = held if held is not None and held.community_id == self._invite.community_id else None
+        roster = await self._admitted(upstream, known, tell)
+        aside = self._set_aside(held, tell) if held is not None and known is None else None
+        with file_errors(self._home.roster):
+            content = rosters.encode(rosters.seal(roster, self._identity))
+            write_whole(self._home.roster, content, durable=True)
+        save_upstream(self._home, upstream)
+        if aside is not None:
+            self._home.community_key.unlink(missing_ok=True)
+        return Joined(
+            community_id=roster.community_id,
+            name=roster.name,
+            node_id=self._identity.node_id,
+            display_name=own.display_name if (own := roster.member(self._identity.node_id)) else "",
+            members=len(roster.members),
+            address=upstream.address,
+            moved_aside=aside,
+        )
+
+    async def _upstream(self) -> Upstream:
+        """Return the home to link to, with its certificate checked by the invite's fingerprint."""
+        place, fingerprint = address.parse(self._invite.address), self._invite.fingerprint
+        if not fingerprint:
+            return Upstream(str(place))  # LeafRemote accepts it on loopback only
+        return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
+
+    async def _admitted(self, upstream: Upstream, known: Roster | None, tell: Tell) -> Roster:
+        """Return the community's roster with this node in it.
+
+        The request is repeated for some seconds while the invite's login works and no node answers: a node
+        that is starting answers soon, and after an invite was closed just now its login fails, which is the
+        clearer error.
+        """
+        if known is not None and known.member(self._identity.node_id) is not None:
+            tell(f"this node belongs to {known.name} already; the invite stays unused, its address is taken")
+            return await self._as_member(upstream, known)
+        clock, told = asyncio.get_running_loop().time, False
+        end = clock() + PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._asked(upstream, known)
+            except HearthNetError as error:
+                unanswered = self._inside and error.code == "partition"
+                if self._asked_before and (unanswered or error.code == "unauthorized"):
+                    with contextlib.suppress(HearthNetError):
+                        return await self._as_member(upstream, known)
+                if not unanswered or (told and clock() > end):
+                    raise
+            if not told:
+                tell("the node that made the invite does not answer yet; asking again for some seconds")
+                told = True
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _asked(self, upstream: Upstream, known: Roster | None) -> Roster:
+        """Request to join with the invite; `_inside` is set if its login worked."""
+        self._inside = False
+        async with self._at_the_door(upstream, self._invite.key()) as newcomer:
+            self._inside = True
+            roster = await newcomer.roster(known)
+            if roster.member(self._identity.node_id) is not None:
+                return roster
+            self._asked_before = True
+            return await newcomer.join(roster, self._identity, self._name(roster))
+
+    def _name(self, roster: Roster) -> str:
+        """Return the name of this home for the others.
+
+        It is the one in its settings, else the inviter's name for it, else its host name.
+        """
+        invite = roster.invite(self._invite.key().node_id)
+        given = "" if invite is None else invite.display_name
+        return (self._config.node.display_name or given or self._config.display_name)[:_LONGEST_NAME]
+
+    async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
+        """Return the roster as a member receives it.
+
+        Raises:
+            HearthNetError: `unauthorized` if this node is not a member.
+        """
+        async with self._at_the_door(upstream, self._identity) as member:
+            roster = await member.roster(known)
+        if roster.member(self._identity.node_id) is None:
+            raise HearthNetError("unauthorized", f"this node is no member of {roster.name}")
+        return roster
+
+    @contextlib.asynccontextmanager
+    async def _at_the_door(self, upstream: Upstream, who: Identity) -> AsyncIterator[Newcomer]:
+        folder = self._home.run / "joining"
+        try:
+            async with guest_server(folder, who, upstream) as url:
+                newcomer = await Newcomer.connect(self._home, url, who, self._invite)
+                try:
+                    yield newcomer
+                finally:
+                    await newcomer.close()
+        finally:
+            # The folder holds the seed of a login.
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _set_aside(self, held: Roster, tell: Tell) -> Path:
+        """Copy roster and root key of the community of one, and move its events, to a new folder.
+
+        The events are moved, since the node's first event in the new community has the same place in the log.
+        """
+        folder = self._home.path / f"community-before-{ids.new_ulid()}"
+        make_folder(folder)
+        with file_errors(folder):
+            for path in (self._home.roster, self._home.community_key):
+                if path.exists():
+                    shutil.copy2(path, folder)
+            events = self._home.jetstream / _EVENTS
+            if events.exists():
+                shutil.move(events, folder / events.name)
+        tell(f"{held.name}, the community of one that was here, now lies in {folder}")
+        return folder
+
+
+def _held(home: Home, identity: Identity) -> Roster | None:
+    return keyring.load_roster(home.roster, identity.node_id) if home.roster.exists() else None
+
+
+def _refuse_another(held: Roster | None, identity: Identity, invite: InviteText) -> None:
+    """Check that the home does not belong to another community with others in it.
+
+    Raises:
+        HearthNetError: `bad_request` if it does.
+    """
+    if held is None or held.community_id == invite.community_id:
+        return
+    others = len(held.members) - 1
+    if held.member(identity.node_id) is not None and others:
+        raise HearthNetError(
+            "bad_request",
+            f"this home belongs to {held.name}, with {others} more in it; a home belongs to one community. "
+            "Join with another one (--home DIR), or move this one away first",
+            exit_status=OTHER,
+        )

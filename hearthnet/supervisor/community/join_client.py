@@ -1,0 +1,127 @@
+"""The requests of a newcomer to the inviter's node: the community's events, then to join.
+
+Only the two ids in the invite are trusted: frames are boxed to the inviter's key, and the answers are
+verified from the community id upward (decisions/0045).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.bus import Bus
+from hearthnet.bus.session.session import Peer
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.nats.client import Link
+from hearthnet.trust import signed_document
+from hearthnet.trust.community import invites
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.events import CommunityEvent
+from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.roster import Member, Policy, Roster
+from hearthnet.trust.keys import Identity
+
+_MOST_PAGES: Final = 1000
+_NOT_THERE: Final = frozenset({"not_found", "partition", "timeout"})
+"""Errors if that node does not run or no longer answers this invite; its server shows which (join.py)."""
+
+
+class Newcomer:
+    """A connection to the inviter's bus, under the invite's key or the node's own.
+
+    The latter serves a node that was admitted before. Make it with `connect` and `close` it in the end.
+    """
+
+    def __init__(self, invite: InviteText, bus: Bus) -> None:
+        self._invite = invite
+        self._bus = bus
+
+    @classmethod
+    async def connect(cls, home: Home, url: str, who: Identity, invite: InviteText) -> Newcomer:
+        """Join the bus behind `url` as `who`. Raises as `Link.connect`."""
+        link = await Link.connect(url, who.login(), "join")
+        peer = Peer(who, _only(invite), link, home)
+        await peer.listen()
+        return cls(invite, Bus(peer))
+
+    async def close(self) -> None:
+        """Leave the bus."""
+        await self._bus.close()
+
+    async def roster(self, held: Roster | None = None) -> Roster:
+        """Return the community's roster, verified from its id, merged with `held`.
+
+        Raises:
+            HearthNetError: `partition` if the inviter's node does not answer; `unauthorized` if the inviter
+                is no longer a member; `bad_request` if the events are not those of that community.
+        """
+        events = list(held.events) if held is not None else []
+        for _ in range(_MOST_PAGES):
+            heads = rosters.derive(self._invite.community_id, events).heads() if events else {}
+            output = await self._call("community.sync@1.0", {"heads": heads})
+            events += signed_document.readable(output["events"], CommunityEvent)
+            if not (output["more"] and output["events"]):
+                break
+        roster = rosters.derive(self._invite.community_id, events)
+        if roster.member(self._invite.inviter) is None:
+            raise HearthNetError(
+                "unauthorized",
+                f"who made this invite does not belong to {roster.name} any more; ask another member",
+            )
+        return roster
+
+    async def join(self, roster: Roster, newcomer: Identity, display_name: str) -> Roster:
+        """Request to join as `newcomer`; return the roster with it among the members.
+
+        Errors of `trust.invite.ask` are passed through.
+
+        Raises:
+            HearthNetError: `expired` for an expired invite; `unauthorized` for one that was used, withdrawn
+                or is for another node; `revoked` for a node that was removed from the community.
+        """
+        asked = invites.ask(roster, self._invite.key(), newcomer, display_name, now_ms())
+        given = {"event": msgspec.to_builtins(asked), "heads": roster.heads()}
+        output = await self._call("community.join@1.0", given)
+        joined = rosters.merge(roster, [asked, *signed_document.readable(output["events"], CommunityEvent)])
+        if joined.member(newcomer.node_id) is None:
+            why = joined.flaw(asked) or "none of them says so"
+            raise HearthNetError(
+                "unauthorized", f"the inviter's node let this one in, but its events do not: {why}"
+            )
+        return joined
+
+    async def _call(self, capability: str, given: dict[str, Any]) -> dict[str, Any]:
+        try:
+            reply = await self._bus.call(
+                capability, {"params": {}, "input": given}, node=self._invite.inviter
+            )
+        except HearthNetError as error:
+            if error.code not in _NOT_THERE:
+                raise
+            raise HearthNetError(
+                "partition",
+                f"the node that made the invite ({ids.short_id(self._invite.inviter)}) does not answer; it "
+                f"has to run while the invite is redeemed ({error.message})",
+            ) from error
+        return dict(reply.output)
+
+
+def _only(invite: InviteText) -> Roster:
+    """Return the roster before the first answer: the inviter is the only known member."""
+    inviter = Member(invite.inviter, "member", "", "", "", "", "")
+    return Roster(
+        version=0,
+        community_id=invite.community_id,
+        name=invite.name,
+        created_at="",
+        policy=Policy(),
+        members=(inviter,),
+        revoked=(),
+        invites=(),
+        head_lamport=0,
+        events=(),
+    )

@@ -1,0 +1,121 @@
+"""The logins that are admitted to a server's bus, and the disconnection of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.supervisor.nats.nats_admin import Session, System
+from hearthnet.supervisor.nats.server_config import BusLogin
+from hearthnet.trust.community.roster import Roster
+
+CLEAR_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.05
+# Twice, since a connection may be on its way in while the list is made.
+_CLEAN_LOOKS: Final = 2
+
+
+class Admitted(NamedTuple):
+    """The logins of members, open invites, and operators of this home."""
+
+    members: tuple[BusLogin, ...]
+    invites: tuple[BusLogin, ...]
+    operators: tuple[str, ...] = ()
+
+
+def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> Admitted:
+    """Return the logins in `roster`: members and invites open at `now_ms`; and `operators`."""
+    return Admitted(
+        tuple(BusLogin(member.node_id, member.login) for member in roster.members),
+        tuple(
+            BusLogin(invite.invite_key, invite.login)
+            for invite in roster.invites
+            if invite.expires_at > now_ms
+        ),
+        operators,
+    )
+
+
+class Door:
+    """The admitted logins, less those that were shut out; the node's own is always in.
+
+    A login is shut out because of the behaviour of its server.
+    """
+
+    def __init__(self, own: BusLogin, wanted: Admitted, news: Callable[[str], None]) -> None:
+        self._own = own
+        self._news = news
+        self._wanted = wanted
+        self._shut_out: set[str] = set()
+
+    @property
+    def admitted(self) -> Admitted:
+        """The logins that are allowed now."""
+        members = (self._own, *(entry for entry in self._wanted.members if entry.login != self._own.login))
+        return self._wanted._replace(members=self._open(members), invites=self._open(self._wanted.invites))
+
+    def admit(self, wanted: Admitted) -> Admitted:
+        """Replace the wanted logins; return the previous ones."""
+        before, self._wanted = self._wanted, wanted
+        return before
+
+    async def unmask(self, system: System) -> bool:
+        """Shut out each server that links here as a hub; return whether there was a new one.
+
+        The server lets a hub publish on any subject (seen with nats-server 2.15), in the name of any node. No
+        home links as a hub: the home that is linked to is the hub.
+        """
+        hubs = await system.hubs()
+        return bool(hubs) and self._shut(await system.sessions(), hubs)
+
+    async def clear(self, system: System) -> bool:
+        """Disconnect all logins that are not admitted.
+
+        Returns True, without disconnecting, where a hub has to be shut out first, as in `unmask`.
+
+        Raises:
+            HearthNetError: `internal_error` if a connection cannot be closed in time.
+        """
+        clean = 0
+        try:
+            async with asyncio.timeout(CLEAR_SECONDS):
+                while clean < _CLEAN_LOOKS:
+                    hubs, sessions = await system.hubs(), await system.sessions()
+                    if self._shut(sessions, hubs):
+                        return True
+                    strangers = self._strangers(sessions, hubs)
+                    for session in strangers:
+                        await system.kick(session)
+                    clean = 0 if strangers else clean + 1
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        except TimeoutError as error:
+            raise HearthNetError(
+                "internal_error", "somebody who is no longer admitted could not be disconnected"
+            ) from error
+        return False
+
+    def _shut(self, sessions: list[Session], hubs: set[int]) -> bool:
+        found = {each.login for each in sessions if each.connection in hubs}
+        new = found - self._shut_out - {self._own.login}
+        for login in new:
+            self._news(
+                f"{self._name(login)} linked here as if it were the hub, to speak in the name of others; it "
+                "is shut out until this node is started again"
+            )
+        self._shut_out |= new
+        return bool(new)
+
+    def _strangers(self, sessions: list[Session], hubs: set[int]) -> list[Session]:
+        members, invites, operators = self.admitted
+        known = {*(entry.login for entry in (*members, *invites)), *operators}
+        return [session for session in sessions if session.login not in known or session.connection in hubs]
+
+    def _open(self, entries: tuple[BusLogin, ...]) -> tuple[BusLogin, ...]:
+        return tuple(entry for entry in entries if entry.login not in self._shut_out)
+
+    def _name(self, login: str) -> str:
+        entries = (*self._wanted.members, *self._wanted.invites)
+        return next((ids.short_id(entry.node_id) for entry in entries if entry.login == login), login)

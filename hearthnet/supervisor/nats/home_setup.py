@@ -1,0 +1,129 @@
+"""The first run, which makes a folder a home; later runs make only missing parts.
+
+The order is: folders, settings, device key, root key, roster. So the next run completes one that was
+interrupted anywhere, and a roster without its device key is reported as a loss and not treated as a first
+run. Nothing that exists is ever overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hearthnet.bus.session import keyring
+from hearthnet.core import ids
+from hearthnet.core.config import Config
+from hearthnet.core.config_loader import DEFAULT_CONFIG, load_config
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.supervisor.os.atomic_files import check_space, file_errors, make_folder
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+
+Tell = Callable[[str], None]
+"""Takes one line for the person at the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The content of a complete home."""
+
+    home: Home
+    identity: Identity
+    roster: Roster
+    config: Config
+
+
+def make_folders(home: Home) -> None:
+    """Make the folders of a home, those with secrets in mode 0700.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if the disk has too little room.
+    """
+    make_folder(home.path, private=False)
+    for folder in (
+        home.run,
+        home.keys,
+        home.roster.parent,
+        home.nats,
+        home.jetstream,
+        home.services,
+        home.logs,
+    ):
+        make_folder(folder)
+    check_space(home.path)
+
+
+def prepare(home: Home, tell: Tell) -> Prepared:
+    """Complete the home, whose folders and lock exist, and load its content.
+
+    `tell` receives a line for everything that is made. Raises the error of a damaged file, with its name.
+    """
+    founded = home.roster.exists()
+    config, identity = settings_and_key(home, tell)
+    if not founded:
+        _found_community(home, identity, config.display_name, tell)
+    return Prepared(home, identity, _own_roster(home.roster, identity), config)
+
+
+def settings_and_key(home: Home, tell: Tell) -> tuple[Config, Identity]:
+    """Return settings and device key, made where they are missing; raises as `prepare`.
+
+    A home has these before it belongs to a community.
+    """
+    if home.roster.exists() and not home.device_key.exists():
+        raise HearthNetError(
+            "not_found",
+            f"{home.device_key} is missing, but there is {home.roster}; put back a copy of the key, or move "
+            "the roster away to found a new community",
+        )
+    if not home.config_file.exists():
+        _write_new(home.config_file, DEFAULT_CONFIG.encode("utf-8"))
+        tell(f"settings written to {home.config_file}")
+    return load_config(home), _identity(home.device_key, "device key", tell)
+
+
+def _identity(path: Path, what: str, tell: Tell) -> Identity:
+    if path.exists():
+        return keyring.load_identity(path)
+    with file_errors(path):
+        identity = keyring.create_identity(path)
+    tell(f"new {what} {ids.short_id(identity.node_id)} in {path}")
+    return identity
+
+
+def _found_community(home: Home, identity: Identity, display_name: str, tell: Tell) -> None:
+    root = _identity(home.community_key, "community root key", tell)
+    name = f"{display_name}'s community"
+    now = now_ms()
+    first = rosters.member(identity, "anchor", display_name, now)
+    founded = rosters.seal(rosters.found(root, first, name, now), identity)
+    _write_new(home.roster, rosters.encode(founded))
+    tell(f"founded {name}, a community of one")
+
+
+def _own_roster(path: Path, identity: Identity) -> Roster:
+    """Return the roster in `path`, which must list this node with the login of its key."""
+    roster = keyring.load_roster(path, identity.node_id)
+    if roster.is_revoked(identity.node_id):
+        raise HearthNetError(
+            "revoked",
+            f"this node was put out of the community in {path}; join one with a new invite (hearthnet invite "
+            "redeem TEXT), or move that file away to found a new community",
+        )
+    entry = roster.member(identity.node_id)
+    if entry is None or entry.login != identity.login().public:
+        raise HearthNetError(
+            "unauthorized",
+            f"{path} does not have this node ({ids.short_id(identity.node_id)}) as a member; put back the "
+            "key and the roster that belong together",
+        )
+    return roster
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    with file_errors(path):
+        keyring.write_new(path, data)

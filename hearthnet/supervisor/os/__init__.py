@@ -1,0 +1,3 @@
+"""Processes, pipes, files and signals of the operating system."""
+
+from __future__ import annotations

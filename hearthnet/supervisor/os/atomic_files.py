@@ -1,0 +1,90 @@
+"""Writing into the data folder: atomic writes, and errors that name the remedy."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from hearthnet.core.errors import OTHER, HearthNetError
+
+NEEDED_BYTES: Final = 64 * 1024 * 1024
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_ELSEWHERE: Final = "or name another folder with --home or HEARTHNET_HOME"
+
+
+@contextlib.contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Translate an OSError inside the block to an error about `path`.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` (exit code 8) for a full disk; `bad_request` with exit code 1 for
+            a folder that cannot be written and all other errors.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+def storage_error(path: Path, error: OSError) -> HearthNetError:
+    """Return the error for a person about `error`, which occurred while writing `path`."""
+    where = error.filename or path
+    if error.errno in _FULL:
+        return HearthNetError("capacity_exceeded", f"the disk of {where} is full; make room, {_ELSEWHERE}")
+    reason = error.strerror or type(error).__name__
+    return HearthNetError(
+        "bad_request",
+        f"cannot write {where}: {reason}; make it writable for this user, {_ELSEWHERE}",
+        exit_status=OTHER,
+    )
+
+
+def make_folder(path: Path, *, private: bool = True) -> None:
+    """Make `path` and its parents; a `private` folder gets mode 0700 even if it existed."""
+    with file_errors(path):
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if private and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            path.chmod(0o700)
+
+
+def check_space(path: Path, needed: int = NEEDED_BYTES) -> None:
+    """Check the free space of the file system of `path`.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if fewer than `needed` bytes are free.
+    """
+    with file_errors(path):
+        free = shutil.disk_usage(path).free
+    if free < needed:
+        raise HearthNetError(
+            "capacity_exceeded",
+            f"only {free // 1_000_000} MB are free where {path} lies, and a node needs "
+            f"{needed // 1_000_000} MB to start; make room, {_ELSEWHERE}",
+            details={"free_bytes": free, "needed_bytes": needed},
+        )
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write `data` to `path` with mode 0600 in one step: readers see old or new content.
+
+    The data is synced to the disk only if it must be `durable`: much of the output of a running node is of no
+    use after a power cut. Raises OSError.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,114 @@
+"""One process of the node: it cannot outlive the supervisor, and its output goes to a log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.supervisor.os import parent_death
+from hearthnet.supervisor.os.log_file import LogFile
+from hearthnet.supervisor.os.pipes import reading
+
+_CHUNK: Final = 65536
+_DRAIN_SECONDS: Final = 0.3
+
+
+class Process:
+    """A running process, leader of its own session and process group. Made by `start`."""
+
+    def __init__(self, child: asyncio.subprocess.Process, output: int, log: LogFile) -> None:
+        self._child = child
+        self._log = log
+        self._pump = asyncio.create_task(self._copy_output(output))
+        self.pid: Final = child.pid
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        log: LogFile,
+        *,
+        environment: Mapping[str, str] | None = None,
+        descriptors: Iterable[int] = (),
+    ) -> Process:
+        """Start `command`, an absolute path and its arguments.
+
+        It has no terminal (Ctrl-C reaches the supervisor alone), its output goes to `log`, and it inherits
+        only `descriptors`.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if it cannot be started.
+        """
+        log.forget()
+        # Not a pipe of asyncio's own: its `wait` would last until the last grandchild has closed it.
+        output, child_end = os.pipe()
+        wrapper = [sys.executable, "-I", "-S", str(Path(parent_death.__file__)), str(os.getpid())]
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *wrapper,
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=child_end,
+                stderr=child_end,
+                env={**os.environ, **(environment or {})},
+                pass_fds=tuple(descriptors),
+                start_new_session=True,
+            )
+        except BaseException as error:
+            os.close(output)
+            if not isinstance(error, OSError):
+                raise
+            raise HearthNetError(
+                "capacity_exceeded", f"cannot start {command[0]}: {error.strerror}"
+            ) from error
+        finally:
+            os.close(child_end)
+        return cls(child, output, log)
+
+    async def wait(self) -> int:
+        """Wait for the end and return the exit code, negative for a signal.
+
+        The rest of its process group is killed.
+        """
+        code = await self._child.wait()
+        self._signal(signal.SIGKILL)
+        await asyncio.wait({self._pump}, timeout=_DRAIN_SECONDS)
+        self._pump.cancel()
+        return code
+
+    async def stop(self, grace: float) -> None:
+        """Send SIGTERM, and kill the process if it has not ended after `grace` seconds."""
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._child.wait()), grace)
+        self.kill()
+        await self.wait()
+
+    def kill(self) -> None:
+        """Kill the process and its whole group."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    async def _copy_output(self, output: int) -> None:
+        async with reading(output) as reader:
+            while data := await reader.read(_CHUNK):
+                self._log.write(data)
+
+
+def ending(code: int, last_line: str) -> str:
+    """Return a description of a process's end.
+
+    `code` is as returned by `Process.wait`, `last_line` the last line of its log.
+    """
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return f"{how}: {last_line[:200]}" if last_line else how

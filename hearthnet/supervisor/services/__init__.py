@@ -1,0 +1,3 @@
+"""Service processes and their status."""
+
+from __future__ import annotations

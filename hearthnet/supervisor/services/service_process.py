@@ -1,0 +1,137 @@
+"""One service of the node: started, monitored, restarted after a crash, stopped in order.
+
+starting --ready line--> ready starting | ready --the process ends--> waiting --back-off--> starting
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import ServiceState
+from hearthnet.core.times import now_ms
+from hearthnet.service.hosting.status import LIFELINE_VARIABLE, STATUS_VARIABLE
+from hearthnet.supervisor.os.backoff import Backoff
+from hearthnet.supervisor.os.log_file import LogFile
+from hearthnet.supervisor.os.os_process import Process, ending
+from hearthnet.supervisor.services.specs import ChildSpec
+from hearthnet.supervisor.services.status_pipe import Status, StatusPipe
+
+_log = logging.getLogger(__name__)
+STALLED_SECONDS: Final = 30.0
+"""The time without news after which a starting service is no longer waited for."""
+HOPELESS_STARTS: Final = 2
+"""The number of failed starts in a row after which the node is ready without the service."""
+_NEWS = Callable[["Child"], None]
+
+
+class Child:
+    """A supervised service; `news` is called after each change of `state` or `progress`."""
+
+    def __init__(self, spec: ChildSpec, log: LogFile, lifeline: int, news: _NEWS) -> None:
+        self.spec: Final = spec
+        self._log_file = log
+        self._lifeline = lifeline
+        self._news = news
+        self._process: Process | None = None
+        self._failed_starts = 0
+        self._reason: str | None = None
+        self._changed = asyncio.Event()
+        self.stage = self.progress = ""
+        self.state = ServiceState(spec.name, None, "starting", 0, None, (), now_ms())
+
+    async def supervise(self) -> None:
+        """Keep the service running until cancelled; `stop` ends the process that then runs."""
+        backoff = Backoff(random.random)
+        while True:
+            began = time.monotonic()
+            end = await self._run_once()
+            delay = backoff.wait(time.monotonic() - began)
+            self._crashed(end, delay)
+            await asyncio.sleep(delay)
+            self._become("starting", restarts=self.state.restarts + 1)
+
+    async def settled(self) -> None:
+        """Wait until the service is ready, or is known not to be ready soon."""
+        while self.state.state != "ready" and self._failed_starts < HOPELESS_STARTS:
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), STALLED_SECONDS)
+            except TimeoutError:
+                self._become(self.state.state, note=f"not ready yet; hearthnet logs {self.spec.name}")
+                return
+
+    async def stop(self, grace: float) -> None:
+        """Stop the service, by force after `grace` seconds."""
+        if self._process is not None:
+            await self._process.stop(grace)
+        self._become("stopped", pid=None, address="")
+
+    def kill(self) -> None:
+        """Kill the service at once."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def _run_once(self) -> str:
+        """Start the service and wait for its end; return a description of the end."""
+        pipe = StatusPipe(self.spec.name, self._heard)
+        try:
+            process = await Process.start(
+                self.spec.command,
+                self._log_file,
+                environment=self._environment(pipe),
+                descriptors=(pipe.child_end, self._lifeline),
+            )
+        except HearthNetError as error:
+            pipe.abandon()
+            return error.message
+        self._process = process
+        pipe.started()
+        self._become("starting", pid=process.pid)
+        # Process and pipe outlive a cancellation here, until `stop`: a stopping service may still report.
+        code = await process.wait()
+        self._process = None
+        await pipe.drained()
+        reason, self._reason = self._reason, None
+        return ending(code, reason or self._log_file.last_line())
+
+    def _environment(self, pipe: StatusPipe) -> Mapping[str, str]:
+        return {
+            STATUS_VARIABLE: str(pipe.child_end),
+            LIFELINE_VARIABLE: str(self._lifeline),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def _heard(self, status: Status) -> None:
+        if status.state == "failed":
+            self._reason = status.note
+        elif status.state == "ready":
+            self._failed_starts = 0
+            self.stage = self.progress = ""
+            self._become("ready", offers=status.offers, note=status.note, address=status.address)
+        else:
+            self.stage, self.progress = status.stage, status.progress
+            self._tell()
+
+    def _crashed(self, end: str, delay: float) -> None:
+        if self.state.state != "ready":
+            self._failed_starts += 1
+        _log.warning("%s %s; next start in %.1f s", self.spec.name, end, delay)
+        self.stage = self.progress = ""
+        self._become("waiting", pid=None, offers=(), note=end, address="")
+
+    def _become(self, state: Literal["starting", "ready", "waiting", "stopped"], **fields: object) -> None:
+        since = self.state.since if state == self.state.state else now_ms()
+        self.state = msgspec.structs.replace(self.state, state=state, since=since, **fields)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._news(self)

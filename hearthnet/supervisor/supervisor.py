@@ -1,0 +1,261 @@
+"""The life of one node: the server, every service, a signal, and an orderly end.
+
+    lock, home --> server --> services start side by side --> ready --> SIGINT or SIGTERM
+    --> services withdraw and drain --> server --> nothing is left
+
+The first signal ends the node in order, within 5 s even if every process has to be killed; a second one
+ends it at once. A terminal that closes (SIGHUP) counts as a signal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from hearthnet import __version__
+from hearthnet.core.errors import INTERRUPTED, OK, first_of
+from hearthnet.core.node_state import NodeState, ServiceState
+from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth import login_links
+from hearthnet.supervisor.community.community_sync import Community
+from hearthnet.supervisor.community.operators import Operators
+from hearthnet.supervisor.console import Progress, Screen
+from hearthnet.supervisor.nats.home_setup import Prepared
+from hearthnet.supervisor.nats.nats_process import NAME
+from hearthnet.supervisor.nats.nats_server import Server
+from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
+from hearthnet.supervisor.os.cancellation import briefly, obeying
+from hearthnet.supervisor.os.disk_space import Disk
+from hearthnet.supervisor.os.log_file import LogFile
+from hearthnet.supervisor.ready_file import ReadyFile
+from hearthnet.supervisor.services.service_process import Child
+from hearthnet.supervisor.services.specs import ChildSpec
+
+# Together with the time for killing remaining processes, under the 5 s that are promised.
+SERVICE_GRACE_SECONDS: Final = 3.2
+SERVER_GRACE_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 1.0
+DISK_SECONDS: Final = 2.0
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """The supervisor of one prepared home, whose lock the caller holds. Used once."""
+
+    def __init__(
+        self, prepared: Prepared, specs: Sequence[ChildSpec], screen: Screen, ready_file: ReadyFile | None
+    ) -> None:
+        self._prepared = prepared
+        self._home = prepared.home
+        self._screen = screen
+        self._ready_file = ready_file
+        self._started_at = now_ms()
+        self._ready = False
+        self._signals = 0
+        self._stop = asyncio.Event()
+        operators = Operators(self._home, self._screen.line)
+        self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news, operators.logins)
+        self._community = Community(prepared, self._server.admit, self._server_news, operators)
+        # No process writes into this pipe; its end closes when this process dies.
+        self._lifeline, self._held = os.pipe()
+        self._children = tuple(
+            Child(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
+            for spec in specs
+        )
+        self._disk = Disk(self._home)
+        self._announced: dict[str, str] = {}
+        self._unwritten: asyncio.TimerHandle | None = None
+
+    async def run(self) -> int:
+        """Run the node until a signal; return the exit code.
+
+        Raises the error that kept the node from starting.
+        """
+        with self._handled_signals():
+            work = asyncio.create_task(self._work())
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                work.cancel()
+                stop.cancel()
+                outcome = (await asyncio.gather(work, return_exceptions=True))[0]
+                await self._end()
+        if outcome is not None and not isinstance(outcome, asyncio.CancelledError):
+            raise first_of(outcome)
+        return INTERRUPTED if self._signals > 1 else OK
+
+    @property
+    def state(self) -> NodeState:
+        """The present state of the node."""
+        return NodeState(
+            pid=os.getpid(),
+            node_id=self._prepared.identity.node_id,
+            display_name=self._prepared.config.display_name,
+            version=__version__,
+            server=self._server.state,
+            services=tuple(_noted(child.state, self._disk.note) for child in self._children),
+            started_at=self._started_at,
+            ready=self._ready,
+            telemetry=self._prepared.config.telemetry.endpoint,
+        )
+
+    async def _work(self) -> None:
+        self._show_progress()
+        await self._server.start()
+        with file_errors(self._home.state):
+            self._write_state()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._server.keep())
+            tasks.create_task(obeying(self._server.guard()))
+            tasks.create_task(obeying(self._server.watch_link()))
+            tasks.create_task(obeying(self._community.follow(self._server.state.url)))
+            tasks.create_task(self._watch_disk())
+            for child in self._children:
+                tasks.create_task(child.supervise())
+            await asyncio.gather(*(child.settled() for child in self._children))
+            self._become_ready()
+
+    def _become_ready(self) -> None:
+        self._ready = True
+        self._publish_state()
+        if self._ready_file is not None:
+            self._ready_file.write(self.state)
+        self._announced = {child.spec.name: child.state.state for child in self._children}
+        self._screen.table(self._home, self.state, self._link())
+
+    def _link(self) -> str:
+        """Return a one-time link to the gateway's page, empty where none can be made."""
+        url = self.state.gateway_url
+        try:
+            return login_links.link(url, login_links.LinkBook(self._home).make()) if url else ""
+        except OSError as error:
+            _log.error("no link to the page: %s", error.strerror)
+            return ""
+
+    async def _end(self) -> None:
+        """Stop the services, then the server; each by force if it does not end in time."""
+        self._stop.set()
+        self._screen.end_progress()
+        if self._ready_file is not None:
+            self._ready_file.remove()
+        await asyncio.gather(
+            *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children),
+            briefly(self._community.close()),
+            briefly(self._server.close()),
+        )
+        await self._server.stop(SERVER_GRACE_SECONDS)
+        if self._unwritten is not None:
+            self._unwritten.cancel()
+        self._disk.forget_spare()
+        with contextlib.suppress(OSError):
+            self._home.state.unlink(missing_ok=True)
+        os.close(self._lifeline)
+        os.close(self._held)
+        if self._signals:
+            self._screen.line("the node has ended")
+
+    @contextlib.contextmanager
+    def _handled_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        self._signals += 1
+        _log.info("%s", number.name)
+        self._stop.set()
+        if self._signals == 1:
+            self._screen.end_progress()
+            self._screen.line("ending: services first, then the server; once more to end at once")
+            return
+        for child in self._children:
+            child.kill()
+        self._server.kill()
+
+    def _server_news(self, text: str) -> None:
+        self._screen.line(text)
+        self._publish_state()
+
+    async def _watch_disk(self) -> None:
+        """Report a full disk, and restart the server once there is room; until cancelled."""
+        while True:
+            try:
+                change = self._disk.look(self._server.met_full_disk)
+            except OSError as error:
+                _log.error("cannot see what is free in %s: %s", self._home.path, error.strerror)
+                change = None
+            if change == "full":
+                _log.error("%s", self._disk.note)
+                self._server_news(self._disk.note or "")
+            elif change == "room":
+                await self._use_room()
+            await asyncio.sleep(DISK_SECONDS)
+
+    async def _use_room(self) -> None:
+        harmed = self._server.met_full_disk
+        then = f"; {NAME} is restarted, for it does not get over a full disk" if harmed else ""
+        self._server_news(f"the disk has room again{then}")
+        if harmed:
+            await self._server.stop(SERVER_GRACE_SECONDS)
+
+    def _child_news(self, child: Child) -> None:
+        """Publish a change of a service; after the start, people see only crashes and recoveries."""
+        if self._stop.is_set():
+            return
+        self._publish_state()
+        if not self._ready:
+            self._show_progress()
+            return
+        before, now = self._announced.get(child.spec.name), child.state.state
+        if now == before or now == "starting":
+            return
+        self._announced[child.spec.name] = now
+        if now == "waiting":
+            self._screen.line(f"{child.spec.name} {child.state.note}; it is started again")
+        else:
+            self._screen.table(self._home, self.state)
+
+    def _publish_state(self) -> None:
+        """Rewrite the state file; on a full disk the old one stays until there is room."""
+        if not self._server.state.url:
+            return
+        if self._unwritten is not None:
+            self._unwritten.cancel()
+            self._unwritten = None
+        try:
+            self._write_state()
+        except OSError as error:
+            _log.error("cannot write %s: %s", self._home.state, error.strerror)
+            self._unwritten = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._publish_state)
+
+    def _write_state(self) -> None:
+        write_whole(self._home.state, msgspec.json.format(msgspec.json.encode(self.state), indent=1) + b"\n")
+
+    def _show_progress(self) -> None:
+        server = "ready" if self._server.state.url else "starting"
+        rows = [Progress(NAME, server, "", self._server.state.url)]
+        for child in self._children:
+            detail = child.progress or child.state.note or ""
+            rows.append(Progress(child.spec.name, child.state.state, child.stage, detail))
+        self._screen.progress(rows)
+
+
+def _noted(service: ServiceState, note: str | None) -> ServiceState:
+    """Return the service with `note` before its own."""
+    if note is None:
+        return service
+    return msgspec.structs.replace(service, note=f"{note}; {service.note}" if service.note else note)

@@ -1,0 +1,3 @@
+"""Language detection and splitting of text."""
+
+from __future__ import annotations

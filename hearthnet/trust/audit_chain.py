@@ -1,0 +1,281 @@
+"""The audit log as a chain: the form of its entries, its writer and its verifier.
+
+    line n      canonical JSON of an entry, signed by the node that acted
+    previous    BLAKE3 of line n-1, empty in the first one
+    head        the last line's number and hash, signed: reveals an export without its end
+
+A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
+disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, records a
+person's decision about a model's call, a fourth, `refused`, a call or decision with an invalid approval. The
+chain belongs to the node, also if it moves to another community. Nothing here reads a disk or a clock.
+
+See: docs/protocol/audit.md#entry, docs/protocol/audit.md#chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import canonical_json, content_hash, read_json, refuse_repeated_keys
+from hearthnet.core.capability_name import Count
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust import signed_document
+from hearthnet.trust.keys import Identity
+
+PURPOSE: Final = "audit"
+HEAD_PURPOSE: Final = "audit head"
+MAX_FRAME_BYTES: Final = 64 * 1024
+Kind = Literal["began", "ended", "decided", "refused"]
+Problem = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
+
+
+class Entry(
+    signed_document.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """One entry; `time` is in Unix milliseconds, `instance` the process that wrote it.
+
+    `began` records the request: `token` is the token's id, `digest` that of the arguments, `frame` the
+    caller's signed frame (base64url), or its hash if it has more than 64 KiB. `ended` records the result:
+    `code` is the error in the reply, empty after success; `outcome` is the hash of the answer. `decided`
+    records a person's decision about the call shown under the id `call`: `code` is `approved`, `edited` or
+    `denied`, `via` the way it was given, `digest` that of the arguments to be sent, `outcome` the signed
+    decision's hash. `refused` records that `caller` sent an approval or grant that is not valid for its call,
+    or its client (`via`) such a decision: `code` is the error in the reply, `rule` the failed check, `frame`
+    the hash of the signed frame. A `refused` without `call` reports `count` more of them.
+    """
+
+    node: str
+    community: str
+    sequence: Count
+    previous: str
+    time: Count
+    kind: Kind
+    call: str
+    instance: str
+    service: str = ""
+    capability: str = ""
+    caller: str = ""
+    principal: str = ""
+    token: str = ""
+    run: str = ""
+    approval: str = ""
+    grant: str = ""
+    use: Count = 0
+    digest: str = ""
+    idempotency_key: str = ""
+    frame: str = ""
+    began: Count = 0
+    rule: str = ""
+    count: Count = 0
+    code: str = ""
+    outcome: str = ""
+    via: str = ""
+    v: int = 1
+
+
+class Head(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The end of a chain at `time` (milliseconds): number and hash of its last entry.
+
+    0 and empty for a chain without entries.
+    """
+
+    node: str
+    community: str
+    sequence: Count
+    hash: str
+    time: Count
+    v: int = 1
+
+
+class Place(msgspec.Struct, frozen=True):
+    """The end of a chain, which the next entry follows."""
+
+    sequence: int = 0
+    hash: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A fault of a chain: its entry, its kind, and a description in one line."""
+
+    entry: int
+    problem: Problem
+    message: str
+
+
+def write(entry: Entry, after: Place, identity: Identity) -> tuple[bytes, Place]:
+    """Chain `entry` behind `after` and sign it.
+
+    Returns its line and the new end of the chain.
+    """
+    chained = msgspec.structs.replace(entry, sequence=after.sequence + 1, previous=after.hash)
+    line = canonical_json(msgspec.to_builtins(signed_document.sign(chained, identity, PURPOSE)))
+    return line, Place(chained.sequence, content_hash(line))
+
+
+def evidence(frame: bytes) -> str:
+    """Return the caller's signed frame as entries keep it: whole, or its hash if large."""
+    return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
+
+
+def read(line: bytes) -> Entry:
+    """Read the entry in `line`, without checking it.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not an entry.
+    """
+    return _read(line, _ENTRY)
+
+
+def head(identity: Identity, community: str, place: Place, now_ms: int) -> bytes:
+    """Return the signed line that names the present end of the chain of `identity`."""
+    unsigned = Head(
+        node=identity.node_id, community=community, sequence=place.sequence, hash=place.hash, time=now_ms
+    )
+    return canonical_json(msgspec.to_builtins(signed_document.sign(unsigned, identity, HEAD_PURPOSE)))
+
+
+def read_head(line: bytes) -> Head:
+    """Read the head in `line` and check the signature of the node that it names.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not a head; `invalid_signature` if it was altered.
+    """
+    found = _read(line, _HEAD)
+    ids.public_key(found.node)
+    signed_document.check(found, found.node, HEAD_PURPOSE)
+    return found
+
+
+_ENTRY: Final = msgspec.json.Decoder(Entry)
+_HEAD: Final = msgspec.json.Decoder(Head)
+
+
+_Read = TypeVar("_Read")
+
+
+def _read(line: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
+    refuse_repeated_keys(line)
+    return read_json(line, decoder)
+
+
+class Verifier:
+    """A verifier that reads a chain line by line from its start and keeps the first fault.
+
+    `known` are nodes whose signature is recognised where it replaces that of `node`. `check` examines the
+    evidence in an entry and returns its fault, empty for none.
+    """
+
+    def __init__(
+        self, node: str, known: Iterable[str] = (), check: Callable[[Entry], str] | None = None
+    ) -> None:
+        self.place = Place()
+        self.finding: Finding | None = None
+        self.open: dict[int, Entry] = {}
+        """Calls that began and have not ended, by the number of their entry."""
+        self._node = node
+        self._known = tuple(known)
+        self._check = check
+        self._sought = 0
+
+    def feed(self, line: bytes) -> Entry | None:
+        """Read the next line and return its entry; None from the first fault on."""
+        if self.finding is not None:
+            self._look_for_missing(line)
+            return None
+        number = self.place.sequence + 1
+        try:
+            entry = read(line)
+            fits = self._judge(entry, line, number)
+        except HearthNetError as error:
+            self._found(number, "damaged", f"entry {number} is no entry: {error.message}")
+            return None
+        if not fits:
+            return None
+        self.place = Place(number, content_hash(line))
+        return entry
+
+    def end(self, head: Head | None) -> Finding | None:
+        """Return the fault after the last line; with `head` also check that this is the end."""
+        count = self.place.sequence
+        if self.finding is None and head is not None:
+            if count < head.sequence:
+                gone = _numbers(count + 1, head.sequence)
+                self._found(count + 1, "cut off", f"{gone} cut off at the end: the log had {head.sequence}")
+            elif (count, self.place.hash) != (head.sequence, head.hash):
+                self._found(count, "altered", f"entry {count} is not the last one that the head names")
+        return self.finding
+
+    def _judge(self, entry: Entry, line: bytes, number: int) -> bool:
+        """Return whether the entry has no fault."""
+        if self._author(entry, line, number) and self._order(entry, number):
+            self._pair(entry, number)
+        if self.finding is None and self._check is not None and (wrong := self._check(entry)):
+            self._found(number, "altered", f"entry {number}: {wrong}")
+        return self.finding is None
+
+    def _author(self, entry: Entry, line: bytes, number: int) -> bool:
+        """Return whether the entry is this node's and unaltered."""
+        if entry.node != self._node:
+            whose, own = ids.short_id(entry.node), ids.short_id(self._node)
+            self._found(number, "foreign", f"entry {number} is of {whose}, not of {own}")
+        elif not _signed_by(entry, self._node):
+            other = next((node for node in self._known if _signed_by(entry, node)), "")
+            if other:
+                self._found(number, "foreign", f"entry {number} is signed by {ids.short_id(other)}")
+            else:
+                self._found(number, "altered", f"entry {number} was altered: its signature does not fit")
+        elif canonical_json(msgspec.to_builtins(entry)) != line:
+            self._found(number, "altered", f"entry {number} was altered: it is not written as it was")
+        return self.finding is None
+
+    def _order(self, entry: Entry, number: int) -> bool:
+        """Return whether the entry is the next one."""
+        if entry.sequence > number:
+            self._sought = number
+            gone = _numbers(number, entry.sequence - 1)
+            self._found(number, "missing", f"{gone} missing: entry {entry.sequence} stands there")
+        elif entry.sequence < number:
+            self._found(number, "repeated", f"entry {entry.sequence} stands twice, again as number {number}")
+        elif entry.previous != self.place.hash:
+            self._found(number, "altered", f"entry {number} follows another one: one of the two was replaced")
+        return self.finding is None
+
+    def _pair(self, entry: Entry, number: int) -> None:
+        if entry.kind != "ended":
+            if entry.kind == "began":
+                self.open[number] = entry
+            return
+        began = self.open.pop(entry.began, None)
+        if began is None or began.call != entry.call:
+            self._found(number, "unpaired", f"entry {number} ends {entry.began}, where no such call is open")
+
+    def _found(self, number: int, problem: Problem, message: str) -> None:
+        self.finding = Finding(number, problem, message)
+
+    def _look_for_missing(self, line: bytes) -> None:
+        """Report a missing entry that appears later as reordered."""
+        if not self._sought:
+            return
+        try:
+            late = read(line).sequence == self._sought
+        except HearthNetError:
+            return
+        if late:
+            self._found(self._sought, "reordered", f"entry {self._sought} stands after later ones")
+            self._sought = 0
+
+
+def _signed_by(entry: Entry, node: str) -> bool:
+    try:
+        signed_document.check(entry, node, PURPOSE)
+    except HearthNetError:
+        return False
+    return True
+
+
+def _numbers(first: int, last: int) -> str:
+    return f"entry {first} is" if first == last else f"entries {first} to {last} are"

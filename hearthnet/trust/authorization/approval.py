@@ -1,0 +1,135 @@
+"""Approvals: a person's signed consent to one exact call.
+
+See: docs/protocol/approvals.md#approval.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from hearthnet.core import ids
+from hearthnet.core.capability_name import Count
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust import signed_document
+from hearthnet.trust.keys import Identity
+
+PURPOSE: Final = "approval"
+ANY_PROVIDER: Final = "*"
+Via = Literal["", "gateway"]
+"""Origin of the consent: the person's own key, or the gateway of a guest without a key."""
+SKEW_MS: Final = 60_000
+
+
+class Approval(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signed consent to one call; `time` and `expires` are milliseconds since the epoch.
+
+    `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
+    `provider` is `*` only if the contract has `effect_scope: community`. `via` is set only if a gateway
+    approved for one of its guests.
+    """
+
+    id: str
+    community: str
+    approver: str
+    actor: str
+    provider: str
+    capability: str
+    arguments_digest: str
+    idempotency_key: str
+    run: str
+    tool_call_id: str
+    time: Count
+    expires: Count
+    v: int = 1
+    via: Literal["gateway"] | msgspec.UnsetType = msgspec.UNSET
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """The call that claims an approval or a standing grant, as the provider authenticated it.
+
+    `approver` is the key whose consent counts for the call's principal, `via` its required origin
+    (trust/authorization/authority.py).
+    """
+
+    community: str
+    approver: str
+    via: Via
+    actor: str
+    provider: str
+    capability: str
+    arguments_digest: str
+    idempotency_key: str
+    run: str
+    community_effect: bool
+
+
+def sign_approval(identity: Identity, approval: Approval) -> Approval:
+    """Sign the approval with `identity`, which must be its approver.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is not.
+    """
+    if identity.node_id != approval.approver:
+        raise HearthNetError("unauthorized", "an approval is signed by the one who approves")
+    return signed_document.sign(approval, identity, PURPOSE)
+
+
+def check_binding(approval: Approval, call: Claimed) -> None:
+    """Check that the right key signed this approval for exactly this call; ignores time.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is for another call; `invalid_signature` if its approver did not
+            sign it.
+    """
+    signed_document.check(approval, approval.approver, PURPOSE)
+    may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
+    for what, approved, claimed in (
+        ("version", approval.v, 1),
+        ("approver", approval.approver, call.approver),
+        ("way of consent", approval.via or "", call.via),
+        ("community", approval.community, call.community),
+        ("actor", approval.actor, call.actor),
+        ("provider", call.provider if may_be_any else approval.provider, call.provider),
+        ("capability", approval.capability, call.capability),
+        ("arguments", approval.arguments_digest, call.arguments_digest),
+        ("idempotency key", approval.idempotency_key, call.idempotency_key),
+        ("run", approval.run, call.run),
+    ):
+        if approved != claimed:
+            raise HearthNetError(
+                "unauthorized",
+                f"the approval is for another {what}; ask the person again",
+                details={"rule": what},
+            )
+
+
+def check_time(approval: Approval, now_ms: int) -> None:
+    """Check that the approval is valid at `now_ms`.
+
+    Not called for a repetition, whose recorded outcome never expires.
+
+    Raises:
+        HearthNetError: `expired` outside the approval's lifetime.
+    """
+    if now_ms > approval.expires + SKEW_MS or approval.time > now_ms + SKEW_MS:
+        raise HearthNetError(
+            "expired",
+            f"the approval {approval.id} is no longer valid; ask the person again",
+            details={"now": now_ms},
+        )
+
+
+def decode(value: object) -> Approval:
+    """Read the approval in a header.
+
+    Raises:
+        HearthNetError: `bad_request` if it is malformed.
+    """
+    try:
+        approval = msgspec.convert(value, type=Approval)
+        ids.public_key(approval.approver)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", f"the approval is malformed: {error}") from error
+    return approval

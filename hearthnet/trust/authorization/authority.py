@@ -1,0 +1,195 @@
+"""The authority of a call: one pure function, called by the service library alone.
+
+    effective(caller, token, demand, body) -> Authority, or the reason against it
+
+Effective authority = rights of the issuer AND scope of the token AND demand of the capability. Without a
+token the caller is its own issuer. A token never adds trust, and no tokens are issued under one.
+
+See: docs/protocol/tokens.md#effective-authority.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.core.capability_name import Capability, parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization.approval import Via
+from hearthnet.trust.authorization.token import Claims
+from hearthnet.trust.community.roster import RANK
+
+SELF: Final = "self"
+UNDELEGABLE: Final = frozenset({"auth.token.issue"})
+"""Capabilities that no token covers, so that the holder of a token cannot pass it on.
+
+See: docs/protocol/tokens.md#effective-authority.
+"""
+
+
+WRAPPER: Final = "llm.tools.call"
+"""Makes the call that its body names: the token must cover both, and its constraints apply to that body."""
+MOST_WRAPPED: Final = 6
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A node with its level in the roster now and whether it was revoked."""
+
+    node: str
+    level: str
+    revoked: bool = False
+
+
+class Token(msgspec.Struct, frozen=True):
+    """The claims of a verified, unexpired token, and the standing of its issuer."""
+
+    claims: Claims
+    issuer: Standing
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """The offered capability, the trust that it requires (a level or `self`), and its node.
+
+    `own_key`: if an approval is required, one given by a gateway in a person's name is not enough.
+    """
+
+    capability: Capability
+    trust: str
+    node: str
+    side_effects: bool
+    own_key: bool = False
+
+
+class Authority(msgspec.Struct, frozen=True, gc=False):
+    """The principal of a call, whether it needs an approval, and whose key must sign that.
+
+    `principal` is a node id; for a session it is the issuer's id, a slash and the guest's name there.
+    """
+
+    principal: str
+    needs_approval: bool
+    approver: str
+    via: Via
+
+
+def effective(caller: Standing, token: Token | None, demand: Demand, body: dict[str, Any]) -> Authority:
+    """Return the authority of a call with `body` by `caller`, under `token` if there is one.
+
+    Raises:
+        HearthNetError: In this order, `revoked` for a revoked caller or issuer; `unauthorized` if a level is
+            too low or the capability is for its own node; `token_scope_insufficient` if the token does not
+            cover the call; `unauthorized` if only a person's own key could approve and the session has none.
+    """
+    issuer = caller if token is None else token.issuer
+    refuse_revoked(caller, "you were")
+    refuse_revoked(issuer, "the token's issuer was")
+    principal = caller.node if token is None else _principal(token.claims)
+    _check_trust(caller, issuer, principal, demand)
+    if token is None:
+        return Authority(principal, needs_approval=False, approver=caller.node, via="")
+    _check_members(caller, issuer, demand)
+    _check_scope(token.claims, demand.capability, body)
+    approver, via = _approver(token.claims)
+    if demand.side_effects and demand.own_key and via:
+        raise HearthNetError(
+            "unauthorized",
+            f"{demand.capability} takes the approval of a person's own key; this session has none",
+            details={"rule": "own_key"},
+        )
+    return Authority(principal, demand.side_effects, approver, via)
+
+
+def _principal(claims: Claims) -> str:
+    """Return the principal of a call under a token.
+
+    The issuer names it, so that two issuers cannot mean the same guest.
+    """
+    return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+
+
+def _approver(claims: Claims) -> tuple[str, Via]:
+    """Return the key whose consent counts: the guest's own, its gateway's, or the issuer's."""
+    if claims.kind != "session":
+        return claims.iss, ""
+    return (claims.sub, "gateway") if claims.cnf is None else (claims.cnf.key, "")
+
+
+def refuse_revoked(standing: Standing, who: str) -> None:
+    """Check that the node was not revoked; the error message begins with `who`.
+
+    Raises:
+        HearthNetError: `revoked` if it was.
+    """
+    if standing.revoked:
+        raise HearthNetError("revoked", f"{who} revoked from the community")
+
+
+def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Demand) -> None:
+    if demand.trust == SELF:
+        # All three: no token opens the node's own capabilities to another caller, and neither
+        # another member's token nor a guest's reaches them through the node.
+        if not caller.node == principal == demand.node:
+            raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
+    elif demand.trust not in RANK:
+        raise HearthNetError("unauthorized", f"{demand.capability} takes {demand.trust}, a rule unknown here")
+    elif RANK.get(issuer.level, 0) < RANK[demand.trust]:
+        raise HearthNetError(
+            "unauthorized", f"{demand.capability} takes level {demand.trust}; the caller's is {issuer.level}"
+        )
+
+
+def _check_members(caller: Standing, issuer: Standing, demand: Demand) -> None:
+    """Check that the token is between members, however little the capability requires.
+
+    The serving node itself always passes.
+    """
+    for who, standing in (("issuer", issuer), ("holder", caller)):
+        if standing.node != demand.node and RANK.get(standing.level, 0) < RANK["member"]:
+            raise HearthNetError("unauthorized", f"the token's {who} is no member of this community")
+
+
+def _check_scope(claims: Claims, capability: Capability, body: dict[str, Any]) -> None:
+    if capability.name in UNDELEGABLE:
+        raise HearthNetError("unauthorized", f"{capability} is not called under a token; use your own key")
+    if not claims.scope.covers(capability):
+        raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
+    if capability.name == WRAPPER:
+        _check_wrapped(claims, body)
+    else:
+        _check_constraints(claims, body)
+
+
+def _check_wrapped(claims: Claims, body: dict[str, Any]) -> None:
+    """Check the wrapped call and each wrapper around it."""
+    for _ in range(MOST_WRAPPED):
+        capability, body = _wrapped(body)
+        if capability.name in UNDELEGABLE or not claims.scope.covers(capability):
+            raise HearthNetError("token_scope_insufficient", f"the token does not cover {capability}")
+        if capability.name != WRAPPER:
+            _check_constraints(claims, body)
+            return
+    raise HearthNetError("bad_request", f"{WRAPPER} lies in itself more than {MOST_WRAPPED} times")
+
+
+def _wrapped(body: dict[str, Any]) -> tuple[Capability, dict[str, Any]]:
+    given = body.get("input")
+    target = given.get("target_body") if isinstance(given, dict) else None
+    name = given.get("target_capability") if isinstance(given, dict) else None
+    if not isinstance(target, dict) or not isinstance(name, str):
+        raise HearthNetError(
+            "bad_request",
+            f"{WRAPPER} takes a target_capability and its target_body",
+            details={"path": "/input"},
+        )
+    return parse_capability(name), target
+
+
+def _check_constraints(claims: Claims, body: dict[str, Any]) -> None:
+    key = claims.scope.constraints.violated(body)
+    if key is not None:
+        raise HearthNetError(
+            "token_scope_insufficient",
+            f"the token allows {key} only as one of {claims.scope.params_constraints[key]}",
+            details={"path": key},
+        )

@@ -1,0 +1,3 @@
+"""Community events, their replay, and the roster that results."""
+
+from __future__ import annotations

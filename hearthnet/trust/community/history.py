@@ -1,0 +1,213 @@
+"""The events of a community that a node holds, with all events that they build on.
+
+A grow-only set of one chain per author: merging is union, so the order of arrival has no effect and nothing
+is ever taken back (docs/decisions/0040). It does not decide which events count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community import event_validation
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.events import (
+    Admitted,
+    CommunityEvent,
+    Created,
+    Demoted,
+    Invited,
+    Joined,
+    PolicyUpdated,
+    Revoked,
+    Withdrawn,
+)
+
+Heads = dict[str, list[str]]
+"""The ends of each author's chain, as `<sequence>:<hash>`; several after two events in one place."""
+
+MAX_ENDS: Final = 64
+_HEAD: Final = re.compile("([1-9][0-9]{0,15}):(blake3:[0-9a-f]{64})")
+
+
+class History:
+    """The events, in their order. Immutable; `extended` returns the larger one."""
+
+    def __init__(self, community_id: str, events: Iterable[CommunityEvent] = ()) -> None:
+        self.community_id: Final = community_id
+        self.events: Final = tuple(sorted(events, key=_order))
+        self._by_hash: Final = {event.hash: event for event in self.events}
+
+    def get(self, hash_: str) -> CommunityEvent | None:
+        """Return the event with this hash."""
+        return self._by_hash.get(hash_)
+
+    @cached_property
+    def tips(self) -> dict[str, list[CommunityEvent]]:
+        """The events of each author that none of its others follows, the longest chain last."""
+        followed = {event.previous for event in self.events}
+        found: dict[str, list[CommunityEvent]] = {}
+        for event in sorted(self.events, key=lambda one: (one.sequence, one.hash)):
+            if event.hash not in followed:
+                found.setdefault(event.author, []).append(event)
+        return found
+
+    def below(self, author: str, heads: Iterable[str]) -> frozenset[str]:
+        """Return the hashes of the events of `author` up to and including `heads`."""
+        found: set[str] = set()
+        for head in heads:
+            event = self.get(head)
+            while event is not None and event.author == author and event.hash not in found:
+                found.add(event.hash)
+                event = self.get(event.previous)
+        return frozenset(found)
+
+    def heads(self) -> Heads:
+        """Return the ends of all chains, in the form in which others request missing events.
+
+        At most `MAX_ENDS` per author; more ends are written in one place on purpose.
+        """
+        return {
+            author: sorted(f"{tip.sequence}:{tip.hash}" for tip in tips[-MAX_ENDS:])
+            for author, tips in sorted(self.tips.items())
+        }
+
+    def lacks(self, heads: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether `heads` name an event that is not held here.
+
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed.
+        """
+        return any(hash_ not in self._by_hash for given in heads.values() for _, hash_ in map(_head, given))
+
+    def missing(self, heads: Mapping[str, Sequence[str]]) -> tuple[CommunityEvent, ...]:
+        """Return the events that a node with `heads` may lack, in their order.
+
+        An author whose chain is longer there, with ends unknown here, is left out: after its events are
+        fetched from that node, the next comparison shows whether it lacks any held here.
+
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed.
+        """
+        have: set[str] = set()
+        ahead: set[str] = set()
+        for author, given in heads.items():
+            ends = [_head(text) for text in given]
+            longest = max((tip.sequence for tip in self.tips.get(author, ())), default=0)
+            known = [hash_ for _, hash_ in ends if hash_ in self._by_hash]
+            have |= self.below(author, known)
+            if not known and any(sequence > longest for sequence, _ in ends):
+                ahead.add(author)
+        return tuple(one for one in self.events if one.hash not in have and one.author not in ahead)
+
+    def next(self, author: str, reached: int) -> tuple[int, str, int]:
+        """Return sequence, previous and lamport of the next event of `author`.
+
+        `reached` is the community's lamport.
+        """
+        tips = self.tips.get(author)
+        if not tips:
+            return 1, "", reached + 1
+        last = tips[-1]
+        return last.sequence + 1, last.hash, max(reached, last.lamport) + 1
+
+    def extended(self, events: Iterable[CommunityEvent]) -> tuple[History, tuple[CommunityEvent, ...]]:
+        """Return the history with the valid ones of `events`, and those that wait for others.
+
+        Events that are held already cost no check of a signature; invalid ones are left out.
+        """
+        held = dict(self._by_hash)
+        waiting = []
+        # An event comes after those that it builds on in the order, so one walk finds all that can be added.
+        for event in sorted(_hashable(events), key=_order):
+            if event.hash in held:
+                continue
+            if not _has_its_place(event, held, self.community_id):
+                waiting.append(event)
+            elif _holds(event, held, self.community_id):
+                held[event.hash] = event
+        if len(held) == len(self._by_hash):
+            return self, tuple(waiting)
+        return History(self.community_id, held.values()), tuple(waiting)
+
+
+def _order(event: CommunityEvent) -> tuple[int, str, str]:
+    return event.order
+
+
+def _head(text: str) -> tuple[int, str]:
+    found = _HEAD.fullmatch(text)
+    if found is None:
+        raise HearthNetError(
+            "bad_request", f"{text[:80]!r} is not a head (sequence, colon, hash of an event)"
+        )
+    return int(found[1]), found[2]
+
+
+def _hashable(events: Iterable[CommunityEvent]) -> Iterable[CommunityEvent]:
+    """Yield the events that have a canonical form."""
+    for event in events:
+        try:
+            event.hash  # noqa: B018 - computed here, where the error can be dealt with
+        except HearthNetError:
+            continue
+        yield event
+
+
+def _builds_on(event: CommunityEvent) -> set[str]:
+    """Return the hashes of the events that must be held, and sorted, before `event`."""
+    found = {event.previous} if event.previous else set()
+    match event.content:
+        case Joined(invite_event_hash=hash_) | Withdrawn(invite_event_hash=hash_):
+            found.add(hash_)
+        case Admitted(joined_event_hash=hash_):
+            found.add(hash_)
+        case Demoted(target_heads=heads) | Revoked(target_heads=heads):
+            found.update(heads)
+        case PolicyUpdated(heads=known):
+            found.update(*known.values())
+        case _:
+            pass
+    return found
+
+
+def _has_its_place(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
+    """Return whether all that `event` builds on is held, including what admits its author."""
+    try:
+        if not all(hash_ in held for hash_ in _builds_on(event)):
+            return False
+    except HearthNetError:
+        return True  # left out at once instead of waited for
+    if event.previous or event.author == community_id or isinstance(event.content, Joined):
+        return True
+    return any(_founder(one) == event.author for one in held.values())
+
+
+def _founder(event: CommunityEvent) -> str:
+    if event.event_type != community.CREATED or not isinstance(event.content, Created):
+        return ""
+    return event.content.founder.node_id
+
+
+def _holds(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
+    """Return whether `event`, whose predecessors are held, fits them and is correctly signed."""
+    before = held.get(event.previous)
+    if before is not None and (before.author, before.sequence + 1) != (event.author, event.sequence):
+        return False
+    try:
+        if any(held[hash_].lamport >= event.lamport for hash_ in _builds_on(event)):
+            return False
+        content = event.content
+        if isinstance(content, Joined) and not _is_invite(held[content.invite_event_hash], content):
+            return False
+        event_validation.check(event, community_id)
+    except HearthNetError:
+        return False
+    return True
+
+
+def _is_invite(event: CommunityEvent, joined: Joined) -> bool:
+    return isinstance(event.content, Invited) and event.content.invite_key == joined.invite_key

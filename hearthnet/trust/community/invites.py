@@ -1,0 +1,143 @@
+"""Invites as texts to hand over, and joining by one (docs/decisions/0040).
+
+    hninvite://v1/<base64url of canonical JSON>.<first 8 characters of its BLAKE3, in hex>
+
+The text holds the seed of the invite's one-time key, the address of a server and the inviter to call there.
+Every holder can join by it, so it must be handed over like a key.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from hearthnet.core import ids
+from hearthnet.core.capability_name import Count
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust import text_armor
+from hearthnet.trust.community import commands, event_validation, events
+from hearthnet.trust.community.events import CommunityEvent, Joined
+from hearthnet.trust.community.roster import Roster, merge
+from hearthnet.trust.keys import Identity
+
+SCHEME: Final = "hninvite://v1/"
+MAX_LENGTH: Final = 2048
+
+
+class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The contents of an invite.
+
+    `address` is `host:port`; `fingerprint` the SHA-256 of the certificate there, in hex, empty without one;
+    `expires_at` in milliseconds.
+    """
+
+    community_id: str = msgspec.field(name="c")
+    seed: str = msgspec.field(name="k")
+    address: Annotated[str, msgspec.Meta(min_length=3, max_length=300)] = msgspec.field(name="a")
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = msgspec.field(name="t")
+    inviter: str = msgspec.field(name="i")
+    name: Annotated[str, msgspec.Meta(max_length=200)] = msgspec.field(name="n")
+    expires_at: Count = msgspec.field(name="x")
+
+    def key(self) -> Identity:
+        """Return the invite's one-time key."""
+        return Identity(ids.unb64(self.seed))
+
+    def __repr__(self) -> str:
+        return f"InviteText({self.name!r}, {self.address})"
+
+
+_DECODER: Final = msgspec.json.Decoder(InviteText)
+
+
+def encode(invite: InviteText) -> str:
+    """Return the text to hand over."""
+    return text_armor.encode(SCHEME, msgspec.to_builtins(invite))
+
+
+def decode(text: str) -> InviteText:
+    """Read the invite in `text`.
+
+    Raises:
+        HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
+    """
+    invite = text_armor.decode(text, SCHEME, MAX_LENGTH, _DECODER, "invite")
+    for node in (invite.community_id, invite.inviter):
+        ids.public_key(node)
+    invite.key()
+    return invite
+
+
+def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_ms: int) -> CommunityEvent:
+    """Return the newcomer's request to join under the open invite of `key`.
+
+    `held` is the community's roster as received from the inviter.
+
+    Raises:
+        HearthNetError: `unauthorized` if there is no such open invite; `expired` after its end.
+    """
+    invite = held.invite(key.node_id)
+    if invite is None:
+        raise HearthNetError(
+            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
+        )
+    if now_ms >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    bare = Joined(
+        invite_event_hash=invite.event_hash,
+        invite_key=key.node_id,
+        member=events.entry_of(newcomer, display_name),
+        invite_signature="",
+    )
+    signature = key.sign(events.INVITE_PURPOSE, events.request(held.community_id, bare))
+    return events.write(
+        newcomer,
+        held.community_id,
+        events.JOINED,
+        msgspec.structs.replace(bare, invite_signature=ids.b64(signature)),
+        place=held.next(newcomer.node_id),
+        now_ms=now_ms,
+    )
+
+
+def admit(
+    held: Roster, author: Identity, joined: CommunityEvent, now_ms: int
+) -> tuple[CommunityEvent, CommunityEvent]:
+    """Admit a newcomer: return its `joined` event and this node's event that admits it.
+
+    The two must be kept in this order. Called by the provider of `community.join`.
+
+    Raises:
+        HearthNetError: `invalid_signature` or `bad_request` for an invalid event; `revoked` for a revoked
+            node; `unauthorized` for an invite that was used, withdrawn, is for another node, or that this
+            node may not honour; `expired` after the invite's end.
+    """
+    event_validation.check(joined, held.community_id)
+    content = joined.content
+    if not isinstance(content, Joined):
+        raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")
+    _check_open(held, content, now_ms)
+    with_request = merge(held, [joined])
+    flaw = "it does not follow the newcomer's events before" if with_request is held else ""
+    flaw = flaw or with_request.flaw(joined)
+    if flaw:
+        raise HearthNetError("unauthorized", f"the request to join does not count: {flaw}")
+    return joined, commands.admit(with_request, author, joined, now_ms)
+
+
+def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:
+    newcomer = asked.member.node_id
+    if held.member(newcomer) is not None:
+        raise HearthNetError("unauthorized", "the newcomer is a member already")
+    invite = held.invite(asked.invite_key)
+    if invite is None or invite.event_hash != asked.invite_event_hash:
+        raise HearthNetError(
+            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
+        )
+    if now_ms >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    if held.is_revoked(newcomer) and invite.invitee_node_id != newcomer:
+        raise HearthNetError(
+            "revoked", "this node was put out; it comes back only by an invite of a trusted member for its id"
+        )

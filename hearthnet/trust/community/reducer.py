@@ -1,0 +1,96 @@
+"""The state of a community, as a pure function of its events (docs/decisions/0040).
+
+Events are judged in their order (lamport, event id, hash), each by the levels that the earlier ones gave; an
+event that is not allowed changes nothing (trust/community/replay.py). Two kinds act backwards, so that claiming an early
+lamport gains nothing:
+
+- a removal, that is a revocation or demotion, names the target's events that its author knew. All others of
+  the target are judged as if they came after it, whatever lamport they claim;
+- a change of policy does the same for the events of all authors.
+
+Removals can exclude each other if neither author knew the other's. They take effect in rounds. Each round
+judges all events with the removals decided so far, and decides upon those that no other removal threatens:
+neither their signers nor the promoters of these are the target of another. If all that are left threaten each
+other, the one is chosen that is signed by more people who do not owe their trust to one another, then the one
+with signers nearer to the founder. Decisions are final.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community.events import Policy
+from hearthnet.trust.community.history import History
+from hearthnet.trust.community.removals import Removal
+from hearthnet.trust.community.replay import Gone, Judge, OpenInvite, Standing
+
+MAX_ROUNDS: Final = 32
+"""Maximum number of rounds, after which all remaining removals are decided upon at once.
+
+Bounds the work that trusted members can cause by removing one another.
+"""
+
+
+class Folded(NamedTuple):
+    """The state of the community.
+
+    `reached` is the highest lamport; `flaws` has the reason for each event that does not count.
+    """
+
+    name: str
+    created_at: str
+    policy: Policy
+    members: dict[str, Standing]
+    revoked: dict[str, Gone]
+    invites: tuple[OpenInvite, ...]
+    reached: int
+    flaws: dict[str, str]
+
+
+def fold(history: History) -> Folded:
+    """Return the state after `history`.
+
+    Raises:
+        HearthNetError: `bad_request` if no event founds the community.
+    """
+    decided: list[Removal] = []
+    judge = Judge(history, decided)
+    rounds = 0
+    while judge.removals:
+        rounds += 1
+        decided += _next(judge.removals) if rounds < MAX_ROUNDS else judge.removals
+        judge = Judge(history, decided)
+    if judge.name is None:
+        raise HearthNetError("bad_request", "is of no community: nothing founds it")
+    return Folded(
+        name=judge.name,
+        created_at=judge.created_at,
+        policy=judge.policy,
+        members=judge.members,
+        revoked=judge.revoked,
+        invites=judge.open_invites(),
+        reached=judge.reached,
+        flaws=judge.flaws,
+    )
+
+
+def _next(removals: list[Removal]) -> list[Removal]:
+    """Return the removals to decide upon in this round."""
+    by_target: dict[str, list[Removal]] = {}
+    for removal in removals:
+        by_target.setdefault(removal.content.target_node_id, []).append(removal)
+    safe = [removal for removal in removals if not _threatened(removal, by_target)]
+    return safe or [min(removals, key=lambda one: (one.weight, one.place))]
+
+
+def _threatened(removal: Removal, by_target: dict[str, list[Removal]]) -> bool:
+    """Return whether another removal targets one of its signers or their sponsors.
+
+    A removal that knew this one does not threaten it.
+    """
+    return any(
+        rival is not removal and removal.event.hash not in rival.known
+        for node in removal.relies_on
+        for rival in by_target.get(node, ())
+    )

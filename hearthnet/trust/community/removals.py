@@ -1,0 +1,72 @@
+"""Allowed removals, and the effect of those decided upon on other events (trust/community/reducer.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from hearthnet.trust.community.events import RANK, CommunityEvent, Demoted, Revoked
+from hearthnet.trust.community.history import History
+
+
+class Removal(NamedTuple):
+    """An allowed revocation or demotion; of two that exclude each other the lighter one wins.
+
+    `known` are the target's events that it leaves as they are; `relies_on` its signers and their sponsors, up
+    to the founder.
+    """
+
+    place: int
+    event: CommunityEvent
+    content: Demoted | Revoked
+    known: frozenset[str]
+    weight: tuple[int, ...]
+    relies_on: frozenset[str]
+
+
+Agreement = tuple[str, str, str, str]
+"""Kind of removal, target, new level or reason, and client id."""
+
+
+def known_of(history: History, event: CommunityEvent, content: Demoted | Revoked) -> frozenset[str]:
+    """Return the events of the target that a removal leaves as they are."""
+    # All earlier events of a member that leaves stay valid: else it could undo its admissions by leaving.
+    leaving = event.author == content.target_node_id
+    return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
+
+
+def what_was_agreed(content: Demoted | Revoked) -> Agreement | None:
+    """Return the agreement of the co-signers of a removal, None without co-signers."""
+    if not content.co_signers:
+        return None
+    what = content.reason if isinstance(content, Revoked) else content.new_level
+    return type(content).__name__, content.target_node_id, what, content.client_id
+
+
+def carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
+    """Return the place in the order at which each agreement takes effect.
+
+    It does once, however many events carry its signatures. Otherwise any trusted member could repeat a
+    removal alone after the target came back, with the old signatures of others.
+    """
+    found: dict[Agreement | None, int] = {}
+    for removal in decided:
+        agreement = what_was_agreed(removal.content)
+        if agreement is not None:
+            found[agreement] = min(removal.place, found.get(agreement, removal.place))
+    return found
+
+
+def limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
+    """Return for each target of a removal the limits on the rank behind its events.
+
+    A limit is (place, known, rank): events before `place` have at most `rank`, except the `known` ones.
+    """
+    found: dict[str, list[tuple[int, frozenset[str], int]]] = {}
+    first = carried_out(decided)
+    for removal in decided:
+        content = removal.content
+        rank = RANK[content.new_level] if isinstance(content, Demoted) else 0
+        until = first.get(what_was_agreed(content), removal.place)
+        found.setdefault(content.target_node_id, []).append((until, removal.known, rank))
+    return found

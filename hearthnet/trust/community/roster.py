@@ -1,0 +1,338 @@
+"""The community's roster: its members, their levels and their NATS logins.
+
+A roster is derived from its events (trust/community/reducer.py) and so proves itself: everyone with the community id,
+which is the root's public key, can derive it again. Merging is union; an older roster cannot undo anything.
+`seal` is a node's own signature on a roster that it has derived, of use to that node alone.
+
+See: docs/protocol/community.md#entry, docs/protocol/community.md#levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from hearthnet.core.canonical_json import canonical_json, content_hash, read_json, refuse_repeated_keys
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import rfc3339
+from hearthnet.trust import signed_document
+from hearthnet.trust.community import event_validation
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.events import LOGIN_PURPOSE as LOGIN_PURPOSE
+from hearthnet.trust.community.events import RANK as RANK
+from hearthnet.trust.community.events import CommunityEvent, Entry
+from hearthnet.trust.community.events import Level as Level
+from hearthnet.trust.community.events import Policy as Policy
+from hearthnet.trust.community.history import Heads, History
+from hearthnet.trust.community.reducer import Folded, fold
+from hearthnet.trust.community.replay import LEVELS
+from hearthnet.trust.keys import Identity
+
+PURPOSE: Final = "roster"
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One member; `login` is the public nkey of its NATS login, bound both ways (see `Entry`)."""
+
+    node_id: str
+    level: Level
+    display_name: str
+    login: str
+    login_signature: str
+    login_proof: str
+    added_at: str
+
+
+class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An invite neither used nor withdrawn; `expires_at` (milliseconds) may have passed."""
+
+    event_id: str
+    event_hash: str
+    invite_key: str
+    login: str
+    display_name: str
+    invitee_node_id: str
+    inviter: str
+    expires_at: int
+
+
+class Revocation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A revoked node, the time by its revoker's clock, and the reason."""
+
+    node_id: str
+    revoked_at: str
+    reason: str
+
+
+class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """The members as derived from `events`.
+
+    `version` counts the events, `signed_by` is the node whose seal it has.
+    """
+
+    version: int
+    community_id: str
+    name: str
+    created_at: str
+    policy: Policy
+    members: tuple[Member, ...]
+    revoked: tuple[Revocation, ...]
+    invites: tuple[Invite, ...]
+    head_lamport: int
+    events: tuple[CommunityEvent, ...]
+    signed_by: str = ""
+
+    def signing_bytes(self) -> bytes:
+        """Return the bytes that a seal covers.
+
+        They are the seal's node, and the hash of the whole document as JSON with sorted keys.
+        """
+        try:
+            whole = _SORTED.encode(msgspec.structs.replace(self, signature=""))
+        except RecursionError as error:
+            raise HearthNetError("bad_request", "it is nested too deeply") from error
+        return canonical_json({"signed_by": self.signed_by, "content": content_hash(whole)})
+
+    def level(self, node: str, now_ms: int | None = None) -> str:
+        """Return the level of `node`, or `unknown`.
+
+        With `now_ms`, `invited` for the key of an open invite.
+        """
+        found = self._members.get(node)
+        if found is not None:
+            return found.level
+        invite = None if now_ms is None else self._invites.get(node)
+        return "unknown" if invite is None or now_ms is None or now_ms >= invite.expires_at else "invited"
+
+    def member(self, node: str) -> Member | None:
+        """Return the member with this node id."""
+        return self._members.get(node)
+
+    def invite(self, key: str) -> Invite | None:
+        """Return the open invite with this invite key, expired or not."""
+        return self._invites.get(key)
+
+    def is_revoked(self, node: str) -> bool:
+        """Return whether `node` was revoked and has not come back."""
+        return node in self._revoked
+
+    def revocation_of(self, node: str) -> str:
+        """Return the hash of the event that revokes `node`; empty if there is none."""
+        return self.folded.revoked[node].event_hash if self.is_revoked(node) else ""
+
+    def heads(self) -> Heads:
+        """Return the heads of the events held, by which others find those missing here."""
+        return self.history.heads()
+
+    def lacks(self, heads: Mapping[str, Sequence[str]]) -> bool:
+        """Return whether a node with `heads` holds events that are not held here."""
+        return self.history.lacks(heads)
+
+    def missing(self, heads: Mapping[str, Sequence[str]]) -> tuple[CommunityEvent, ...]:
+        """Return the events that a node with `heads` may lack, in an order for merging one by one.
+
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed.
+        """
+        return self.history.missing(heads)
+
+    def missing_before(self, events: Iterable[CommunityEvent]) -> tuple[CommunityEvent, ...]:
+        """Return those of `events` that cannot be merged yet, since they build on missing ones."""
+        return self.history.extended(events)[1]
+
+    def next(self, author: str) -> tuple[int, str, int]:
+        """Return sequence, previous and lamport of the next event of `author`."""
+        return self.history.next(author, self.head_lamport)
+
+    def flaw(self, event: CommunityEvent) -> str:
+        """Return the reason for which a held event does not count; empty if it does."""
+        return self.folded.flaws.get(event.hash, "")
+
+    @cached_property
+    def history(self) -> History:
+        """The events, indexed."""
+        return History(self.community_id, self.events)
+
+    @cached_property
+    def folded(self) -> Folded:
+        """The state derived from the events, with all that the document leaves out."""
+        return fold(self.history)
+
+    @cached_property
+    def _members(self) -> dict[str, Member]:
+        return {member.node_id: member for member in self.members}
+
+    @cached_property
+    def _invites(self) -> dict[str, Invite]:
+        return {invite.invite_key: invite for invite in self.invites}
+
+    @cached_property
+    def _revoked(self) -> frozenset[str]:
+        return frozenset(one.node_id for one in self.revoked)
+
+
+_SORTED: Final = msgspec.json.Encoder(order="sorted")
+_DECODER: Final = msgspec.json.Decoder(Roster)
+
+
+def member(identity: Identity, level: Level, display_name: str, now_ms: int) -> Member:
+    """Return the entry of `identity`, with its login bound to it."""
+    return _member(community.entry_of(identity, display_name), level, rfc3339(now_ms))
+
+
+def found(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
+    """Found a community with `first` as its first anchor; the roster is not sealed."""
+    founder = Entry(first.node_id, first.display_name, first.login, first.login_signature, first.login_proof)
+    event = community.write(
+        root,
+        root.node_id,
+        community.CREATED,
+        community.Created(name=name, founder=founder),
+        place=(1, "", 1),
+        now_ms=now_ms,
+    )
+    return _derived(History(root.node_id, [event]))
+
+
+def derive(community_id: str, events: Iterable[CommunityEvent]) -> Roster:
+    """Derive the roster of `events`, verified from the community id upward.
+
+    For a node that holds none yet. Invalid events are left out, as in `merge`.
+
+    Raises:
+        HearthNetError: `bad_request` if none of them founds the community.
+    """
+    history, _ = History(community_id).extended(events)
+    return _derived(history)
+
+
+def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
+    """Return the roster with all valid ones of `events`.
+
+    The result has no seal if events were added, otherwise it is `roster` itself. Only signatures of events
+    that are not held yet are checked. Invalid events, and those that build on missing ones (see
+    `Roster.missing_before`), are left out.
+    """
+    return merge_some(roster, events)[0]
+
+
+def merge_some(roster: Roster, events: Iterable[CommunityEvent]) -> tuple[Roster, tuple[CommunityEvent, ...]]:
+    """Merge as `merge`, and return also those of `events` that wait for missing ones."""
+    history, waiting = roster.history.extended(events)
+    return (roster if history is roster.history else _derived(history)), waiting
+
+
+def seal(roster: Roster, identity: Identity) -> Roster:
+    """Return the roster with the seal of `identity`, which saves deriving it again."""
+    sealed = signed_document.sign(
+        msgspec.structs.replace(roster, signed_by=identity.node_id), identity, PURPOSE
+    )
+    sealed.__dict__.update(roster.__dict__)  # the derived values do not depend on the seal
+    return sealed
+
+
+def refuse_older(held: Roster, offered: Roster) -> None:
+    """Check that `offered` has all events of `held`.
+
+    Raises:
+        HearthNetError: `expired` if it lacks one; `unauthorized` if it is of another community.
+    """
+    if held.community_id != offered.community_id:
+        raise HearthNetError("unauthorized", "the roster is of another community")
+    if offered.lacks(held.heads()):
+        raise HearthNetError("expired", "the roster is older than the one that is held; merge them")
+
+
+def encode(roster: Roster) -> bytes:
+    """Return the roster as stored in a file: JSON, indented for people."""
+    return msgspec.json.format(msgspec.json.encode(roster), indent=1) + b"\n"
+
+
+def decode(data: bytes, trusted_signer: str = "") -> Roster:
+    """Read the roster in `data`, verified by its events from the community id upward.
+
+    With the seal of `trusted_signer`, the reader's own node, the events are not verified again. An invalid
+    seal is ignored: a version with fewer rules may have sealed another form of the same roster.
+
+    Raises:
+        HearthNetError: `bad_request` if it is not a roster; `invalid_signature` if it was altered.
+    """
+    try:
+        roster = read_json(data, _DECODER)
+        if not trusted_signer or roster.signed_by != trusted_signer or not _is_sealed(roster):
+            refuse_repeated_keys(data)
+            _prove(roster)
+    except HearthNetError as error:
+        raise HearthNetError(error.code, f"is no roster, or was altered: {error}") from error
+    return roster
+
+
+def _is_sealed(roster: Roster) -> bool:
+    try:
+        signed_document.check(roster, roster.signed_by, PURPOSE)
+    except HearthNetError:
+        return False
+    return True
+
+
+def _prove(roster: Roster) -> None:
+    history, _ = History(roster.community_id).extended(roster.events)
+    if len(history.events) != len(roster.events):
+        for event in roster.events:
+            event_validation.check(event, roster.community_id)
+        raise HearthNetError("bad_request", "events that others build on are not in it")
+    derived = _derived(history)
+    if msgspec.structs.replace(derived, signed_by=roster.signed_by, signature=roster.signature) != roster:
+        raise HearthNetError("invalid_signature", "its members are not what its events say")
+
+
+def _derived(history: History) -> Roster:
+    state = fold(history)
+    taken = {standing.entry.login for standing in state.members.values()}
+    invites: dict[str, Invite] = {}
+    for one in state.invites:
+        if one.content.login not in taken:
+            taken.add(one.content.login)
+            invites.setdefault(one.content.invite_key, _invite(one.event, one.content))
+    roster = Roster(
+        version=len(history.events),
+        community_id=history.community_id,
+        name=state.name,
+        created_at=state.created_at,
+        policy=state.policy,
+        members=tuple(_member(one.entry, LEVELS[one.rank], one.added_at) for one in state.members.values()),
+        revoked=tuple(Revocation(node, one.revoked_at, one.reason) for node, one in state.revoked.items()),
+        invites=tuple(invites.values()),
+        head_lamport=state.reached,
+        events=history.events,
+    )
+    roster.__dict__.update(history=history, folded=state)
+    return roster
+
+
+def _member(entry: Entry, level: Level, added_at: str) -> Member:
+    return Member(
+        entry.node_id,
+        level,
+        entry.display_name,
+        entry.login,
+        entry.login_signature,
+        entry.login_proof,
+        added_at,
+    )
+
+
+def _invite(event: CommunityEvent, content: community.Invited) -> Invite:
+    return Invite(
+        event_id=event.event_id,
+        event_hash=event.hash,
+        invite_key=content.invite_key,
+        login=content.login,
+        display_name=content.display_name,
+        invitee_node_id=content.invitee_node_id,
+        inviter=event.author,
+        expires_at=content.expires_at,
+    )

@@ -1,0 +1,31 @@
+"""Check that enough members have signed a proposal, before an event is made of it."""
+
+from __future__ import annotations
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community import proposals
+from hearthnet.trust.community.events import INVITED
+from hearthnet.trust.community.proposals import Proposal
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+
+
+def demand(held: Roster, own: Identity, proposal: Proposal) -> None:
+    """Raise unless enough members, this node included, have signed `proposal`.
+
+    A node that may not sign passes: the validity of the event that it makes is checked elsewhere.
+
+    Raises:
+        HearthNetError: `unauthorized`, with the number of required signatures, if fewer have signed;
+            `invalid_signature` if one of them has signed something else.
+    """
+    signed = proposals.check(proposals.sign(proposal, own), held)
+    needed = proposals.needed(proposal, held)
+    if own.node_id not in signed or len(signed) >= needed:
+        return
+    whose = "members who may invite" if proposal.event_type == INVITED else "trusted members"
+    raise HearthNetError(
+        "unauthorized",
+        f"it takes {needed} signatures of {whose} and has {len(signed)}; pass a proposal round",
+        details={"needed": needed, "signed": len(signed)},
+    )

@@ -1,0 +1,107 @@
+"""Inputs of the capabilities of `auth` (contracts/auth.*, contracts/community.*)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from hearthnet.trust.authorization.revocation import Reason
+from hearthnet.trust.community.events import CoSigner
+
+
+class NoParams(msgspec.Struct, frozen=True):
+    """Empty params: no capability of `auth` has any."""
+
+
+class InviteInput(msgspec.Struct, frozen=True):
+    """Input of `community.invite`.
+
+    The invitee is described by a name or given as a node id; the end is `ttl_seconds` from now, or
+    `expires_at`.
+    """
+
+    client_id: str
+    ttl_seconds: int
+    display_name: str = ""
+    invitee_node_id: str = ""
+    expires_at: str = ""
+    co_signers: tuple[CoSigner, ...] = ()
+
+
+class JoinInput(msgspec.Struct, frozen=True):
+    """Input of `community.join`: the joining node's signed event, and the heads that it holds."""
+
+    event: dict[str, Any]
+    heads: dict[str, tuple[str, ...]]
+
+
+class SyncInput(msgspec.Struct, frozen=True):
+    """Input of `community.sync`: the heads that the caller holds."""
+
+    heads: dict[str, tuple[str, ...]]
+    limit: int
+
+
+class RoleInput(msgspec.Struct, frozen=True):
+    """Input of `community.promote` and `community.demote`."""
+
+    client_id: str
+    target_node_id: str
+    new_level: Literal["member", "trusted", "anchor"]
+    co_signers: tuple[CoSigner, ...] = ()
+
+
+class RevokeInput(msgspec.Struct, frozen=True):
+    """Input of `community.revoke`."""
+
+    client_id: str
+    target_node_id: str
+    reason: str
+    co_signers: tuple[CoSigner, ...] = ()
+
+
+class WithdrawInput(msgspec.Struct, frozen=True):
+    """Input of `community.withdraw`."""
+
+    client_id: str
+    invite_event_id: str
+
+
+class PolicyInput(msgspec.Struct, frozen=True):
+    """Input of `community.policy`; omitted members stay unchanged."""
+
+    client_id: str
+    min_signatures_to_demote: int | None = None
+    min_signatures_to_revoke: int | None = None
+    min_signatures_to_invite: int | None = None
+    capability_token_ttl_seconds: int | None = None
+    default_member_can_invite: bool | None = None
+
+
+class IssueInput(msgspec.Struct, frozen=True):
+    """Input of `auth.token.issue`."""
+
+    client_id: str
+    subject: str
+    scope: dict[str, Any]
+    ttl_seconds: int
+    corpora: tuple[str, ...] = ()
+    audience: str = ""
+    principal: str = ""
+    cnf: dict[str, Any] | None = None
+
+
+class RevokeTokenInput(msgspec.Struct, frozen=True):
+    """Input of `auth.token.revoke`: a token of this node, or of another `issuer`."""
+
+    client_id: str
+    token_id: str
+    reason: Reason
+    issuer: str = ""
+
+
+class IntrospectInput(msgspec.Struct, frozen=True):
+    """Input of `auth.token.introspect`."""
+
+    token: str

@@ -1,0 +1,3 @@
+"""Models that can be called, their probing and choice."""
+
+from __future__ import annotations

@@ -1,0 +1,175 @@
+"""The kinds of models in the config, as data: protocol, vendor, address and listing.
+
+A new kind is a row here, a word in `hearthnet.core.config.ModelKind`, and one in the contract llm.models.check.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hearthnet.core.config import ModelConfig, ModelKind
+from hearthnet.models import urls
+from hearthnet_llm.backends import aws
+from hearthnet_llm.vendors import ollama, profiles
+from hearthnet_llm.vendors.catalog import Listing
+from hearthnet_llm.vendors.wire import HttpRequest, Target
+
+_BEARER: Final = ("Authorization", "Bearer {key}")
+_CLAUDE: Final = "claude"
+"""Part of the names of Anthropic's models, at any provider."""
+_VERTEX: Final = "aiplatform.googleapis.com"
+_VERSION: Final = {"anthropic-version": "2023-06-01"}
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of connection.
+
+    `url` and `variable` are defaults. `below` is the path at which the protocol's own address ends. `wires`
+    replaces `wire` for models whose name contains a text; likewise `sighted` are models with vision.
+
+    `key` is the header of the key, None for that of the vendor's profile. `ctx` (tokens), `tools` and
+    `vision` are assumed if neither the config nor the server states them; with `ctx_guessed`, models of the
+    kind differ too much for refusing a request because of `ctx`. `signed`: without a key of its own, a
+    request is signed for AWS.
+    """
+
+    wire: str
+    wires: tuple[tuple[str, str], ...] = ()
+    vendor: str = ""
+    below: str = ""
+    url: str = ""
+    variable: str = ""
+    key: tuple[str, str] | None = None
+    listing: Listing = Listing()
+    ctx: int = 8192
+    ctx_guessed: bool = False
+    tools: bool = True
+    vision: bool = False
+    sighted: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    signed: bool = False
+
+
+KINDS: Final[dict[ModelKind, Kind]] = {
+    "openai": Kind(
+        wire="openai", url="https://api.openai.com/v1", variable="OPENAI_API_KEY", ctx_guessed=True
+    ),
+    "ollama": Kind(
+        wire="ollama",
+        url="http://127.0.0.1:11434",
+        listing=Listing(path="/api/tags", details="/api/show", loaded="/api/ps"),
+        ctx=4096,
+    ),
+    "azure": Kind(
+        wire="openai",
+        vendor="azure",
+        variable="AZURE_OPENAI_API_KEY",
+        ctx=128_000,
+        hosts=profiles.VENDORS["azure"].hosts,
+    ),
+    "anthropic": Kind(
+        wire="anthropic",
+        url="https://api.anthropic.com/v1",
+        variable="ANTHROPIC_API_KEY",
+        key=("x-api-key", "{key}"),
+        listing=Listing(path="/models?limit=1000", headers=_VERSION),
+        ctx=200_000,
+        vision=True,
+        hosts=("api.anthropic.com",),
+    ),
+    "gemini": Kind(
+        wire="gemini",
+        url="https://generativelanguage.googleapis.com/v1beta",
+        variable="GEMINI_API_KEY",
+        key=("x-goog-api-key", "{key}"),
+        listing=Listing(path="/models?pageSize=1000"),
+        ctx=1_000_000,
+        vision=True,
+        hosts=("generativelanguage.googleapis.com", _VERTEX),
+    ),
+    "bedrock": Kind(
+        wire="bedrock-converse",
+        wires=(("anthropic.claude", "bedrock-anthropic"),),
+        key=_BEARER,
+        listing=Listing(path=""),
+        ctx=128_000,
+        sighted=("anthropic.claude", "nova-lite", "nova-pro", "nova-premier", "nova-2", "llama4", "pixtral"),
+        signed=True,
+    ),
+}
+
+
+def at(url: str) -> ModelKind | None:
+    """Return the kind whose vendor is at `url`, or None for any other server."""
+    host = (urlsplit(url).hostname or "").lower()
+    if aws.is_bedrock(host):
+        return "bedrock"
+    for name, kind in KINDS.items():
+        if any(host == known or host.endswith((f".{known}", f"-{known}")) for known in kind.hosts):
+            return name
+    return None
+
+
+def wire_of(config: ModelConfig) -> str:
+    """Return the name of a model's protocol."""
+    kind = KINDS[config.kind]
+    return next((name for part, name in kind.wires if part in config.model), kind.wire)
+
+
+def sees(config: ModelConfig) -> bool:
+    """Return whether the model has vision, according to its kind and name."""
+    kind = KINDS[config.kind]
+    return kind.vision or any(part in config.model for part in kind.sighted)
+
+
+def target(config: ModelConfig, server: str = "") -> Target:
+    """Return the target of requests to a model, without a login.
+
+    `server` is the server program, for addresses that do not identify it.
+    """
+    kind = KINDS[config.kind]
+    url = _url(config)
+    spelling = {"model": "path"} if config.kind == "azure" and "/deployments/" in url else {}
+    if config.kind == "anthropic" and at(url) != "anthropic" and _CLAUDE not in config.model.lower():
+        spelling = {"sampling": "sent", "unproved": "sent"}
+    return Target(
+        model=config.model,
+        base=urls.base(url, kind.below),
+        vendor=kind.vendor or profiles.at(url) or server,
+        api_version=config.api_version,
+        spelling=spelling,
+    )
+
+
+def root(config: ModelConfig) -> str:
+    """Return the address, without a login, to which a listing's paths are appended."""
+    kind = KINDS[config.kind]
+    return urls.base(_url(config), kind.below).removesuffix(kind.below)
+
+
+def warming(config: ModelConfig) -> HttpRequest:
+    """Return the request that prepares a server to answer.
+
+    Ollama loads the model; other servers list their models.
+    """
+    if KINDS[config.kind].wire == "ollama":
+        return ollama.loading(target(config))
+    listing = KINDS[config.kind].listing
+    return HttpRequest("GET", root(config) + listing.path, {}, listing.headers)
+
+
+def key_header(config: ModelConfig) -> tuple[str, str]:
+    """Return the header for the key, and its value with {key} as a placeholder."""
+    url = urlsplit(config.url)
+    if (url.hostname or "").endswith(_VERTEX) and "/projects/" in url.path:  # other paths take an API key
+        return _BEARER
+    return KINDS[config.kind].key or profiles.vendor(target(config).vendor).key
+
+
+def _url(config: ModelConfig) -> str:
+    """Return the URL without a login; Ollama's own protocol is beside /v1, not below it."""
+    url, _ = urls.without_login(config.url)
+    return url.rstrip("/").removesuffix("/v1") if config.kind == "ollama" else url

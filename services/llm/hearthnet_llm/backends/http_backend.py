@@ -1,0 +1,163 @@
+"""A model behind a URL: requests are encoded by `vendors`, answers decoded by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from hearthnet.core.config import ModelConfig
+from hearthnet_llm.backends import backend_kinds
+from hearthnet_llm.backends.context_size import Window, needed
+from hearthnet_llm.backends.endpoint import connect
+from hearthnet_llm.backends.model_profile_lookup import profile_of
+from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.frames import Frame
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
+from hearthnet_llm.media.limits import LIMITS
+from hearthnet_llm.media.prepare import Fetch, prepared, unknown
+from hearthnet_llm.responses import retry_truncated_call, retry_without_tool
+from hearthnet_llm.text_tools import backend as text_tools
+from hearthnet_llm.vendors import ollama, openai, wire
+from hearthnet_llm.vendors.anthropic import sampling
+from hearthnet_llm.vendors.calls import Unclosed
+from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.estimate import weight
+from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+
+_BOUNDED: Final = ("anthropic", "bedrock-anthropic")
+"""Protocols that require a limit of the answer."""
+
+
+class Remote:
+    """One model of one server."""
+
+    def __init__(self, config: ModelConfig, fetch: Fetch = unknown) -> None:
+        self.config = config
+        self._wire_name = backend_kinds.wire_of(config)
+        self._wire = wire(self._wire_name)
+        self._fetch = fetch
+        self._target = backend_kinds.target(config)
+        self._window = Window(Listed(config.model))
+        self._profile = profile_of(config, Listed(config.model))
+        self._connection = connect(config)
+        self._answer: int | None = None
+        self._busy = 0
+        self._retired = False
+
+    @property
+    def profile(self) -> Profile:
+        """As `Backend.profile`."""
+        return self._profile
+
+    def learn(self, told: Listed) -> bool:
+        """Update the profile by `told`; return whether it has changed."""
+        if told.server:
+            self._target = backend_kinds.target(self.config, told.server)
+        self._answer = told.answer
+        before, self._profile = self._profile, profile_of(self.config, self._window.learn(told))
+        return before != self._profile
+
+    @property
+    def may_try_tools(self) -> bool:
+        """False if the config states whether the model has tools; else a failure may teach it."""
+        return self.config.tools is None
+
+    def stream(self, request: ChatRequest) -> FrameStream:
+        """As `Backend.stream`."""
+        if self._profile.tool_mode == "text":
+            return text_tools.stream(request, self._profile.model, self._native)
+        return self._native(request)
+
+    def complete(self, request: CompleteRequest) -> FrameStream:
+        """As `Backend.complete`."""
+        if self._wire_name != "openai":
+            return self.stream(openai.as_chat(request))
+        return self._frames(lambda: _at_once(openai.encode_complete(request, self._target)))
+
+    async def warm(self) -> None:
+        """Prepare the first answer: have the server load the model, or open the connection.
+
+        Raises:
+            HearthNetError: the server's error.
+        """
+        async with (
+            self._connection.post(self._warming()) as body,
+            aclosing(body.pieces()) as pieces,
+        ):
+            async for _ in pieces:
+                pass
+
+    async def close(self) -> None:
+        """As `Backend.close`."""
+        await self._connection.close()
+
+    async def retire(self) -> None:
+        """Close after the last running call; no new calls may begin."""
+        self._retired = True
+        if not self._busy:
+            await self.close()
+
+    def _native(self, request: ChatRequest) -> FrameStream:
+        if not request.tools:
+            return self._once(request)
+        return retry_without_tool.stream(request, self._profile.model, self._called)
+
+    def _called(self, request: ChatRequest) -> FrameStream:
+        return retry_truncated_call.stream(request, self._profile.model, self._once)
+
+    def _once(self, request: ChatRequest) -> FrameStream:
+        return self._frames(lambda: self._encoded(request))
+
+    async def _encoded(self, request: ChatRequest) -> HttpRequest:
+        seen = await prepared(request, LIMITS[self._wire_name], self._fetch)
+        return self._wire.encode(msgspec.structs.replace(seen, stream=True), self._sized(request))
+
+    def _warming(self) -> HttpRequest:
+        return ollama.loading(self._sized(None)) if self._is_ollama else backend_kinds.warming(self.config)
+
+    def _sized(self, request: ChatRequest | None) -> Target:
+        """Return the target with the context to reserve, or the answer's limit, if required."""
+        if self._is_ollama:
+            ctx = self._window.of(self._profile, self.config.ctx, request)
+            return msgspec.structs.replace(self._target, ctx=ctx)
+        if request is None or request.max_tokens is not None or self._wire_name not in _BOUNDED:
+            return self._target
+        most = sampling.longest(request, self._target.model, self._answer)
+        room = max(self._profile.ctx - needed(request), self._profile.ctx // 8)
+        return msgspec.structs.replace(self._target, answer=min(most, room))
+
+    @property
+    def _is_ollama(self) -> bool:
+        return self._wire_name == "ollama"
+
+    async def _frames(self, asked: Callable[[], Awaitable[HttpRequest]]) -> AsyncGenerator[Frame, None]:
+        self._busy += 1
+        try:
+            async with aclosing(self._answered(await asked())) as frames:
+                async for frame in frames:
+                    yield frame
+        finally:
+            self._busy -= 1
+            if self._retired and not self._busy:
+                await self.close()
+
+    async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
+        size = weight(json.dumps(request.body, ensure_ascii=False))
+        async with self._connection.post(request) as body:
+            decoder = self._wire.decoder(Heard(self._profile.model, body.content_type, size))
+            watch = Unclosed(self._profile.model)
+            async with aclosing(body.pieces()) as pieces:
+                async for data in pieces:
+                    for frame in decoder.feed(data):
+                        yield watch.passed(frame)
+            for frame in decoder.finish():
+                yield watch.passed(frame)
+
+
+async def _at_once(request: HttpRequest) -> HttpRequest:
+    return request

@@ -1,0 +1,236 @@
+"""The models behind URLs: configured ones, data of their servers, and availability.
+
+Models of one server share one watch: a request every 30 s whose body is not read, sooner after a failed call,
+with growing pauses while the server does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from hearthnet.core.config import ModelConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models.health import Watch
+from hearthnet_llm.backends import backend_kinds
+from hearthnet_llm.backends.endpoint import Endpoint, is_gone
+from hearthnet_llm.backends.http_backend import Remote
+from hearthnet_llm.backends.probe_cache import Memory
+from hearthnet_llm.media.prepare import Fetch, unknown
+from hearthnet_llm.vendors.catalog import Listed
+
+_log = logging.getLogger(__name__)
+
+
+class _Server:
+    """One server, the configured models on it, and the task that watches it."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.endpoint = Endpoint(config)
+        self.watch = Watch()
+        self.models: dict[ModelConfig, Remote] = {}
+        self.problem = ""
+        self.fresh: set[ModelConfig] = set()
+        self.looked = asyncio.Event()
+        self.again = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+
+class Pool:
+    """The models behind URLs.
+
+    `changed` is called whenever offers may have changed; `fetch` returns images by their hash.
+    """
+
+    def __init__(self, memory: Memory, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
+        self._memory = memory
+        self._fetch = fetch
+        self._changed = changed
+        self._configs: tuple[ModelConfig, ...] = ()
+        self._servers: dict[tuple[str, ...], _Server] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    @property
+    def there(self) -> list[Remote]:
+        """The available models, in the order of the config."""
+        return [remote for server, remote in self._all() if server.watch.there]
+
+    @property
+    def configured(self) -> bool:
+        """True if the config names any model."""
+        return bool(self._configs)
+
+    @property
+    def away(self) -> dict[str, str]:
+        """The reason of each unavailable model, by name; empty until its server was probed."""
+        return {remote.config.name: problem for remote, there, problem in self.states if not there}
+
+    @property
+    def states(self) -> list[tuple[Remote, bool, str]]:
+        """Every model of the config, its availability, and the reason if it is unavailable."""
+        return [(remote, server.watch.there, server.problem) for server, remote in self._all()]
+
+    async def use(self, configs: Sequence[ModelConfig]) -> None:
+        """Use exactly these models from now on; running calls of other models may end."""
+        self._configs = tuple(dict.fromkeys(configs))
+        wanted = {_place(config) for config in self._configs}
+        for place in [place for place in self._servers if place not in wanted]:
+            self._drop(self._servers.pop(place))
+        for config in self._configs:
+            self._want(config)
+        for server in self._servers.values():
+            for config in [config for config in server.models if config not in self._configs]:
+                self._retire(server.models.pop(config))
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until each server was probed, for at most `seconds`."""
+        looks = [asyncio.create_task(server.looked.wait()) for server in self._servers.values()]
+        if looks:
+            _, late = await asyncio.wait(looks, timeout=seconds)
+            for look in late:
+                look.cancel()
+
+    def failed(self, remote: Remote, error: HearthNetError) -> None:
+        """Probe the model's server at once if the error may mean that it is gone."""
+        server = self._servers.get(_place(remote.config))
+        if server is not None and is_gone(error):
+            server.again.set()
+
+    def learn_tools(self, remote: Remote, tools: bool) -> None:
+        """Record whether the model calls tools, and update its profile."""
+        self._memory.keep(remote.config, tools)
+        server = self._servers.get(_place(remote.config))
+        if server is not None:
+            server.fresh.add(remote.config)
+            server.again.set()
+
+    async def close(self) -> None:
+        """Close all models and servers."""
+        servers, self._servers, self._configs = list(self._servers.values()), {}, ()
+        for server in servers:
+            self._drop(server)
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+
+    def _all(self) -> list[tuple[_Server, Remote]]:
+        found = ((self._servers.get(_place(config)), config) for config in self._configs)
+        return [(server, server.models[config]) for server, config in found if server is not None]
+
+    def _want(self, config: ModelConfig) -> None:
+        place = _place(config)
+        server = self._servers.get(place)
+        if server is None:
+            server = self._servers[place] = _Server(config)
+            server.task = asyncio.create_task(
+                self._follow(server), name=f"watch {backend_kinds.root(config)}"
+            )
+        if config not in server.models:
+            server.models[config] = Remote(config, self._fetch)
+            server.fresh.add(config)
+            server.looked.clear()
+            server.again.set()
+
+    def _drop(self, server: _Server) -> None:
+        if server.task is not None:
+            server.task.cancel()
+        self._start(server.endpoint.close())
+        for remote in server.models.values():
+            self._retire(remote)
+
+    def _retire(self, remote: Remote) -> None:
+        self._start(remote.retire())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _follow(self, server: _Server) -> None:
+        """Probe the server repeatedly, until cancelled."""
+        while True:
+            server.again.clear()
+            before = server.watch.there
+            told = await self._look(server)
+            server.looked.set()
+            if told or before != server.watch.there:
+                self._changed()
+            try:
+                async with asyncio.timeout(server.watch.wait_seconds):
+                    await server.again.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, server: _Server) -> bool:
+        """Probe the server once; return whether a profile has changed."""
+        fresh = set(server.fresh) if server.watch.there else set(server.models)
+        told = False
+        try:
+            if fresh:
+                told = await self._tell(server, fresh)
+            else:
+                await server.endpoint.reach()
+        except HearthNetError as error:
+            if is_gone(error) or _lacks_key(error):
+                server.problem = error.message
+                server.watch.failed(time.monotonic())
+                return False
+            _log.info("%s", error.message)
+        if not server.watch.there:
+            self._warm(server)
+        server.fresh -= fresh
+        server.problem = ""
+        server.watch.seen(time.monotonic())
+        return told
+
+    def _warm(self, server: _Server) -> None:
+        """Warm up the first model of a new server; a second one may not fit into its memory."""
+        first = next((remote for remote in server.models.values()), None)
+        if first is not None:
+            self._start(_warmed(first))
+
+    async def _tell(self, server: _Server, fresh: set[ModelConfig]) -> bool:
+        """Update the models' profiles by data of their server, which may have none."""
+        listed: dict[str, Listed] = {}
+        with _unless_gone():
+            listed = {model.name: model for model in await server.endpoint.models()}
+        program = next((model.server for model in listed.values() if model.server), None)
+        changed = False
+        for config in fresh & server.models.keys():
+            told = listed.get(config.model, Listed(config.model, server=program))
+            with _unless_gone():
+                told = await server.endpoint.described(told)
+            told = told.refined(Listed(config.model, tools=self._memory.tools(config)))
+            remote = server.models.get(config)
+            changed = (remote is not None and remote.learn(told)) or changed
+        return changed
+
+
+async def _warmed(remote: Remote) -> None:
+    try:
+        await remote.warm()
+    except HearthNetError as error:
+        _log.info("%s", error.message)
+
+
+def _place(config: ModelConfig) -> tuple[str, ...]:
+    """Return the identity of the config's server."""
+    return config.kind, config.url, config.api_key_env or "", config.api_version
+
+
+def _lacks_key(error: HearthNetError) -> bool:
+    """Return whether the key is missing: then no server was called, and no status is set."""
+    return error.code == "unauthorized" and "status" not in error.details
+
+
+@contextlib.contextmanager
+def _unless_gone() -> Iterator[None]:
+    """Ignore errors of a server that answers."""
+    try:
+        yield
+    except HearthNetError as error:
+        if is_gone(error) or _lacks_key(error):
+            raise
+        _log.info("%s", error.message)

@@ -1,0 +1,316 @@
+"""Check of a server for models: its list of models, and a test of one with a tool call.
+
+It runs in the service, so in the node's own environment: a key that is found here is found later too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hearthnet.core.config import ModelConfig, ModelKind
+from hearthnet.core.errors import HearthNetError
+from hearthnet.models import urls
+from hearthnet_llm.backends import backend_kinds
+from hearthnet_llm.backends.backend_kinds import KINDS
+from hearthnet_llm.backends.endpoint import Endpoint
+from hearthnet_llm.backends.http_backend import Remote
+from hearthnet_llm.backends.model_profile_lookup import profile_of
+from hearthnet_llm.backends.probe_cache import Memory
+from hearthnet_llm.interface.frames import Token, ToolCall
+from hearthnet_llm.interface.profile import ToolMode
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool, ToolChoice
+from hearthnet_llm.vendors.catalog import Listed
+
+_TOKENS: Final = 8192
+"""Enough for a model that thinks before it calls."""
+_TOOL: Final = Tool(
+    "take_note",
+    "Takes a note.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string", "description": "What to note"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+_ASKED: Final = ChatRequest(
+    messages=[Message("user", 'Take a note that says "hello". Use the tool for it.')],
+    max_tokens=_TOKENS,
+    temperature=0,
+    tools=[_TOOL],
+    tool_choice=Named(_TOOL.name),
+)
+_CHOICES: Final[dict[ToolMode, Sequence[ToolChoice | None]]] = {
+    "native": (_ASKED.tool_choice, "auto"),
+    "text": (_ASKED.tool_choice,),
+}
+_WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolMode]]] = {
+    None: ("native", "text"),
+    True: ("native",),
+    False: (),
+    "text": ("text",),
+}
+"""The tool modes to try, by the config's statement."""
+_GREETED: Final = ChatRequest(messages=[Message("user", "Say hello.")], max_tokens=_TOKENS, temperature=0)
+_UNSAID: Final = "?"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """The input of llm.models.check: a config of which anything may be missing."""
+
+    kind: ModelKind | None = None
+    url: str | None = None
+    model: str | None = None
+    name: str | None = None
+    api_key_env: str | None = None
+    api_version: str | None = None
+    ctx: int | None = None
+    tools: bool | Literal["text"] | None = None
+    vision: bool | None = None
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """Result of the test of one model: its tool mode, or the `problem` that prevented a call."""
+
+    model: str
+    tool_call: bool
+    answered: bool
+    ms: int
+    ctx: int
+    tools: bool
+    vision: bool
+    requires_internet: bool
+    problem: str
+    tool_mode: ToolMode = "none"
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """The output of llm.models.check: a working config, the models, and the test of one."""
+
+    kind: ModelKind
+    url: str
+    api_key_env: str | None
+    models: list[Listed]
+    tested: Tested | None
+
+
+async def check(wish: Wish, memory: Memory) -> Checked:
+    """Find the server, list its models, and test the named one with a tool call.
+
+    A model that answers without calling the tool is no failure. The learned tool mode is stored in `memory`.
+
+    Raises:
+        HearthNetError: the server's error, or that of its absence.
+    """
+    config, models = await _found(_config(wish))
+    if wish.model is None:
+        return _checked(config, models, None)
+    config = msgspec.structs.replace(config, model=wish.model, name=wish.name or wish.model)
+    if models and wish.model not in [model.name for model in models]:
+        raise _no_such(config, models)
+    told = await _described(config, models)
+    return _checked(config, models, await _tested(config, told, memory))
+
+
+def _checked(config: ModelConfig, models: list[Listed], tested: Tested | None) -> Checked:
+    return Checked(config.kind, config.url, config.api_key_env, models, tested)
+
+
+def _config(wish: Wish) -> ModelConfig:
+    """Return the wish with the defaults of its kind.
+
+    Raises:
+        HearthNetError: `bad_request` if there is no address or an invalid one.
+    """
+    kind = wish.kind or (backend_kinds.at(wish.url) if wish.url else None) or "openai"
+    known = KINDS[kind]
+    url = wish.url or known.url
+    if not url:
+        raise HearthNetError("bad_request", f"where is it? give the URL of your {kind} resource with --url")
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise HearthNetError("bad_request", "a URL begins with http:// or https:// and names a host")
+    at_home = not known.url or urlsplit(url).hostname == urlsplit(known.url).hostname
+    variable = wish.api_key_env or (known.variable if at_home else "") or None
+    name = wish.name or wish.model or kind
+    return ModelConfig(
+        kind=kind,
+        name=name,
+        url=url,
+        model=wish.model or _UNSAID,
+        api_key_env=variable,
+        ctx=wish.ctx,
+        tools=wish.tools,
+        vision=wish.vision,
+        api_version=wish.api_version or "",
+    )
+
+
+async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
+    """Return the config with the address of a list of models, and the list.
+
+    A server that answers without having a list is accepted if a model is named.
+    """
+    problems: list[HearthNetError] = []
+    for tried in _addresses(config):
+        try:
+            models = await _listed(tried)
+        except HearthNetError as error:
+            if error.code == "partition" and config.model == _UNSAID:
+                raise _nobody(tried, error) from error
+            if error.code in ("partition", "timeout", "unauthorized", "rate_limited"):
+                raise
+            problems.append(error)
+            continue
+        return (await _as_ollama(tried)) or tried, models
+    if config.model != _UNSAID and all(error.details.get("status") in (403, 404, 405) for error in problems):
+        return config, []
+    raise problems[0]
+
+
+def _nobody(config: ModelConfig, error: HearthNetError) -> HearthNetError:
+    """Return the error for a server without an answer, before a model was named.
+
+    The usual error would blame the model.
+    """
+    host = urlsplit(config.url).netloc.rpartition("@")[2]
+    message = f"the server cannot be reached at {host}; start it, or check the address"
+    return HearthNetError(error.code, message, details={"host": host})
+
+
+def _addresses(config: ModelConfig) -> list[ModelConfig]:
+    """Return possible addresses of the list: as written, and below /v1, which users omit."""
+    if config.kind != "openai" or urls.base(config.url).endswith("/v1"):
+        return [config]
+    below = urls.base(config.url) + "/v1"
+    return [msgspec.structs.replace(config, url=below), config]
+
+
+async def _listed(config: ModelConfig) -> list[Listed]:
+    endpoint = Endpoint(config)
+    try:
+        return await endpoint.models()
+    finally:
+        await endpoint.close()
+
+
+async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
+    """Return the config with kind `ollama` if the server is one: it reports more than others."""
+    if config.kind != "openai" or backend_kinds.at(config.url) or not urls.is_near(config.url):
+        return None
+    root = urls.base(config.url).removesuffix("/v1")
+    ollama = msgspec.structs.replace(config, kind="ollama", url=root)
+    endpoint = Endpoint(ollama)
+    try:
+        return ollama if await endpoint.is_ollama() else None
+    except HearthNetError:
+        return None
+    finally:
+        await endpoint.close()
+
+
+async def _described(config: ModelConfig, models: list[Listed]) -> Listed:
+    listed = next((model for model in models if model.name == config.model), Listed(config.model))
+    endpoint = Endpoint(config)
+    try:
+        return await endpoint.described(listed)
+    except HearthNetError:
+        return listed
+    finally:
+        await endpoint.close()
+
+
+async def _tested(config: ModelConfig, told: Listed, memory: Memory) -> Tested:
+    started = time.monotonic()
+    mode, problem, answered = await _probed(config)
+    if config.tools in (None, True):
+        memory.keep(config, mode == "native")
+    if mode == "text":
+        config = msgspec.structs.replace(config, tools="text")
+    told = (await _described(config, [told])).refined(Listed(config.model, tools=mode != "none"))
+    profile = profile_of(config, told)
+    return Tested(
+        model=profile.model,
+        tool_call=mode != "none",
+        answered=answered or mode != "none",
+        ms=int((time.monotonic() - started) * 1000),
+        ctx=profile.ctx,
+        tools=profile.supports_tools(),
+        vision="vision" in profile.modalities,
+        requires_internet=profile.requires_internet,
+        problem="" if mode != "none" else problem,
+        tool_mode=mode,
+    )
+
+
+async def _probed(config: ModelConfig) -> tuple[ToolMode, str, bool]:
+    """Return the tool mode, the problem without one, and whether the model answers at all.
+
+    Native calls are tried first, then calls in text, unless the config names the mode.
+    """
+    problem = "switched off"
+    ways = _WAYS[config.tools]
+    for way in ways:
+        remote = Remote(msgspec.structs.replace(config, tools="text") if way == "text" else config)
+        try:
+            called, reason = await _calls(remote, way)
+        finally:
+            await remote.close()
+        if called:
+            return way, "", True
+        problem = reason if way == ways[0] else problem
+    remote = Remote(msgspec.structs.replace(config, tools=False))
+    try:
+        return "none", problem, await _answers(remote)
+    finally:
+        await remote.close()
+
+
+async def _calls(remote: Remote, way: ToolMode) -> tuple[bool, str]:
+    """Return whether the model calls the tool, and else the reason.
+
+    The tool is demanded by name; if that is refused, the choice is left to the model.
+    """
+    problem = "it answered in words instead of calling the tool"
+    for choice in _CHOICES[way]:
+        asked = msgspec.structs.replace(_ASKED, tool_choice=choice)
+        try:
+            async with aclosing(remote.stream(asked)) as frames:
+                async for frame in frames:
+                    if isinstance(frame, ToolCall) and isinstance(frame.arguments.get("text"), str):
+                        return True, ""
+            return False, problem
+        except HearthNetError as error:
+            if error.code not in ("bad_request", "internal_error", "not_implemented"):
+                raise
+            problem = error.message
+    return False, problem
+
+
+async def _answers(remote: Remote) -> bool:
+    """Return whether the model answers with any text.
+
+    Raises:
+        HearthNetError: the model's error.
+    """
+    said = False
+    async with aclosing(remote.stream(_GREETED)) as frames:
+        async for frame in frames:
+            said = said or isinstance(frame, Token)
+    return said
+
+
+def _no_such(config: ModelConfig, models: list[Listed]) -> HearthNetError:
+    names = [model.name for model in models]
+    shown: Any = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    return HearthNetError(
+        "not_found",
+        f"the server at {urlsplit(config.url).netloc.rpartition('@')[2]} has no model {config.model!r}; "
+        f"it has {shown}",
+        details={"nearest": names[:20]},
+    )

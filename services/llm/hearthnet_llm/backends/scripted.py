@@ -1,0 +1,157 @@
+"""A model that answers from a script, for tests and demonstrations without any server.
+
+    pause_ms = 30                        # between two words; left out: none
+    [[questions]]
+    asked = "How do I keep water clean?" # left out: any question that no other one has
+    [[questions.turns]]                  # one for each time that the model is asked about it
+    calls = [{ tool = "search_corpus", arguments = { query = "clean water" } }]
+    [[questions.turns]]
+    text = "Boil it."                    # also: thinking = "...", error = "rate_limited"
+
+The file is read at each request, so a change takes effect at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tomllib
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from hearthnet.core.config import ScriptedConfig
+from hearthnet.core.errors import CODES, HearthNetError
+from hearthnet_llm.context.token_count import of_message, of_rest, of_text
+from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.frames import Done, Frame, StopReason, Thinking, Token, ToolCall
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
+from hearthnet_llm.interface.stop_sequences import Stopper
+from hearthnet_llm.vendors import openai
+
+_CTX: Final = 32_768
+_WORD: Final = re.compile(r"\s*\S+\s*")
+_NO_ANSWER: Final = "The script has nothing to say to that."
+_RETRY_MS: Final = 1000
+
+
+class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One call of a tool."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One turn of the model; with `error`, a wire code, it fails after its other content."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: list[Called] = []
+    error: str = ""
+
+    def __post_init__(self) -> None:
+        if self.error and self.error not in CODES:
+            raise ValueError(f"error: there is no wire code {self.error}")
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The turns for one question, in order; `asked` None matches any other question."""
+
+    turns: list[Said]
+    asked: str | None = None
+
+
+class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    questions: list[Question]
+    pause_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
+
+    def turn(self, messages: Sequence[Message]) -> Said:
+        """Return the next turn of a conversation."""
+        places = [place for place, message in enumerate(messages) if message.role == "user"]
+        asked = next(
+            (place for place in reversed(places) if place == 0 or messages[place - 1].role != "tool"), 0
+        )
+        text = messages[asked].text.strip()
+        spoken = sum(message.role == "assistant" for message in messages[asked:])
+        fitting = [one for one in self.questions if one.asked is None or one.asked.strip() == text]
+        fitting.sort(key=lambda one: one.asked is None)
+        turns = fitting[0].turns if fitting else []
+        return turns[spoken] if spoken < len(turns) else Said(_NO_ANSWER)
+
+
+class Scripted:
+    """A scripted model as a `Backend`; `folder` is that of a relative file name."""
+
+    def __init__(self, config: ScriptedConfig, folder: Path) -> None:
+        self._file = folder / config.file
+        self._profile = Profile(
+            model=config.name,
+            backend="scripted",
+            ctx=_CTX,
+            tool_mode="native",
+            languages=config.languages,
+            advice=f"It is no model: it says what stands in {self._file.name}.",
+        )
+
+    @property
+    def profile(self) -> Profile:
+        """As `Backend.profile`."""
+        return self._profile
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+        """Answer from the script, as `Backend.stream`.
+
+        Raises:
+            HearthNetError: `not_implemented` if the file cannot be used; the error of the script.
+        """
+        script = await asyncio.to_thread(self._read)
+        said = script.turn(request.messages)
+        tokens_in = of_rest(request) + sum(of_message(message) for message in request.messages)
+        if said.thinking:
+            yield Thinking(said.thinking)
+        stopper, spoken = Stopper(request.stop or []), of_text(said.thinking)
+        ended: StopReason = "end"
+        for word in _WORD.findall(said.text):
+            if request.max_tokens is not None and spoken >= request.max_tokens:
+                ended = "max_tokens"
+                break
+            spoken += of_text(word)
+            if shown := stopper.feed(word):
+                yield Token(shown)
+            if stopper.stopped:
+                ended = "stop_sequence"
+                break
+            await asyncio.sleep(script.pause_ms / 1000)
+        if rest := stopper.flush():
+            yield Token(rest)
+        if said.error:
+            raise HearthNetError(
+                said.error, f"{self._profile.model}: the script fails here", retry_after_ms=_RETRY_MS
+            )
+        calls = [] if request.tool_choice == "none" or ended != "end" else said.calls
+        before = sum(len(message.tool_calls) for message in request.messages)
+        for number, call in enumerate(calls, start=before + 1):
+            yield ToolCall(f"call_{number}", call.tool, call.arguments)
+        yield Done("tool_calls" if calls else ended, tokens_in, spoken, "native")
+
+    def complete(self, request: CompleteRequest) -> FrameStream:
+        """Answer from the script, as `Backend.complete`; the prompt is the question."""
+        return self.stream(openai.as_chat(request))
+
+    async def close(self) -> None:
+        """As `Backend.close`."""
+
+    def _read(self) -> Script:
+        try:
+            return msgspec.convert(tomllib.loads(self._file.read_text(encoding="utf-8")), Script)
+        except (OSError, ValueError, msgspec.ValidationError) as error:
+            raise HearthNetError(
+                "not_implemented",
+                f"{self._profile.model}: the script {self._file} cannot be used: {error}",
+            ) from error

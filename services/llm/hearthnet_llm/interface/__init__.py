@@ -1,0 +1,3 @@
+"""Requests, frames, model profiles and the port that each backend implements."""
+
+from __future__ import annotations

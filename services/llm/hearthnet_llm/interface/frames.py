@@ -1,0 +1,141 @@
+"""The frames of a model's answer: a closed union.
+
+An answer has any number of `Token`, `Cited`, `Thinking`, `Thought`, `Served`, `ToolCallDelta`, `ToolCall`,
+`Notice` and `Progress`, in the order in which they occur, then exactly one `Done`. A `ToolCall` is complete
+and its arguments are parsed; `Thinking`, deltas and progress are for display. A `Thought` and a `Served` part
+are complete too: some vendors require them in the next request. A failure is a `HearthNetError` instead of a
+frame.
+
+See: docs/capabilities.md#llmchat20.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, assert_never
+
+import msgspec
+
+from hearthnet_llm.interface.content_parts import CacheHint, Citation, ServerPart, ThinkingPart
+
+StopReason = Literal["end", "max_tokens", "stop_sequence", "cancelled", "tool_calls", "refusal"]
+ToolPath = Literal["native", "grammar", "text", "none"]
+
+
+class Token(msgspec.Struct, frozen=True):
+    """The next piece of text, in whole characters."""
+
+    text: str
+
+
+class Cited(msgspec.Struct, frozen=True):
+    """The source of the text just before."""
+
+    citation: Citation
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """The next piece of the model's visible thoughts."""
+
+    text: str
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """One complete thought, to be returned in the assistant message of later requests."""
+
+    part: ThinkingPart
+
+
+class Served(msgspec.Struct, frozen=True):
+    """A call of a tool run by the vendor, or its result, to be returned in later requests."""
+
+    part: ServerPart
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """A piece of a call's arguments as JSON text; the first one of an id names the tool."""
+
+    id: str
+    arguments_delta: str
+    name: str | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A complete call. `signature` is opaque and is returned to the vendor with the call.
+
+    `called_by` names the vendor's tool and the id of its call whose program made this one. `toolset` is the
+    set of tools to which the tool belongs. `cache` belongs to calls that are replayed.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    signature: str | None = None
+    called_by: str | None = None
+    cache: CacheHint | None = None
+    toolset: str | None = None
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One line for the user; the stream continues."""
+
+    code: str
+    text: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Progress of the work of `stage`: `current` of `total`, in a unit of its own."""
+
+    stage: str
+    current: int
+    total: int
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The end of an answer: its reason, and the tokens of prompt and answer.
+
+    `tool_path` tells how calls are obtained from this model. `tokens_in` counts the whole prompt,
+    `tokens_cached` the part of it that the vendor had cached; `tokens_out` counts all generated tokens,
+    `tokens_thinking` those of thoughts. None means not reported.
+    """
+
+    stop_reason: StopReason
+    tokens_in: int
+    tokens_out: int
+    tool_path: ToolPath = "none"
+    tokens_cached: int | None = None
+    tokens_thinking: int | None = None
+
+
+Shown = Token | Cited | Thinking | Thought | Served | ToolCallDelta | ToolCall | Notice | Progress
+Frame = Shown | Done
+Continued = Token | Thinking | Notice | Progress
+"""The frames of `llm.complete@1.0` before its last; a model with a protocol for chats may yield others."""
+
+
+def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:
+    """Return the event name and data of a frame other than the last.
+
+    See: `stream_schema` of llm.chat@2.0.
+    """
+    match frame:
+        case Token(text):
+            return "token", {"text": text}
+        case Cited(citation):
+            return "citation", msgspec.to_builtins(citation)
+        case Served(part):
+            return "served", msgspec.to_builtins(part)
+        case Thinking(text):
+            return "thinking", {"text": text}
+        case Thought(part):
+            return "thought", {**msgspec.to_builtins(part), "type": "thinking"}
+        case ToolCallDelta(call_id, delta, name):
+            named = {} if name is None else {"name": name}
+            return "tool_call_delta", {"id": call_id, "arguments_delta": delta, **named}
+        case ToolCall():
+            return "tool_call", msgspec.to_builtins(frame)
+        case Notice(code, text):
+            return "notice", {"code": code, "text": text}
+        case Progress(stage, current, total):
+            return "progress", {"stage": stage, "current": current, "total": total}
+        case _:
+            assert_never(frame)

@@ -1,0 +1,148 @@
+"""Accumulation of the frames of one answer, for a single reply and for the record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hearthnet_llm.interface.content_parts import Citation, ServerPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolPath,
+)
+from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.request import Message
+from hearthnet_llm.threads.assistant_message import Spoken
+
+EMPTY: Final = "answer_empty"
+
+
+class Answer:
+    """One answer; feed it each frame in order.
+
+    `calls` is False for the continuation of a text without tools. `expected` tells that an empty answer is a
+    fault.
+    """
+
+    def __init__(self, profile: Profile, *, calls: bool = True, expected: bool = False) -> None:
+        self.profile = profile
+        """Profile of the model that answers."""
+        self._with_calls = calls
+        self._expected = expected
+        self._texts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._thoughts: list[ThinkingPart] = []
+        self._citations: list[Citation] = []
+        self._served: list[ServerPart] = []
+        self._thought = False
+        self._done: Done | None = None
+        self._spoken = Spoken()
+        self.thread_length: int | None = None
+
+    def by(self, profile: Profile) -> None:
+        """Set the profile of the answering model, before its first frame."""
+        self.profile = profile
+
+    def feed(self, frame: Frame) -> None:
+        """Add one frame."""
+        self._spoken.feed(frame)
+        match frame:
+            case Token(text):
+                self._texts.append(text)
+            case ToolCall():
+                self._calls.append(frame)
+            case Thinking():
+                self._thought = True
+            case Thought(part):
+                self._thoughts.append(part)
+            case Cited(citation):
+                self._citations.append(citation)
+            case Served(server_part):
+                self._served.append(server_part)
+            case Done():
+                self._done = frame
+            case _:
+                pass
+
+    @property
+    def is_done(self) -> bool:
+        """True if the answer is complete."""
+        return self._done is not None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._texts)
+
+    @property
+    def empty(self) -> Notice | None:
+        """A notice if the model ended, or was cut off, without any text or call; else None."""
+        done = self._done
+        if done is None or self.text.strip() or self._calls or self._served:
+            return None
+        if done.stop_reason == "max_tokens":
+            thought = " by thinking" if self._thought else ""
+            return Notice(
+                EMPTY,
+                f"{self.profile.model} used up its {done.tokens_out} tokens{thought} before it said "
+                "anything; ask again with a larger max_tokens, with less thinking, or another model",
+            )
+        if done.stop_reason != "end" or not self._expected:
+            return None
+        only = "only thought" if self._thought else "said nothing"
+        return Notice(
+            EMPTY,
+            f"{self.profile.model} ended without an answer: it {only}; ask again in other words, or ask "
+            "another model",
+        )
+
+    @property
+    def tool_path(self) -> ToolPath:
+        """The way in which calls were obtained from the model."""
+        return self._done.tool_path if self._done is not None else "none"
+
+    @property
+    def message(self) -> Message:
+        """The answer as a message of the transcript."""
+        return self._spoken.message
+
+    @property
+    def output(self) -> dict[str, Any]:
+        """The output of llm.chat as a single reply: the message and the calls so far."""
+        beside = {"thinking": self._thoughts, "citations": self._citations, "served": self._served}
+        kept = {name: value for name, value in beside.items() if value}
+        message = {"role": "assistant", "content": self.text, **kept}
+        return {"message": message, **({"tool_calls": self._calls} if self._calls else {})}
+
+    def meta(self) -> dict[str, Any]:
+        """Return the metadata of the last frame; before it, those of a cancelled answer."""
+        done = self._done or Done("cancelled", 0, len(self._texts))
+        path = {"tool_path": done.tool_path} if self._with_calls else {}
+        parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
+        parts["thread_length"] = self.thread_length
+        told = {name: count for name, count in parts.items() if count is not None and self._with_calls}
+        return {
+            "model": self.profile.model,
+            "tokens_in": done.tokens_in,
+            "tokens_out": done.tokens_out,
+            "stop_reason": done.stop_reason,
+            **told,
+            **path,
+        }
+
+
+def is_expected(messages: Sequence[Message]) -> bool:
+    """Return whether an empty answer to `messages` would be a fault.
+
+    It is none after results of tools, even if a note about a limit follows them, because the work may be
+    done; nor for a continued answer.
+    """
+    return messages[-1].role == "user" and not any(message.role == "tool" for message in messages[-2:])

@@ -1,0 +1,79 @@
+"""One retry for an answer whose only call stayed incomplete, with the reason.
+
+    answer with nothing but a broken call          retried; its tokens are counted with the second answer
+    thoughts, or parts that the vendor requires    the error is raised: the vendor would not accept two
+    in later requests                              attempts in one message
+    second answer broken too                       the error is raised
+
+Text before the call is not shown twice: if the second attempt has a call, its own text is dropped.
+
+See: docs/tools.md#models-without-tool-calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Final
+
+import msgspec
+
+from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.frames import Cited, Done, Frame, Notice, Served, Thought, Token, ToolCall
+from hearthnet_llm.interface.request import ChatRequest, Message
+from hearthnet_llm.vendors.calls import AGAIN, UnclosedCall
+
+TOLD: Final = (
+    "[Your call was not carried out: its arguments are no complete JSON object. Make the whole call again, "
+    "or answer in words.]"
+)
+"""Message added to the second request; it is in no transcript."""
+_WANTED_BACK: Final = (Cited, Served, Thought)
+
+
+async def stream(
+    request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
+) -> AsyncGenerator[Frame, None]:
+    """Yield the frames of an answer to `request`.
+
+    Raises:
+        HearthNetError: any error of `ask`.
+    """
+    spoken = wanted_back = False
+    try:
+        async with aclosing(ask(request)) as frames:
+            async for frame in frames:
+                spoken = spoken or (isinstance(frame, Token) and bool(frame.text.strip()))
+                wanted_back = wanted_back or isinstance(frame, _WANTED_BACK)
+                yield frame
+        return
+    except UnclosedCall as error:
+        if wanted_back:
+            raise
+        spent = error.spent
+    yield Notice(AGAIN, f"{model} is asked once more: the arguments of its call are not complete")
+    told = msgspec.structs.replace(request, messages=[*request.messages, Message("user", TOLD)])
+    async with aclosing(_second(ask(told), spent, hold=spoken)) as frames:
+        async for frame in frames:
+            yield frame
+
+
+async def _second(frames: FrameStream, spent: Done, *, hold: bool) -> AsyncGenerator[Frame, None]:
+    """Yield the second attempt; with `hold` its text comes last, and only if it has no call."""
+    held: list[Frame] = []
+    called = False
+    async with aclosing(frames) as source:
+        async for frame in source:
+            called = called or isinstance(frame, ToolCall)
+            if hold and isinstance(frame, Token):
+                held.append(frame)
+                continue
+            if isinstance(frame, Done):
+                for word in [] if called else held:
+                    yield word
+                frame = msgspec.structs.replace(
+                    frame,
+                    tokens_in=frame.tokens_in + spent.tokens_in,
+                    tokens_out=frame.tokens_out + spent.tokens_out,
+                )
+            yield frame

@@ -1,0 +1,198 @@
+"""The file of the transcripts: one row for each thread of a principal.
+
+A row is kept for 24 h after its last use. The size of a thread, the number of threads of a principal and the
+total size are bounded; the least recently used threads are deleted first. A lost thread costs one longer
+request, so a damaged file is moved aside and a new one begun. Blocks; not for the event loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+FILE: Final = "threads.db"
+KEPT_MS: Final = 24 * 3600 * 1000
+MOST_THREADS: Final = 200
+"""Threads of one principal."""
+MOST_THREAD_BYTES: Final = 2 << 20
+MOST_BYTES: Final = 128 << 20
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_VERSION: Final = 1
+_BUSY_SECONDS: Final = 5.0
+_TABLES: Final = (
+    """
+CREATE TABLE threads (
+    principal TEXT NOT NULL,
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    used_ms INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    messages BLOB NOT NULL,
+    PRIMARY KEY (principal, id)
+) STRICT
+""",
+    "CREATE INDEX threads_by_use ON threads (used_ms)",
+)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A transcript as JSON; `version` changes with every turn."""
+
+    version: int
+    messages: bytes
+
+
+class ThreadsFile:
+    """The file in the service's data folder, which several processes may share.
+
+    `clock` returns ms since the epoch.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
+        self._file = folder / FILE
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def read(self, principal: str, thread: str) -> Row | None:
+        """Return the transcript, or None if there is none or it has expired."""
+        since = self._clock() - KEPT_MS
+        row = self._do(
+            lambda connection: connection.execute(
+                "SELECT version, messages FROM threads WHERE principal = ? AND id = ? AND used_ms > ?",
+                (principal, thread, since),
+            ).fetchone()
+        )
+        return None if row is None else Row(*row)
+
+    def write(self, principal: str, thread: str, messages: bytes, after: Row | None) -> bool:
+        """Store the transcript; return False if it is too long or another turn came in between.
+
+        `after` is the transcript that it continues, None for a new one. If it is too long, its earlier form
+        is deleted too.
+        """
+        return self._do(lambda connection: self._write(connection, principal, thread, messages, after))
+
+    def sweep(self) -> None:
+        """Delete expired threads."""
+        if self._file.exists():
+            self._do(self._delete_old)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._hang_up()
+
+    def _write(
+        self,
+        connection: sqlite3.Connection,
+        principal: str,
+        thread: str,
+        messages: bytes,
+        after: Row | None,
+    ) -> bool:
+        key = (principal, thread)
+        with _transaction(connection):
+            row = connection.execute(
+                "SELECT version FROM threads WHERE principal = ? AND id = ?", key
+            ).fetchone()
+            if after is not None and (row is None or row[0] != after.version):
+                return False
+            connection.execute("DELETE FROM threads WHERE principal = ? AND id = ?", key)
+            if len(messages) > MOST_THREAD_BYTES:
+                return False
+            fields = (*key, secrets.randbits(62), self._clock(), len(messages), messages)
+            connection.execute("INSERT INTO threads VALUES (?, ?, ?, ?, ?, ?)", fields)
+            self._delete_old(connection)
+            connection.execute(
+                "DELETE FROM threads WHERE rowid IN (SELECT rowid FROM threads WHERE principal = ? "
+                "ORDER BY used_ms DESC, rowid DESC LIMIT -1 OFFSET ?)",
+                (principal, MOST_THREADS),
+            )
+            connection.execute(
+                "DELETE FROM threads WHERE rowid IN (SELECT rowid FROM (SELECT rowid, sum(bytes) OVER "
+                "(ORDER BY used_ms DESC, rowid DESC) AS total FROM threads) WHERE total > ?)",
+                (MOST_BYTES,),
+            )
+        return True
+
+    def _delete_old(self, connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM threads WHERE used_ms <= ?", (self._clock() - KEPT_MS,))
+
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return the result of `work`, if necessary on a new file instead of a damaged one.
+
+        Raises:
+            HearthNetError: `internal_error` if the file cannot be used.
+        """
+        with self._lock:
+            for attempt in (1, 2):
+                try:
+                    if self._connection is None:
+                        self._connection = self._opened()
+                    return work(self._connection)
+                except sqlite3.DatabaseError as error:
+                    self._hang_up()
+                    if attempt == 2 or (error.sqlite_errorcode & 0xFF) not in _DAMAGE:
+                        raise HearthNetError(
+                            "internal_error", f"{self._file}: {error}; see that there is room on the disk"
+                        ) from error
+                    self._move_aside()
+            raise AssertionError("the second attempt returns or raises")
+
+    def _opened(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._file.chmod(0o600)
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute("PRAGMA secure_delete = ON").fetchone()
+            with _transaction(connection):
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                if version != _VERSION:
+                    connection.execute("DROP TABLE IF EXISTS threads")
+                    for statement in _TABLES:
+                        connection.execute(statement)
+                    connection.execute(f"PRAGMA user_version = {_VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _move_aside(self) -> None:
+        aside = self._file.with_name(f"{self._file.name}.damaged-{now_ms()}")
+        _log.warning("the kept conversations are damaged; they are now in %s, and new ones are begun", aside)
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                self._file.with_name(self._file.name + suffix).rename(aside.with_name(aside.name + suffix))
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,252 @@
+"""Decoding of Converse responses to frames, without I/O.
+
+The input is the events of a stream, or the one object of a single response, whose blocks are treated as if
+they had come one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.models import error_mapping
+from hearthnet_llm.interface.content_parts import ServerCallPart, ThinkingPart
+from hearthnet_llm.interface.frames import (
+    Cited,
+    Done,
+    Frame,
+    Notice,
+    Served,
+    StopReason,
+    Thinking,
+    Thought,
+    Token,
+    ToolCall,
+    ToolCallDelta,
+)
+from hearthnet_llm.vendors.aws_event_json import AwsPieces
+from hearthnet_llm.vendors.bedrock_converse import blocks, citations
+from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
+from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
+from hearthnet_llm.vendors.estimate import tokens, weight
+from hearthnet_llm.vendors.frame_validation import count, counted
+from hearthnet_llm.vendors.json_stream import Decoding
+from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+
+_STOPS: Final[dict[str, StopReason]] = {
+    "end_turn": "end",
+    "stop_sequence": "stop_sequence",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "tool_use": "tool_calls",
+    "guardrail_intervened": "refusal",
+    "content_filtered": "refusal",
+    "refusal": "refusal",
+}
+_MALFORMED: Final = ("malformed_model_output", "malformed_tool_use")
+_MEDIA: Final = ("image", "audio", "video", "document")
+_INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+
+
+def decoder(heard: Heard) -> Decoder:
+    """Return a decoder for one answer, streamed or in one piece."""
+    return Decoding(AwsPieces(heard.name, lambda kind, body: {kind: body}), Content(heard))
+
+
+class _Open(msgspec.Struct):
+    """A block that is still arriving: its start, and its pieces. `id` is ours."""
+
+    start: Json
+    id: str = ""
+    json: list[str] = []
+    thought: list[str] = []
+    signature: str = ""
+    redacted: str = ""
+    result: list[Any] = []
+
+
+class Content:
+    """Accumulated events of one answer (`pieces.Content`)."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._open: dict[Any, _Open] = {}
+        self._ids = CallIds()
+        self._usage: Json = {}
+        self._stop: str | None = None
+        self._called = False
+        self._served: dict[str, str] = {}
+        self._left_out = False
+        self._size = 0
+
+    def feed(self, value: Json) -> Iterator[Frame]:
+        """Yield the frames of one event or of the whole answer."""
+        if "contentBlockDelta" in value:
+            event = value["contentBlockDelta"]
+            yield from self._delta(self._at(event), event.get("delta") or {})
+        elif "contentBlockStart" in value:
+            event = value["contentBlockStart"]
+            yield from self._start(event.get("contentBlockIndex"), event.get("start") or {})
+        elif "contentBlockStop" in value:
+            yield from self._end(value["contentBlockStop"].get("contentBlockIndex"))
+        elif "output" in value:
+            yield from self._whole(value)
+        else:
+            self._about(value)
+
+    def finish(self) -> Iterator[Frame]:
+        """Yield the last frames, as `pieces.Content.finish`."""
+        if self._stop is None:
+            raise error_mapping.broken(self._heard.name)
+        for index in list(self._open):
+            yield from self._end(index)
+        if self._stop in _MALFORMED:
+            yield Notice(self._stop, f"{self._heard.name} answered with something that cannot be read")
+        yield self._done()
+
+    def _about(self, value: Json) -> None:
+        """Handle an event about the answer itself."""
+        if "messageStop" in value:
+            self._stop = str(value["messageStop"].get("stopReason"))
+        elif "metadata" in value:
+            self._usage = value["metadata"].get("usage") or {}
+        elif "message" in value and len(value) == 1:
+            raise error_mapping.inside(self._heard.name, value)
+
+    def _whole(self, answer: Json) -> Iterator[Frame]:
+        message = (answer["output"] or {}).get("message") or {}
+        for index, block in enumerate(message.get("content") or ()):
+            if "toolUse" in block:
+                yield from self._start(index, block)
+            else:
+                yield from self._block(block)
+            yield from self._end(index)
+        self._usage = answer.get("usage") or {}
+        self._stop = str(answer.get("stopReason"))
+
+    def _block(self, block: Json) -> Iterator[Frame]:
+        """Yield the frames of a complete block that is no call."""
+        if "text" in block:
+            yield from self._say(block["text"])
+        elif "reasoningContent" in block:
+            part = blocks.read_thinking(block["reasoningContent"], "reasoningContent")
+            if part.text:
+                yield Thinking(part.text)
+            yield Thought(msgspec.structs.replace(part, format=FORMAT))
+        elif "toolResult" in block:
+            yield Served(blocks.read_served(block["toolResult"], "toolResult", self._served))
+        elif "citationsContent" in block:
+            for piece in block["citationsContent"].get("content") or ():
+                yield from self._say(piece.get("text"))
+            for one in block["citationsContent"].get("citations") or ():
+                yield from _cited(one)
+        else:
+            yield from self._leave_out(block)
+
+    def _leave_out(self, block: Json) -> Iterator[Frame]:
+        """Yield a notice, once, for a medium: only text of models is supported here."""
+        if not self._left_out and any(kind in block for kind in _MEDIA):
+            self._left_out = True
+            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
+
+    def _at(self, event: Json) -> _Open:
+        """Return the block of a delta; a text has no start event."""
+        index = event.get("contentBlockIndex")
+        if index not in self._open:
+            self._open[index] = _Open({}, json=[], thought=[], result=[])
+        return self._open[index]
+
+    def _start(self, index: Any, start: Json) -> Iterator[Frame]:
+        opened = self._open[index] = _Open(start, json=[], thought=[], result=[])
+        yield from self._leave_out(start)
+        used = start.get("toolUse") or {}
+        if used and used.get("type") != blocks.SERVED:
+            opened.id = self._ids.take(used.get("toolUseId"))
+            if not used.get("input"):
+                yield ToolCallDelta(opened.id, "", tool_name(used.get("name")) or None)
+
+    def _delta(self, opened: _Open, delta: Json) -> Iterator[Frame]:
+        if "text" in delta:
+            yield from self._say(delta["text"])
+        elif "toolUse" in delta:
+            piece = delta["toolUse"].get("input") or ""
+            opened.json.append(piece)
+            self._size += weight(piece)
+            if piece and opened.id:
+                yield ToolCallDelta(opened.id, piece)
+        elif "reasoningContent" in delta:
+            yield from self._think(opened, delta["reasoningContent"])
+        elif "citation" in delta:
+            yield from _cited(delta["citation"])
+        elif "toolResult" in delta:
+            opened.result += delta["toolResult"]
+
+    def _think(self, opened: _Open, native: Json) -> Iterator[Frame]:
+        opened.signature += native.get("signature") or ""
+        opened.redacted += native.get("redactedContent") or ""
+        text = native.get("text")
+        if text:
+            self._size += weight(text)
+            opened.thought.append(text)
+            yield Thinking(text)
+
+    def _end(self, index: Any) -> Iterator[Frame]:
+        opened = self._open.pop(index, None)
+        if opened is None:
+            return
+        if "toolUse" in opened.start:
+            yield self._call(opened)
+        elif "toolResult" in opened.start:
+            yield self._result(opened)
+        elif opened.redacted:
+            yield Thought(ThinkingPart(data=opened.redacted, format=FORMAT))
+        elif opened.thought or opened.signature:
+            text = "".join(opened.thought)
+            yield Thought(ThinkingPart(text, opened.signature or None, format=FORMAT))
+
+    def _call(self, opened: _Open) -> Frame:
+        used = opened.start["toolUse"]
+        given = "".join(opened.json) if any(opened.json) else used.get("input")
+        if used.get("type") == blocks.SERVED:
+            part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(given) or {})
+            self._served[str(part.id)] = part.name
+            return Served(part)
+        made = call(self._heard.name, opened.id, used.get("name"), given)
+        self._called = self._called or isinstance(made, ToolCall)
+        return made
+
+    def _result(self, opened: _Open) -> Frame:
+        """Return a result of the vendor's own tool, whose texts arrive in pieces."""
+        texts = all("text" in one for one in opened.result)
+        content = [{"text": "".join(one["text"] for one in opened.result)}] if texts else opened.result
+        native = {**opened.start["toolResult"], "content": content if opened.result else []}
+        return Served(blocks.read_served(native, "toolResult", self._served))
+
+    def _say(self, text: Any) -> Iterator[Frame]:
+        if text:
+            self._size += weight(text)
+            yield Token(text)
+
+    def _done(self) -> Done:
+        reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
+        usage = self._usage
+        if "outputTokens" not in usage:
+            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+        counts = [count(usage.get(name)) for name in _INPUT]
+        cached = counted(usage.get("cacheReadInputTokens"))
+        thought = counted(_thought(usage))
+        return Done(reason, sum(counts), count(usage["outputTokens"]), "native", cached, thought)
+
+
+def _thought(usage: Json) -> Any:
+    """Return the number of tokens of thoughts, which some models report."""
+    details = usage.get("outputTokensDetails") or {}
+    return usage.get("reasoningTokens", details.get("reasoningTokens"))
+
+
+def _cited(native: Json) -> Iterator[Frame]:
+    found = citations.read(native)
+    if found is not None:
+        yield Cited(found)

@@ -1,0 +1,251 @@
+"""Content blocks of Converse: one small writer and one small reader for each kind.
+
+Here a cache point is a block of its own; in the canonical form it is a hint of the part before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hearthnet_llm.interface.content_parts import (
+    AudioPart,
+    CacheHint,
+    CallPart,
+    DocumentPart,
+    ImagePart,
+    JsonPart,
+    Part,
+    RefusalPart,
+    SearchResultPart,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+    ToolReferencePart,
+    VideoPart,
+)
+from hearthnet_llm.interface.frames import ToolCall
+from hearthnet_llm.interface.request import Tool
+from hearthnet_llm.vendors.bedrock_converse import citations, media
+from hearthnet_llm.vendors.calls import plain_id
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.scalars import as_text
+from hearthnet_llm.vendors.wire import Json
+
+SERVED: Final = "server_tool_use"
+CALLED: Final = "tool_use"
+RESULT: Final = "_result"
+_Kept = TypeVar("_Kept", Part, Tool)
+_REFERENCE: Final = "tool_reference"
+STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
+
+
+def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = {}) -> list[Json]:
+    """Return the block of a part, followed by a cache point if it has a hint.
+
+    Raises:
+        HearthNetError: `bad_request` for a part that the vendor does not support.
+    """
+    if isinstance(part, CallPart):
+        call = calls[part.id]
+        kind = {"type": CALLED} if spelling.get("call_type") == CALLED else {}
+        used = {"toolUseId": plain_id(call.id), "name": call.name, "input": call.arguments, **kind}
+        return [{"toolUse": used}, *cached(call.cache)]
+    writer = _WRITERS.get(type(part))
+    if writer is None:
+        refuse("/input/messages", f"Bedrock takes no {part.__struct_config__.tag}")
+    return [writer(part), *cached(getattr(part, "cache", None))]
+
+
+def write_result(part: Part) -> list[Json]:
+    """Return the block of a part of a tool's result.
+
+    The result is empty for a part that is allowed only in user content.
+    """
+    if isinstance(part, JsonPart):
+        return [{"json": part.value}]
+    return [] if isinstance(part, ToolReferencePart) else write(part, {})[:1]
+
+
+def cached(cache: CacheHint | None) -> list[Json]:
+    """Return the cache point of a hint, if there is one."""
+    if cache is None:
+        return []
+    return [{"cachePoint": {"type": "default", **without_nones(ttl=cache.ttl)}}]
+
+
+def hint(block: Json) -> CacheHint | None:
+    """Return the hint of a cache point, or None for another block."""
+    if "cachePoint" not in block:
+        return None
+    return CacheHint(fields(block["cachePoint"], "cachePoint").get("ttl"))
+
+
+def hinted(part: _Kept, cache: CacheHint, where: str) -> _Kept:
+    """Return the part with the hint.
+
+    Raises:
+        HearthNetError: `bad_request` if it cannot have one, or has one already.
+    """
+    if getattr(part, "cache", cache) is not None:
+        refuse(where, "a cache point must follow something that can be kept, and only once")
+    return msgspec.structs.replace(part, cache=cache)
+
+
+def read(block: Json, where: str) -> Part:
+    """Return the part of a block that is neither a call nor a call's result."""
+    medium = media.read(block, where)
+    if medium is not None:
+        return medium
+    for name, reader in _READERS.items():
+        if name in block:
+            return reader(block[name], f"{where}.{name}")
+    refuse(where, f"no block of {', '.join(block) or 'nothing'} is known")
+
+
+def _text(part: TextPart) -> Json:
+    if part.guard is not None:
+        guarded = {"text": part.text, **without_nones(qualifiers=part.guard or None)}
+        return {"guardContent": {"text": guarded}}
+    if part.citations is not None:
+        said = {"content": [{"text": part.text}]} if part.text else {}
+        return {"citationsContent": {**said, "citations": citations.write(part.citations)}}
+    return {"text": part.text}
+
+
+def _read_text(value: Any, where: str) -> TextPart:
+    return TextPart(text(value, where))
+
+
+def _read_guarded(value: Any, where: str) -> TextPart:
+    guarded = fields(value, where)
+    if "text" not in guarded:
+        refuse(where, "only a text can be marked for a guardrail")
+    inner = fields(guarded["text"], f"{where}.text")
+    return TextPart(text(inner.get("text"), f"{where}.text.text"), guard=inner.get("qualifiers") or [])
+
+
+def _read_cited(value: Any, where: str) -> TextPart:
+    native = fields(value, where)
+    said = "".join(str(one.get("text") or "") for one in objects(native.get("content"), f"{where}.content"))
+    found = [citations.read(one) for one in objects(native.get("citations"), f"{where}.citations")]
+    return TextPart(said, citations=[one for one in found if one is not None])
+
+
+def _thinking(part: ThinkingPart) -> Json:
+    if part.data is not None:
+        return {"reasoningContent": {"redactedContent": part.data}}
+    thought = {"text": part.text or "", **without_nones(signature=part.signature)}
+    return {"reasoningContent": {"reasoningText": thought}}
+
+
+def read_thinking(value: Any, where: str) -> ThinkingPart:
+    """Return the thought in a reasoningContent block."""
+    native = fields(value, where)
+    if "redactedContent" in native:
+        return ThinkingPart(data=text(native["redactedContent"], f"{where}.redactedContent"))
+    thought = fields(native.get("reasoningText"), f"{where}.reasoningText")
+    return ThinkingPart(thought.get("text"), thought.get("signature"))
+
+
+def _search_result(part: SearchResultPart) -> Json:
+    cited = None if part.citations is None else {"enabled": part.citations}
+    texts = [{"text": one.text} for one in part.texts]
+    found = {"source": part.source, "title": part.title, "content": texts, **without_nones(citations=cited)}
+    return {"searchResult": found}
+
+
+def _read_search_result(value: Any, where: str) -> SearchResultPart:
+    native = fields(value, where)
+    cited = native.get("citations")
+    return SearchResultPart(
+        text(native.get("source"), f"{where}.source"),
+        text(native.get("title"), f"{where}.title"),
+        [_read_text(one.get("text"), where) for one in objects(native.get("content"), f"{where}.content")],
+        None if cited is None else fields(cited, where).get("enabled"),
+    )
+
+
+def _added(part: ToolReferencePart) -> Json:
+    return {"toolAddition": {"tool": {"type": _REFERENCE, "name": part.name}}}
+
+
+def _read_added(value: Any, where: str) -> ToolReferencePart:
+    tool = fields(fields(value, where).get("tool"), f"{where}.tool")
+    if tool.get("serverName") is not None:
+        refuse(f"{where}.tool.serverName", "only tools that the request declares can be added")
+    return ToolReferencePart(text(tool.get("name"), f"{where}.tool.name"))
+
+
+def _server_call(part: ServerCallPart) -> Json:
+    used = {"toolUseId": part.id, "name": part.name, "input": part.arguments or {}, "type": SERVED}
+    return {"toolUse": used}
+
+
+def _read_server_call(value: Any, where: str) -> ServerCallPart:
+    native = fields(value, where)
+    if native.get("type") != SERVED:
+        refuse(where, "a call of the model stands only in what an assistant says")
+    name = text(native.get("name"), f"{where}.name")
+    return ServerCallPart(name, native.get("toolUseId"), native.get("input") or {})
+
+
+def _served(part: ServerResultPart) -> Json:
+    values = part.result if isinstance(part.result, list) else [part.result]
+    said = [{"text" if isinstance(one, str) else "json": one} for one in values]
+    status = {} if part.is_error is None else {"status": STATUS[part.is_error]}
+    result = {"toolUseId": part.id, "content": said, "type": f"{part.name}{RESULT}", **status}
+    return {"toolResult": result}
+
+
+def read_served(value: Any, where: str, called: Mapping[str, str] = {}) -> ServerResultPart:
+    """Return the result of one of the vendor's own tools.
+
+    `called` maps ids of calls to tools, for a result that does not name its tool.
+    """
+    native = fields(value, where)
+    content = objects(native.get("content"), f"{where}.content")
+    identity = native.get("toolUseId")
+    kind = text(native.get("type") or called.get(str(identity)), f"{where}.type")
+    result = together([one.get("text", one.get("json")) for one in content])
+    return ServerResultPart(kind.removesuffix(RESULT), identity, result, failed(native.get("status")))
+
+
+def together(values: list[Any]) -> Any:
+    """Return the values of a result's blocks as a list, or a single non-list value as it is."""
+    return values[0] if len(values) == 1 and not isinstance(values[0], list) else values
+
+
+def failed(status: Any) -> bool | None:
+    """Return whether a status means failure, or None without a status."""
+    return None if status is None else status == STATUS[True]
+
+
+_WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
+    TextPart: _text,
+    ImagePart: media.write,
+    DocumentPart: media.write,
+    VideoPart: media.write,
+    AudioPart: media.write,
+    ThinkingPart: _thinking,
+    RefusalPart: lambda part: {"text": part.text},
+    JsonPart: lambda part: {"text": as_text(part.value)},
+    SearchResultPart: _search_result,
+    ServerCallPart: _server_call,
+    ServerResultPart: _served,
+    ToolReferencePart: _added,
+}
+_READERS: Final[dict[str, Callable[[Any, str], Part]]] = {
+    "text": _read_text,
+    "json": lambda value, where: JsonPart(value),
+    "guardContent": _read_guarded,
+    "citationsContent": _read_cited,
+    "reasoningContent": read_thinking,
+    "searchResult": _read_search_result,
+    "toolUse": _read_server_call,
+    "toolResult": read_served,
+    "toolAddition": _read_added,
+}

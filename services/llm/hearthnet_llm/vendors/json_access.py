@@ -1,0 +1,70 @@
+"""Access to foreign JSON; unexpected values are refused with their place."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import msgspec
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.interface.request import ChatRequest
+from hearthnet_llm.vendors.wire import Json
+
+
+def objects(value: Any, path: str) -> list[Json]:
+    """Return a list of objects; None is an empty one."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        refuse(path, "must be a list of objects")
+    return value
+
+
+def fields(value: Any, path: str) -> Json:
+    """Return an object."""
+    if not isinstance(value, dict):
+        refuse(path, "must be an object")
+    return value
+
+
+def text(value: Any, path: str) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        refuse(path, "must be a text")
+    return value
+
+
+def refuse(path: str, reason: str) -> NoReturn:
+    """Raise the error for an invalid value.
+
+    Raises:
+        HearthNetError: `bad_request`, always.
+    """
+    raise HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
+
+
+def ungrammatical(request: ChatRequest) -> None:
+    """Raise if the request has a grammar for its answer.
+
+    Raises:
+        HearthNetError: `bad_request` if it has one, because the model does not support it.
+    """
+    if request.grammar is not None:
+        refuse("/input/grammar", "this model takes no grammar; give a response_schema, or another model")
+
+
+def checked(request: ChatRequest) -> ChatRequest:
+    """Return the request after validating the types of its values.
+
+    Raises:
+        HearthNetError: `bad_request` if a value has another type than declared.
+    """
+    try:
+        return msgspec.convert(msgspec.to_builtins(request), ChatRequest)
+    except msgspec.ValidationError as error:
+        raise HearthNetError("bad_request", str(error)) from error
+
+
+def without_nones(**fields: Any) -> Json:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}

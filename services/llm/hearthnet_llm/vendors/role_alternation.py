@@ -1,0 +1,66 @@
+"""Grouping of messages into turns, for protocols with alternating users and assistants.
+
+In these, results of tools are user content. A tool's result and the next user message are one turn unless
+`Message.turn` states otherwise; two user messages without results are two turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hearthnet_llm.interface.content_parts import CallPart, Part, TextPart
+from hearthnet_llm.interface.request import Message
+
+
+def turns(messages: Iterable[Message]) -> list[list[Message]]:
+    """Return the messages of each turn, in order."""
+    made: list[list[Message]] = []
+    for message in messages:
+        if made and _joins(made[-1][-1], message):
+            made[-1].append(message)
+        else:
+            made.append([message])
+    return made
+
+
+def marked(read: Iterable[Sequence[Message]]) -> list[Message]:
+    """Return the messages of given turns, with `turn` set where `turns` would differ."""
+    made: list[Message] = []
+    for turn in read:
+        for place, message in enumerate(turn):
+            together = bool(made) and _joins(made[-1], message)
+            if together != bool(place):
+                message = msgspec.structs.replace(message, turn="same" if place else "new")
+            made.append(message)
+    return made
+
+
+def said(message: Message) -> list[Part]:
+    """Return the parts of a message in order: thoughts first, a `CallPart` for each call.
+
+    An empty text is no part.
+    """
+    content = message.content
+    parts: list[Part] = [*(message.thinking or ())]
+    if isinstance(content, str):
+        parts += [TextPart(content)] if content else []
+    else:
+        parts += content or []
+    placed = {part.id for part in parts if isinstance(part, CallPart)}
+    return [*parts, *(CallPart(call.id) for call in message.tool_calls if call.id not in placed)]
+
+
+def unplaced(parts: list[Part]) -> list[Part]:
+    """Return `parts` without the places of calls that come last by default."""
+    end = len(parts)
+    while end and isinstance(parts[end - 1], CallPart):
+        end -= 1
+    return parts[:end]
+
+
+def _joins(before: Message, message: Message) -> bool:
+    if message.turn is not None:
+        return message.turn == "same"
+    return before.role == "tool" and message.role in ("tool", "user")

@@ -1,0 +1,284 @@
+"""Checks of a query before it reaches the database ("gates"), each with its own message.
+
+     1  length         has at most 4,000 characters
+     2  characters     has no control characters
+     3  parses         is accepted by an SQL parser
+     4  one_statement  is one statement
+     5  select_only    is a SELECT, or several combined by UNION, INTERSECT, EXCEPT
+     6  parts          consists of known syntax only (grammar.py)
+     7  functions      calls only functions of the list
+     8  recursion      has no part of WITH that refers to itself
+     9  views          reads only the views, and nothing of another database
+    10  columns        names columns of these views, or names defined in the query
+    11  size           reads a limited number of tables, with multiplication by WITH
+    12  literals       binds its texts, so that no foreign text becomes SQL
+    13  bindings       has a plain value for each :name
+    14  limit          has no negative LIMIT
+
+After them wall.py limits time, steps, memory, rows and bytes, and sets an authorizer that does not rely on
+these checks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hearthnet_mesh.query import grammar
+from hearthnet_mesh.query.errors import refused
+from hearthnet_mesh.query.views import LARGEST, VIEWS
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+LONGEST: Final = 4_000
+MOST_TABLES: Final = 12
+MOST_BINDINGS: Final = 32
+LONGEST_BINDING: Final = 1_000
+LONGEST_SEPARATOR: Final = 8
+_BOUND: Final = 'write :name in its place and give {"name": ...} in bindings'
+
+
+class Checked(NamedTuple):
+    """A query that passed: the views that it reads, and the values of its names."""
+
+    views: frozenset[str]
+    values: dict[str, Any]
+
+
+def check(sql: str, bindings: Mapping[str, Any]) -> Checked:
+    """Apply all checks to `sql`.
+
+    Raises:
+        HearthNetError: `bad_request` that names the first check that failed.
+    """
+    _text(sql)
+    tree = _parsed(sql)
+    _select_only(tree)
+    nodes = list(tree.walk())
+    for node in nodes:
+        _part(node)
+    made = _made(nodes)
+    _recursion(made)
+    views = _views(nodes, made)
+    _columns(nodes, made, views)
+    _size(tree, made)
+    for node in nodes:
+        _literal(node)
+        _limit(node)
+    return Checked(views, _bindings(nodes, bindings))
+
+
+def _text(sql: str) -> None:
+    if len(sql) > LONGEST:
+        raise refused("length", f"the query has {len(sql)} characters, more than {LONGEST}; ask in parts")
+    if any(not (character.isprintable() or character in "\n\r\t") for character in sql):
+        raise refused("characters", "the query has control characters in it; leave them out")
+
+
+def _parsed(sql: str) -> exp.Expr:
+    # Imported late: the parser takes half the memory of the process, and many nodes get no query at all.
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+    try:
+        found = [one for one in sqlglot.parse(sql, read="sqlite") if one is not None]
+    except RecursionError:
+        raise refused("parses", "it is nested too deeply; write it flatter") from None
+    except (SqlglotError, ValueError) as error:
+        first = str(error).partition("\n")[0].replace("\x1b[4m", "").replace("\x1b[0m", "")[:200]
+        raise refused("parses", f"this is no SQL that SQLite knows: {first}") from None
+    if not found:
+        raise refused("parses", "there is no statement; write one SELECT")
+    if len(found) > 1:
+        raise refused("one_statement", f"there are {len(found)} statements; write one SELECT")
+    return found[0]
+
+
+def _select_only(tree: exp.Expr) -> None:
+    from sqlglot import exp
+
+    for node in tree.walk():
+        name = grammar.STATEMENTS.get(type(node).__name__)
+        # sqlglot has the same kind of node for the function replace().
+        if name is not None and not (name == "REPLACE" and isinstance(node, exp.Func)):
+            raise refused("select_only", f"{name} is not allowed, only reading is; write one SELECT")
+    if not isinstance(tree, exp.Select | exp.SetOperation):
+        raise refused("select_only", "only reading is allowed; write one SELECT")
+
+
+def _part(node: exp.Expr) -> None:
+    """Apply checks 6 and 7."""
+    from sqlglot import exp
+
+    kind = type(node).__name__
+    if kind in grammar.PARTS:
+        if isinstance(node, exp.DataType) and node.this.name not in grammar.TYPES:
+            raise refused("parts", f"cast to {node.this.name} is not allowed; cast to text, integer or real")
+        if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+            raise refused("views", f"functions are no views; there are {_list(VIEWS)}")
+        return
+    if kind in grammar.FUNCTIONS:
+        return
+    if isinstance(node, exp.Func):
+        name = (node.name if kind == "Anonymous" else node.sql_names()[0]).lower()
+        if name not in grammar.NAMED:
+            known = sorted(set(grammar.FUNCTIONS.values()) | grammar.NAMED)
+            raise refused("functions", f"the function {name[:40]} is not allowed; there are {_list(known)}")
+        return
+    raise refused(
+        "parts", f"{kind} is not allowed; keep to plain SELECT, JOIN, WHERE, GROUP BY, ORDER BY, LIMIT"
+    )
+
+
+def _made(nodes: list[exp.Expr]) -> dict[str, exp.CTE]:
+    """Return the tables that the query defines by WITH."""
+    from sqlglot import exp
+
+    made: dict[str, exp.CTE] = {}
+    for node in nodes:
+        if isinstance(node, exp.CTE):
+            name = node.alias.lower()
+            if name in made or name in VIEWS:
+                raise refused("views", f"WITH makes {name[:40]}, which is there already; choose another name")
+            made[name] = node
+    return made
+
+
+def _recursion(made: dict[str, exp.CTE]) -> None:
+    from sqlglot import exp
+
+    for cte in made.values():
+        if isinstance(cte.parent, exp.With) and cte.parent.args.get("recursive"):
+            raise refused("recursion", "WITH RECURSIVE is not allowed; write it without")
+    reads = {name: set(_tables(cte)) & made.keys() for name, cte in made.items()}
+    left = dict(reads)
+    while done := {name for name, read in left.items() if not read & left.keys()}:
+        left = {name: read for name, read in left.items() if name not in done}
+    if left:
+        name = min(left)
+        raise refused("recursion", f"{name[:40]} refers to itself; a part of WITH may use other parts only")
+
+
+def _views(nodes: list[exp.Expr], made: dict[str, exp.CTE]) -> frozenset[str]:
+    from sqlglot import exp
+
+    read: set[str] = set()
+    for node in nodes:
+        if not isinstance(node, exp.Table):
+            continue
+        if node.args.get("db") or node.args.get("catalog"):
+            raise refused("views", f"{node.name[:40]} is of another database; name a view alone")
+        if node.args.get("indexed"):
+            raise refused("parts", "INDEXED BY is not allowed; leave it out")
+        name = node.name.lower()
+        if name not in made and name not in VIEWS:
+            raise refused("views", f"there is no view {name[:40]}; there are {_list(VIEWS)}")
+        read |= {name} & VIEWS.keys()
+    return frozenset(read)
+
+
+def _columns(nodes: list[exp.Expr], made: dict[str, exp.CTE], views: frozenset[str]) -> None:
+    """Check the names of columns.
+
+    SQLite finds the view of each column; its tables have these columns only.
+    """
+    from sqlglot import exp
+
+    known = {column for view in views for column in VIEWS[view]}
+    known |= {node.alias.lower() for node in nodes if isinstance(node, exp.Alias)}
+    known |= {
+        column.name.lower()
+        for node in nodes
+        if isinstance(node, exp.TableAlias)
+        for column in node.args.get("columns") or ()
+    }
+    for node in nodes:
+        if isinstance(node, exp.Column):
+            if node.args.get("db"):
+                raise refused("columns", "a column has one view before it at most; leave out the database")
+            if not isinstance(node.this, exp.Star) and node.name.lower() not in known:
+                where = _list(sorted(known)) if known else "none without a view after FROM"
+                text = " (a text is no column: bind it)" if node.this.args.get("quoted") else ""
+                raise refused("columns", f"there is no column {node.name[:40]}{text}; there are {where}")
+
+
+def _size(tree: exp.Expr, made: dict[str, exp.CTE]) -> None:
+    weights: dict[str, int] = {}
+    waiting = {name: list(_tables(cte)) for name, cte in made.items()}
+    while waiting:  # each round has one that reads none of the others: none refers to itself
+        for name, read in list(waiting.items()):
+            if not waiting.keys() & set(read):
+                weights[name] = 1 + sum(weights.get(table, 1) for table in read)
+                del waiting[name]
+    if sum(weights.get(table, 1) for table in _tables(tree)) > MOST_TABLES:
+        raise refused("size", f"it reads more than {MOST_TABLES} tables, or one so often; ask in parts")
+
+
+def _literal(node: exp.Expr) -> None:
+    from sqlglot import exp
+
+    if not isinstance(node, exp.Literal) or not node.is_string or not node.this:
+        return
+    parent = node.parent
+    if (
+        isinstance(parent, exp.GroupConcat)
+        and node is not parent.this
+        and len(node.this) <= LONGEST_SEPARATOR
+    ):
+        return
+    while isinstance(parent, exp.Func) and not isinstance(parent, exp.Case | exp.If):
+        name = parent.name.lower() if type(parent).__name__ == "Anonymous" else ""
+        if grammar.FUNCTIONS.get(type(parent).__name__, name) in grammar.OF_TIME:
+            return
+        parent = parent.parent
+    raise refused("literals", f"the text {node.this[:40]!r} stands in the query; {_BOUND}")
+
+
+def _limit(node: exp.Expr) -> None:
+    from sqlglot import exp
+
+    if isinstance(node, exp.Limit | exp.Offset) and isinstance(node.expression, exp.Neg):
+        raise refused("limit", "LIMIT and OFFSET are 0 or more")
+
+
+def _bindings(nodes: list[exp.Expr], given: Mapping[str, Any]) -> dict[str, Any]:
+    from sqlglot import exp
+
+    if len(given) > MOST_BINDINGS:
+        raise refused("bindings", f"there are {len(given)} bindings, more than {MOST_BINDINGS}")
+    named = [node.name for node in nodes if isinstance(node, exp.Placeholder)]
+    for name in named:
+        if name in ("", "?"):
+            raise refused("bindings", 'a "?" has no name; write :name and give {"name": ...} in bindings')
+        if name not in given:
+            raise refused("bindings", f"the query names :{name[:40]}, which bindings lack; give its value")
+    return {name: _plain(name, given[name]) for name in dict.fromkeys(named)}
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, str) and len(value) <= LONGEST_BINDING and "\0" not in value:
+        return value.encode(errors="replace").decode()
+    if value is None or (isinstance(value, int | float) and abs(value) <= LARGEST):
+        return value
+    raise refused(
+        "bindings",
+        f":{name[:40]} is no plain value: give a text of up to {LONGEST_BINDING} characters, a number, true, "
+        "false or null",
+    )
+
+
+def _tables(tree: exp.Expr) -> Iterator[str]:
+    from sqlglot import exp
+
+    return (
+        node.name.lower()
+        for node in tree.walk(prune=lambda one: one is not tree and isinstance(one, exp.CTE))
+        if isinstance(node, exp.Table)
+    )
+
+
+def _list(names: Any) -> str:
+    return ", ".join(names)

@@ -1,0 +1,77 @@
+"""Visibility rules, by caller, for all replies of this service.
+
+- Members, their levels and their offers: visible to every permitted caller of the service (contracts:
+  `member`).
+- An offer for its own node only (`personal`): visible to that node when it calls for itself.
+- Posts, corpora and documents: visible to every permitted caller of the capability that lists them. With a
+  token only the covered part is visible.
+- Calls and runs: visible to the node that made them. A guest, or the holder of another node's token, sees
+  none, because the trace names nodes and no guests.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hearthnet.core.capability_name import Capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization.authority import SELF, Demand, Standing, Token, effective
+from hearthnet.trust.authorization.token import Claims
+from hearthnet.trust.community.roster import RANK
+
+_BODY: Final[dict[str, Any]] = {"params": {}, "input": {}}
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """The caller of a reply: its node, its principal, its level and its token's claims.
+
+    `own` is the id of this node.
+    """
+
+    caller: str
+    principal: str
+    level: str
+    own: str
+    claims: Claims | None = None
+
+    @property
+    def is_self(self) -> bool:
+        """True if this node calls for itself."""
+        return self.caller == self.principal == self.own
+
+    @property
+    def is_node(self) -> bool:
+        """True if a node calls for itself, without a guest or a token of another node."""
+        return self.caller == self.principal
+
+    def may_call(self, capability: Capability, params: dict[str, Any] | None = None) -> bool:
+        """Return whether the token, if there is one, covers this call."""
+        if self.claims is None:
+            return True
+        scope = self.claims.scope
+        return scope.covers(capability) and scope.constraints.violated({"params": params or {}}) is None
+
+    def may_see(self, trust: str) -> bool:
+        """Return whether an offer that requires `trust` (empty: as its contract) is visible."""
+        return trust != SELF or self.is_self
+
+    def why_not(self, capability: Capability, trust: str, node: str, *, side_effects: bool = False) -> str:
+        """Return the reason that `node` would refuse a call of `capability`, or ""."""
+        # Constraints on params are dropped, because the params of a future call are not known yet.
+        claims = self.claims
+        free = claims and msgspec.structs.replace(
+            claims, scope=msgspec.structs.replace(claims.scope, params_constraints={})
+        )
+        issuer = Standing(self.principal.partition("/")[0], self.level)
+        caller = issuer if claims is None else Standing(self.caller, "member")
+        token = None if free is None else Token(free, issuer)
+        demand = Demand(capability=capability, trust=trust, node=node, side_effects=side_effects)
+        if trust != SELF and trust not in RANK:
+            return f"{capability} has a rule of its own, {trust}: what decides is what the call says"
+        try:
+            effective(caller, token, demand, _BODY)
+        except HearthNetError as error:
+            return error.message
+        return ""

@@ -1,0 +1,3 @@
+"""The index on disk."""
+
+from __future__ import annotations

@@ -1,0 +1,149 @@
+"""Division of a body into passages of about 1000 tokens with an overlap of up to 200.
+
+A body is first divided into units no longer than the overlap: paragraphs, or if these are longer, sentences,
+words, and finally runs of characters. Units are packed until the next one would not fit. The cut is then made
+in the second half of the passage: at a heading if there is one, else at the end of a paragraph, else at the
+last unit. After a cut at a heading there is no overlap, because a section begins there. Pure functions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hearthnet_rag.readers.documents import Heading
+
+PASSAGE_TOKENS: Final = 1000
+OVERLAP_TOKENS: Final = 200
+_BYTES_PER_TOKEN: Final = 4
+
+_PARAGRAPH: Final = re.compile(r"\n[ \t]*\n\s*")
+_SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n")
+_WORD: Final = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The passage `body[start:end]`; the text from `fresh` on is in no earlier passage.
+
+    `path` has the headings above `fresh` from the outermost on; `headings` has all headings inside the
+    passage.
+    """
+
+    start: int
+    fresh: int
+    end: int
+    path: tuple[str, ...]
+    headings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    start: int
+    end: int
+    tokens: int
+    rank: int  # 2: a heading begins here, 1: a paragraph begins here, 0: neither
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the tokens of `text` for a language model: one for four bytes, rounded up."""
+    return -(-len(text.encode("utf-8")) // _BYTES_PER_TOKEN)
+
+
+def cut(body: str, headings: Sequence[Heading] = ()) -> list[Passage]:
+    """Return the passages of `body` in order.
+
+    Together they contain the whole body; each begins after the beginning of the one before it.
+    """
+    units = list(_units(body, {heading.start for heading in headings}))
+    passages: list[Passage] = []
+    begin = fresh = 0
+    while fresh < len(units):
+        end = _end(units, begin)
+        passages.append(_passage(units, begin, fresh, end, headings))
+        begin, fresh = _overlap(units, end), end
+    return passages
+
+
+def _passage(
+    units: Sequence[_Unit], begin: int, fresh: int, end: int, headings: Sequence[Heading]
+) -> Passage:
+    start, new, stop = units[begin].start, units[fresh].start, units[end - 1].end
+    inside = tuple(heading.text for heading in headings if start <= heading.start < stop)
+    return Passage(start, new, stop, _path(headings, new), inside)
+
+
+def _path(headings: Sequence[Heading], offset: int) -> tuple[str, ...]:
+    stack: list[Heading] = []
+    for heading in headings:
+        if heading.start > offset:
+            break
+        stack = [*(above for above in stack if above.level < heading.level), heading]
+    return tuple(heading.text for heading in stack)
+
+
+def _end(units: Sequence[_Unit], begin: int) -> int:
+    """Return the index after the last unit of the passage that begins with unit `begin`."""
+    total, best, best_rank = 0, begin, -1
+    for index in range(begin, len(units)):
+        if total >= PASSAGE_TOKENS // 2 and units[index].rank >= best_rank:
+            best, best_rank = index, units[index].rank
+        total += units[index].tokens
+        if total > PASSAGE_TOKENS:
+            return best
+    return len(units)
+
+
+def _overlap(units: Sequence[_Unit], end: int) -> int:
+    """Return the first unit of the passage after unit `end`, as early as the overlap allows."""
+    if end >= len(units) or units[end].rank == 2:
+        return end
+    total, index = 0, end
+    while total + units[index - 1].tokens <= OVERLAP_TOKENS:
+        index -= 1
+        total += units[index].tokens
+    return index
+
+
+def _units(body: str, heading_starts: set[int]) -> Iterator[_Unit]:
+    breaks = {0, *heading_starts, *(found.end() for found in _PARAGRAPH.finditer(body))}
+    edges = [*sorted(edge for edge in breaks if edge < len(body)), len(body)]
+    for start, end in itertools.pairwise(edges):
+        rank = 2 if start in heading_starts else 1
+        for piece_start, piece_end in _split(body, start, end, (_SENTENCE, _WORD)):
+            tokens = estimate_tokens(body[piece_start:piece_end])
+            yield _Unit(piece_start, piece_end, tokens, rank if piece_start == start else 0)
+
+
+def _split(
+    body: str, start: int, end: int, boundaries: tuple[re.Pattern[str], ...]
+) -> Iterator[tuple[int, int]]:
+    """Yield spans no longer than the overlap that make up `body[start:end]`.
+
+    They are cut at the coarsest boundary that suffices.
+    """
+    if estimate_tokens(body[start:end]) <= OVERLAP_TOKENS:
+        yield start, end
+        return
+    if not boundaries:
+        step = OVERLAP_TOKENS  # a character has at most four bytes, so this many fit
+        yield from ((at, min(at + step, end)) for at in range(start, end, step))
+        return
+    edges = [start, *(found.end() for found in boundaries[0].finditer(body, start, end)), end]
+    for piece_start, piece_end in _joined(body, edges):
+        yield from _split(body, piece_start, piece_end, boundaries[1:])
+
+
+def _joined(body: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield adjacent spans between `edges`, merged as long as they fit the overlap."""
+    start = previous = edges[0]
+    for edge in edges[1:]:
+        if previous > start and estimate_tokens(body[start:edge]) > OVERLAP_TOKENS:
+            yield start, previous
+            start = previous
+        previous = edge
+    if previous > start:
+        yield start, previous

@@ -1,0 +1,187 @@
+"""The database file of the index: its tables, its opening, and the handling of damage.
+
+    corpora     one row for each corpus; its passages are searched in an FTS5 table of its own,
+                `passages_<id>`, so that the rarity of a word is that within the corpus, and the content of
+                one corpus cannot be inferred from another
+    documents   one row for each document, unique by (corpus, doc_cid); `name` is its source as given by its
+                sender, by which a newer version replaces an older one
+    chunks      one row for each passage: its heading and text as displayed, its first page, and in
+                `headings` the words of its title and headings, one a line, as written
+    words       one row for each stem of a corpus: the number of passages that contain it (vocabulary.py)
+    vectors     one row for each window of a passage, if a model makes vectors (vectors.py)
+
+A file that is not an index, is damaged, or was written by another version is moved aside and never
+overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+import time
+from pathlib import Path
+from typing import Final
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet_rag.index import space, vectors
+from hearthnet_rag.text import document_frequencies
+
+FILE: Final = "index.db"
+VERSION: Final = 6
+BUSY_SECONDS: Final = 10.0
+
+# Title over heading over text, for a mean passage of half its length (see make_passages_table).
+# Chosen by tests/quality/*practice.toml and the titles of the handbook (docs/decisions/0114, 0133).
+WEIGHTS: Final = (1.2, 1.0, 0.5)
+
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS corpora (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE IF NOT EXISTS documents (
+    id INTEGER PRIMARY KEY,
+    corpus INTEGER NOT NULL REFERENCES corpora (id),
+    doc_cid TEXT NOT NULL,
+    title TEXT NOT NULL,
+    name TEXT,
+    language TEXT,
+    year INTEGER,
+    metadata TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    chunks INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    event_id TEXT NOT NULL,
+    pages_without_text TEXT NOT NULL,
+    UNIQUE (corpus, doc_cid)
+) STRICT;
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY,
+    document INTEGER NOT NULL REFERENCES documents (id),
+    number INTEGER NOT NULL,
+    heading TEXT,
+    page INTEGER,
+    headings TEXT NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS chunks_of ON chunks (document);
+CREATE INDEX IF NOT EXISTS documents_named ON documents (corpus, name);
+CREATE INDEX IF NOT EXISTS documents_titled ON documents (corpus, title);
+CREATE INDEX IF NOT EXISTS documents_languages ON documents (corpus, language);
+"""
+
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+class _Damaged(Exception):
+    """Raised for a file that is not an index usable by this version."""
+
+
+def open_database(folder: Path) -> tuple[sqlite3.Connection, Path | None]:
+    """Open or create the index in `folder`.
+
+    The second result is the path to which a damaged file was moved, or None.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if the disk is full; `internal_error` if the folder cannot be
+            written.
+    """
+    file = folder / FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with contextlib.suppress(_Damaged):
+            return _opened(file), None
+        aside = _move_aside(file)
+        return _opened(file), aside
+    except (OSError, sqlite3.DatabaseError) as error:
+        raise as_wire_error(error, file) from error
+
+
+def as_wire_error(error: OSError | sqlite3.DatabaseError, file: Path) -> HearthNetError:
+    """Return the wire error for a failure to read or write `file`."""
+    code = _code(error)
+    if code == sqlite3.SQLITE_FULL or getattr(error, "errno", None) == errno.ENOSPC:
+        return HearthNetError("capacity_exceeded", "the disk is full; free some space, then try again")
+    if code in _DAMAGE:
+        return HearthNetError(
+            "internal_error", f"{file} is damaged; stop and start the node, and it is rebuilt"
+        )
+    return HearthNetError("internal_error", f"{file}: {error}; see that this user may write there")
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)) & 0xFF
+
+
+def stopped() -> HearthNetError:
+    """Return the error of an ingestion that was interrupted by the end of the process."""
+    return HearthNetError("partition", "the rag service is stopping; the document was not added, try again")
+
+
+def connect(file: Path) -> sqlite3.Connection:
+    """Return a connection that any thread may use; transactions are begun explicitly."""
+    connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def passages_table(corpus: int) -> str:
+    """Return the name of a corpus's FTS5 table."""
+    return f"passages_{int(corpus)}"
+
+
+def make_passages_table(connection: sqlite3.Connection, corpus: int) -> None:
+    """Create the FTS5 table of a new corpus.
+
+    Its text consists of stems, so SQLite only splits it at blanks. Each passage has an empty companion row
+    with the negated id: FTS5 ranks a word as worthless if half of all rows have it, as the word "package" in
+    a book about packages (docs/decisions/0133).
+    """
+    table = passages_table(corpus)
+    weights = ", ".join(str(weight) for weight in WEIGHTS)
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {table} USING fts5 (title, heading, text, tokenize = 'unicode61')"
+    )
+    connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('rank', 'bm25({weights})')")
+
+
+def _opened(file: Path) -> sqlite3.Connection:
+    connection = connect(file)
+    try:
+        _prepare(connection)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if _code(error) in _DAMAGE:
+            raise _Damaged from error
+        raise
+    except _Damaged:
+        connection.close()
+        raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        space.make_reclaimable(connection)  # before the file has pages
+    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    connection.execute("PRAGMA foreign_keys = ON")
+    # Writes that a power failure loses are restored from the journal, which is on disk first.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version not in {0, VERSION}:
+        raise _Damaged
+    if connection.execute("PRAGMA quick_check (1)").fetchone()[0] != "ok":
+        raise _Damaged
+    space.make_reclaimable(connection)
+    if version == 0:
+        connection.executescript(_TABLES + document_frequencies.TABLES + vectors.TABLES)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _move_aside(file: Path) -> Path:
+    aside = file.with_name(f"{file.name}.damaged-{time.time_ns() // 1_000_000}")
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            file.with_name(file.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside

@@ -1,0 +1,114 @@
+"""Journal of ingestions and removals, one JSON line each.
+
+A damaged index is rebuilt from it and the stored blobs. A line is written before its document is added or
+removed, so no confirmed document is ever missing and no removed one returns. An operation in the journal that
+was not carried out is completed at the next start. A torn last line, left by a crash, is skipped. Corpus
+`system` has no lines, because it is part of the program.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hearthnet_rag.index.database import as_wire_error
+
+FILE: Final = "documents.jsonl"
+
+
+Key = tuple[str, str]
+"""A corpus, and the CID of a document in it."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A requested ingestion, and the id that it was given.
+
+    `replaces` lists the older versions that it replaces; `removed` marks the end of a document.
+    """
+
+    corpus: str
+    doc_cid: str
+    event_id: str
+    media_type: str
+    title: str | None = None
+    language: str | None = None
+    metadata: dict[str, Any] = {}
+    replaces: list[str] = []
+    removed: bool = False
+
+    @property
+    def key(self) -> Key:
+        """Identity of the document."""
+        return self.corpus, self.doc_cid
+
+
+class State(NamedTuple):
+    """Result of all lines: existing documents in order, and removed ones.
+
+    Each removed document maps to the document that replaced it, or None.
+    """
+
+    present: dict[Key, Record]
+    gone: dict[Key, Key | None]
+
+
+class Journal:
+    """The journal of one folder. Calls block, and may come from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._writing = threading.Lock()
+
+    def append(self, record: Record) -> None:
+        """Append a line, which is on disk when this returns.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full.
+        """
+        try:
+            with self._writing:
+                self._append(msgspec.json.encode(record) + b"\n")
+        except OSError as error:
+            raise as_wire_error(error, self._file) from error
+
+    def _append(self, line: bytes) -> None:
+        with self._file.open("ab") as file:
+            torn = file.tell() > 0 and not self._ends_whole()
+            file.write(b"\n" + line if torn else line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def state(self) -> State:
+        """Return the documents that should exist, and those that should not."""
+        state = State({}, {})
+        for line in self._lines():
+            try:
+                _apply(state, msgspec.json.decode(line, type=Record))
+            except msgspec.DecodeError:
+                continue
+        return state
+
+    def _lines(self) -> list[bytes]:
+        return self._file.read_bytes().splitlines() if self._file.exists() else []
+
+    def _ends_whole(self) -> bool:
+        with self._file.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+
+
+def _apply(state: State, record: Record) -> None:
+    if record.removed:
+        state.present.pop(record.key, None)
+        state.gone[record.key] = None
+        return
+    state.present.setdefault(record.key, record)
+    state.gone.pop(record.key, None)
+    for doc_cid in record.replaces:
+        old = record.corpus, doc_cid
+        state.present.pop(old, None)
+        state.gone[old] = record.key

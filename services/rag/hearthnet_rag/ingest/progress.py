@@ -1,0 +1,96 @@
+"""Progress of running ingestions, for callers that follow one. For one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import msgspec
+
+from hearthnet_rag.index.journal import Key
+from hearthnet_rag.readers import Told
+
+FETCHING: Final = "fetching"
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """Progress of one ingestion."""
+
+    stage: str
+    current: int
+    total: int
+
+
+class Ingestions:
+    """The running ingestions."""
+
+    def __init__(self) -> None:
+        self._stages: dict[Key, Stage] = {}
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @contextlib.contextmanager
+    def begin(self, key: Key) -> Iterator[Told]:
+        """Register an ingestion during the block, and yield the function that takes its progress.
+
+        That function may be called from any thread.
+        """
+        loop = asyncio.get_running_loop()
+        self._set(key, Stage(FETCHING, 0, 1))
+
+        def told(stage: str, current: int, total: int) -> None:
+            loop.call_soon_threadsafe(self._tell, key, Stage(stage, current, total))
+
+        try:
+            yield told
+        finally:
+            self._stages.pop(key, None)
+            self._wake()
+
+    async def idle(self) -> None:
+        """Wait until no ingestion is running."""
+        while self._stages:
+            await self._change()
+
+    def stage(self, key: Key) -> Stage | None:
+        """Return the progress of an ingestion, or None if it is not running."""
+        return self._stages.get(key)
+
+    async def follow(self, key: Key, patience: float) -> AsyncIterator[Stage]:
+        """Yield the stages of an ingestion until it ends; stages may be skipped.
+
+        If it is not running yet, wait for it for up to `patience` seconds.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                while key not in self._stages:
+                    await self._change()
+        last: Stage | None = None
+        while (stage := self._stages.get(key)) is not None:
+            if stage != last:
+                yield stage
+                last = stage
+            else:
+                await self._change()
+
+    def _tell(self, key: Key, stage: Stage) -> None:
+        if key in self._stages:
+            self._set(key, stage)
+
+    def _set(self, key: Key, stage: Stage) -> None:
+        self._stages[key] = stage
+        self._wake()
+
+    async def _change(self) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.discard(waiting)
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)

@@ -1,0 +1,74 @@
+"""Messages between service and reader process: four bytes of length, then MessagePack."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from hearthnet_rag.readers.content_type import Kind
+from hearthnet_rag.readers.documents import Document
+
+_LENGTH: Final = 4
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A document to read, and its limit of processor time in seconds."""
+
+    kind: Kind
+    data: bytes
+    name: str | None
+    seconds: int
+
+
+class Took(msgspec.Struct, frozen=True, tag=True):
+    """Confirmation that the whole job has arrived."""
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """Progress of the reading."""
+
+    stage: str
+    current: int
+    total: int
+
+
+class Read(msgspec.Struct, frozen=True, tag=True):
+    """The document that was read."""
+
+    document: Document
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """The error of a document that cannot be read."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = {}
+
+
+Answer = Took | Progress | Read | Refused
+_encoder: Final = msgspec.msgpack.Encoder()
+job_decoder: Final = msgspec.msgpack.Decoder(Job)
+answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
+
+
+def send(pipe: BinaryIO, message: Job | Answer) -> None:
+    """Write one message."""
+    data = _encoder.encode(message)
+    pipe.write(len(data).to_bytes(_LENGTH, "big"))
+    pipe.write(data)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO, most: int) -> bytes | None:
+    """Return the next message, or None at the end.
+
+    A truncated message and one longer than `most` bytes count as the end.
+    """
+    head = pipe.read(_LENGTH)
+    length = int.from_bytes(head, "big")
+    if len(head) < _LENGTH or length > most:
+        return None
+    data = pipe.read(length)
+    return data if len(data) == length else None

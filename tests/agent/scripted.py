@@ -1,0 +1,240 @@
+"""A scripted stand-in for the part of the bus that runs use: the model has lines, the tools do as told.
+
+It checks every call as a provider would (token, approval), with the real code of `hearthnet.trust`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Self
+
+import msgspec
+
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.contracts import contracts
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.capability_name import split_name
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization import grant as grants
+from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust.authorization.approval import Approval, Claimed, check_binding, check_time
+from hearthnet.trust.authorization.authority import Authority, Demand, Standing, Token, effective
+from hearthnet.trust.authorization.grant import Grant
+from hearthnet.trust.keys import Identity
+
+Line = tuple[str, dict[str, Any]] | HearthNetError | Exception | asyncio.Event
+Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+PROVIDER = Identity(b"p" * 32).node_id
+
+
+class Answer(msgspec.Struct, frozen=True):
+    output: Any
+    meta: dict[str, Any]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    event: str
+    data: dict[str, Any]
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A call as the provider got it."""
+
+    capability: str
+    body: dict[str, Any]
+    claims: tokens.Claims
+    consent: Approval | tuple[Grant, int] | None
+    run: str
+    idempotency_key: str
+    timeout: float | None
+
+    @property
+    def approval(self) -> Approval | None:
+        return self.consent if isinstance(self.consent, Approval) else None
+
+
+class Peer:
+    def __init__(self) -> None:
+        self.identity = Identity.generate()
+        self.community = Identity.generate().node_id
+
+
+class Script:
+    """One turn of the model, or the frames of a tool that streams."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        self._lines = lines
+        self.left = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.left = True
+
+    def __aiter__(self) -> AsyncIterator[Frame]:
+        return self._frames()
+
+    async def _frames(self) -> AsyncIterator[Frame]:
+        for line in self._lines:
+            if isinstance(line, asyncio.Event):
+                await line.wait()
+            elif isinstance(line, Exception):
+                raise line
+            else:
+                yield Frame(*line)
+
+    async def __anext__(self) -> Frame:
+        raise StopAsyncIteration
+
+
+class ScriptedBus:
+    """`turns` are the model's, in order; `tools` say what a capability does; `offered` who offers it."""
+
+    def __init__(self, *turns: list[Line], tools: dict[str, Handler | list[Line]] | None = None) -> None:
+        self.peer = Peer()
+        self.turns = [Script(turn) for turn in turns]
+        self.tools = tools or {}
+        self.requests: list[dict[str, Any]] = []
+        self.sessions: list[str] = []
+        self.calls: list[Sent] = []
+        self.offered: list[OfferView] = []
+        self.asked_under: list[tokens.Claims] = []
+        """The tokens with which the model was asked."""
+        self.principals: list[str] = []
+        """For whom the calls were."""
+
+    def stream(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        token: str = "",
+        run: str = "",
+        session: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
+        node: str = "",
+    ) -> Script:
+        self.sessions.append(session)
+        contracts().find(*split_name(capability)).check_request(body)
+        if capability == "llm.chat@2.0" and capability not in self.tools:
+            if token:
+                self.asked_under.append(self._proved(capability, body, token)[0])
+            self.requests.append(body["input"])
+            return self.turns[len(self.requests) - 1]
+        consent = approval if grant is None else (grant, use)
+        self._accept(capability, body, token, consent, run, idempotency_key, timeout_seconds)
+        lines = self.tools[capability]
+        assert isinstance(lines, list)
+        return Script(lines)
+
+    async def call(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        timeout_seconds: float | None = None,
+        token: str = "",
+        run: str = "",
+        approval: Approval | None = None,
+        grant: Grant | None = None,
+        use: int = 0,
+        idempotency_key: str = "",
+        node: str = "",
+    ) -> Answer:
+        consent = approval if grant is None else (grant, use)
+        self._accept(capability, body, token, consent, run, idempotency_key, timeout_seconds)
+        handler = self.tools[capability]
+        assert callable(handler)
+        return Answer(await handler(body), {"ms": 1})
+
+    async def offers(self, capability: str | None = None) -> list[OfferView]:
+        return self.offered
+
+    def _proved(self, capability: str, body: dict[str, Any], token: str) -> tuple[tokens.Claims, Authority]:
+        contract = contracts().find(*split_name(capability))
+        contract.check_request(body)
+        caller = self.peer.identity.node_id
+        claims = tokens.decode(token)
+        tokens.check_use(claims, caller=caller, community=self.peer.community, now_ms=now_ms())
+        demand = Demand(
+            capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
+        )
+        member = Standing(caller, "member")
+        return claims, effective(member, Token(claims, Standing(claims.iss, "member")), demand, body)
+
+    def _accept(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        token: str,
+        consent: Approval | tuple[Grant, int] | None,
+        run: str,
+        key: str,
+        timeout: float | None,
+    ) -> None:
+        contract = contracts().find(*split_name(capability))
+        caller, now = self.peer.identity.node_id, now_ms()
+        claims, authority = self._proved(capability, body, token)
+        if authority.needs_approval:
+            if consent is None:
+                raise HearthNetError("unauthorized", "no approval")
+            claimed = Claimed(
+                community=self.peer.community,
+                approver=authority.approver,
+                via=authority.via,
+                actor=caller,
+                provider=PROVIDER,
+                capability=capability,
+                arguments_digest=digest(body),
+                idempotency_key=key,
+                run=run,
+                community_effect=contract.effect_scope == "community",
+            )
+            if isinstance(consent, tuple):
+                grants.check_time(consent[0], now)
+                grants.check_binding(*consent, claimed, contract.schema_hash, body)
+            else:
+                check_time(consent, now)
+                check_binding(consent, claimed)
+        self.principals.append(authority.principal)
+        self.calls.append(Sent(capability, body, claims, consent, run, key, timeout))
+
+
+def says(text: str) -> Line:
+    return ("token", {"text": text})
+
+
+def calls(name: str, arguments: dict[str, Any], call_id: str = "") -> Line:
+    return ("tool_call", {"id": call_id, "name": name, "arguments": arguments})
+
+
+def done(stop_reason: str = "end") -> Line:
+    return ("done", {"tokens_in": 3, "tokens_out": 2, "stop_reason": stop_reason, "ms": 1, "model": "m"})
+
+
+def gives(output: dict[str, Any]) -> Handler:
+    """A tool that returns at once."""
+
+    async def handler(_body: dict[str, Any]) -> dict[str, Any]:
+        return output
+
+    return handler
+
+
+def raises(*errors: Exception, then: dict[str, Any] | None = None) -> Handler:
+    """A tool that raises these, one a call, and then returns."""
+    left = list(errors)
+
+    async def handler(_body: dict[str, Any]) -> dict[str, Any]:
+        if left:
+            raise left.pop(0)
+        return then or {}
+
+    return handler

@@ -1,0 +1,101 @@
+"""Tools whose contracts came with no installation, without a bus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hearthnet.agent.loop.state import Limits, new_run
+from hearthnet.agent.persistence.run_record import RunRecord, Sealer, contracts_digest, told_contracts, unseal
+from hearthnet.agent.persistence.saved_runs import toolbox_of
+from hearthnet.agent.runtime.authority import MOST_CHARACTERS, Scopes
+from hearthnet.agent.runtime.stream_collector import drain
+from hearthnet.agent.tools.dynamic import MOST_DESCRIBED, told_tool
+from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
+from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.dynamic import versioned
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.keys import Identity
+from tests.agent.scripted import Script
+from tests.contracts.test_dynamic import contract, request
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def told(name: str = "experimental.mcp.notes.write", **changed: Any) -> Contract:
+    """A contract of a tool with an effect, known here."""
+    fields = {"request_schema": request(TEXT), "side_effects": True, "idempotent": "no", **changed}
+    made = versioned(contract(name, **fields))
+    contracts().learn(made)
+    return made
+
+
+@pytest.mark.req("MCPADD-4")
+def test_it_is_a_tool_under_its_capabilitys_name() -> None:
+    made = told()
+    tool = told_tool(made, own=True)
+    assert (tool.name, tool.bound_capability, tool.bound_version) == (made.name, made.name, (made.major, 0))
+    assert tool.parameters_schema["required"] == ["text"]
+    assert tool.description == made.summary
+    assert tool.side_effects
+    harmless = told(side_effects=False)
+    assert not told_tool(harmless, own=True).side_effects
+    assert told_tool(harmless, own=False).side_effects
+    long = {**request(TEXT), "description": "x" * 5_000}
+    assert len(told_tool(told(request_schema=long), own=True).description) == MOST_DESCRIBED
+    bound = Toolbox([tool]).bound(made.name)
+    assert bound.foreign, "what a program of others says are the words of others, also after an effect"
+    assert not bound.repeatable_effect
+
+
+@pytest.mark.req("MCPADD-13")
+def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = told(summary="Only here.")
+    toolbox = Toolbox([told_tool(made, own=True)])
+    record = RunRecord(
+        run="01HZX3Q4R5S6T7V8W9XA0BC1D2",
+        owner="",
+        principal="",
+        state=new_run("01HZX3Q4R5S6T7V8W9XA0BC1D2", [], "auto", Limits(), []),
+        request={},
+        tools=[tool.definition for tool in toolbox],
+        contracts=contracts_digest(toolbox),
+        told=told_contracts(toolbox),
+        per_tool_seconds=30,
+        started_at=0,
+    )
+    identity = Identity.generate()
+    record.owner = identity.node_id
+    sealed = Sealer(record, identity.runs_key()).seal(record)
+    monkeypatch.setattr(contracts(), "_told", {})
+    with pytest.raises(HearthNetError):
+        contracts().get(made.id)
+    read = unseal(sealed, record.run, identity)
+    assert toolbox_of(read).bound(made.name).contract.id == made.id
+
+
+@pytest.mark.req("MCPADD-13")
+def test_a_token_has_room_for_long_names() -> None:
+    tools = [told_tool(told(f"experimental.mcp.notes.{letter * 64}"), own=True) for letter in "abcdefghijkl"]
+    toolbox = Toolbox(tools)
+    bound = [tool for tool in toolbox if isinstance(tool, BoundTool)]
+    scopes = Scopes(bound)
+    held = {scopes.of(tool)[0]: scopes.of(tool)[1].capabilities for tool in bound}
+    assert len(held) > 1
+    assert all(sum(map(len, capabilities)) <= MOST_CHARACTERS for capabilities in held.values())
+    assert sorted(name for names in held.values() for name in names) == sorted(
+        tool.capability for tool in bound
+    )
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("MCPADD-6")
+async def test_a_stream_of_progress_and_one_result_is_that_result() -> None:
+    seen: list[dict[str, Any]] = []
+    step = {"current": 1, "total": 2, "stage": "one"}
+    script = Script([("progress", step), ("result", {"content": []}), ("done", {"ms": 3})])
+    assert await drain("experimental.x.y@1.0", script, seen.append) == ({"content": []}, {"ms": 3})
+    assert seen == [step]

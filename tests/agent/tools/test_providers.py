@@ -1,0 +1,202 @@
+"""For which home an effect on a single node is: settled before a person is asked, and shown."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hearthnet.agent.loop.events import (
+    AskHome,
+    AskPerson,
+    Cancel,
+    Decided,
+    Dispatch,
+    Located,
+    ModelDone,
+    NotLocated,
+    Resume,
+    Start,
+)
+from hearthnet.agent.loop.loop import ToolLoop
+from hearthnet.agent.loop.state import Limits, new_run
+from hearthnet.agent.persistence.run_store import MemoryRuns
+from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.builtin import capability_tool
+from hearthnet.agent.tools.providers import home_of, provider_of
+from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.offer import OfferRecord
+from hearthnet.trust.authorization.approval import ANY_PROVIDER
+from hearthnet.trust.keys import Identity
+from tests.agent.bench import EPOCH, POST, QUESTION, RUN, Bench, of, only
+from tests.agent.scripted import ScriptedBus, calls, done, gives, says
+
+pytestmark = pytest.mark.req("TOOL-90")
+INGEST = "rag.ingest@1.0"
+TOOL = capability_tool(INGEST, {"corpus": "mine"})
+TOOLBOX = Toolbox([TOOL])
+BODY: dict[str, Any] = {"params": {}, "input": {"messages": QUESTION}}
+GIVEN = {"doc_cid": "blake3:" + "0" * 64, "title": "A", "language": "en"}
+OWN, OTHER, THIRD = sorted(Identity.generate().node_id for _ in range(3))
+
+
+class Offers:
+    """Which nodes offer it."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.nodes = nodes
+
+    async def offers(self, capability: str | None = None) -> list[OfferView]:
+        return [view(node) for node in self.nodes]
+
+
+def view(node: str) -> OfferView:
+    record = OfferRecord(
+        capability=INGEST,
+        instance="abcdefgh",
+        schema_hash="blake3:" + "0" * 64,
+        params={},
+        max_concurrent=1,
+        in_flight=0,
+        issued_at=0,
+        expires_at=1,
+    )
+    return OfferView(node, parse_capability(INGEST), record)
+
+
+@pytest.mark.asyncio
+async def test_provider_of_an_effect_is_the_own_home_then_the_only_one() -> None:
+    ingest = TOOLBOX.bound(TOOL.name)
+    assert await provider_of(ingest, Offers(OTHER, OWN, THIRD), OWN) == OWN
+    assert await provider_of(ingest, Offers(OTHER, OTHER), OWN) == OTHER
+    post = Toolbox([capability_tool("market.post@1.0", {})]).bound("market.post")
+    assert await provider_of(post, Offers(OTHER, THIRD), OWN) == ANY_PROVIDER
+
+
+@pytest.mark.asyncio
+async def test_provider_of_several_other_homes_names_them() -> None:
+    ingest = TOOLBOX.bound(TOOL.name)
+    with pytest.raises(HearthNetError, match="nobody offers") as nobody:
+        await provider_of(ingest, Offers(), OWN)
+    with pytest.raises(HearthNetError) as several:
+        await provider_of(ingest, Offers(THIRD, OTHER), OWN)
+    assert (nobody.value.code, several.value.code) == ("not_found", "bad_request")
+    assert f"{home_of(None, OTHER)}, {home_of(None, THIRD)}" in several.value.message
+    assert several.value.details == {"providers": [OTHER, THIRD]}
+
+
+def looking() -> tuple[ToolLoop, Pending]:
+    """A loop whose model called it, and what the home is looked for."""
+    loop = ToolLoop(new_run(RUN, QUESTION, "auto", Limits()), TOOLBOX)
+    loop.feed(Start(now=EPOCH))
+    bench = Bench(start=False)
+    bench.loop = loop
+    actions = bench.call(TOOL.name, GIVEN, "a")
+    assert not of(AskPerson, actions)
+    return loop, only(AskHome, actions).pending
+
+
+def test_a_home_that_was_found_is_shown_and_the_call_goes_there() -> None:
+    loop, pending = looking()
+    about = pending.confirmation_id
+    elsewhere = loop.feed(Located(now=EPOCH, confirmation_id="other", provider=THIRD, home="Attic"))
+    assert elsewhere == []
+    asked = only(
+        AskPerson, loop.feed(Located(now=EPOCH, confirmation_id=about, provider=OTHER, home="Kitchen"))
+    )
+    assert (asked.pending.provider, asked.pending.home) == (OTHER, "Kitchen")
+    assert loop.feed(Located(now=EPOCH, confirmation_id=about, provider=THIRD, home="Attic")) == []
+    loop.feed(ModelDone(now=EPOCH, meta={}))
+    sent = only(Dispatch, loop.feed(Decided(now=EPOCH, confirmation_id=about, decision=Approve())))
+    assert sent.provider == OTHER
+
+
+def test_a_home_that_is_not_settled_refuses_the_call_unasked() -> None:
+    loop, pending = looking()
+    refused = NotLocated(
+        now=EPOCH, confirmation_id=pending.confirmation_id, code="bad_request", message="which?"
+    )
+    actions = loop.feed(refused)
+    assert not of(AskPerson, actions)
+    assert loop.state.records[0].status == "refused"
+    assert loop.state.calls[0].content == "bad_request: which?"
+    assert loop.feed(refused) == []
+
+
+def test_a_resumed_run_looks_for_the_home_again() -> None:
+    loop, pending = looking()
+    again = ToolLoop(loop.state, TOOLBOX)
+    assert only(AskHome, again.feed(Resume(now=EPOCH))).pending == pending
+    again.feed(Cancel(now=EPOCH))
+    assert (
+        again.feed(Located(now=EPOCH, confirmation_id=pending.confirmation_id, provider=OTHER, home="")) == []
+    )
+
+
+def test_nobody_decides_before_the_home_is_settled() -> None:
+    """A yes given while it is looked for would be carried out at a home that nobody has seen."""
+    loop, pending = looking()
+    about = pending.confirmation_id
+    loop.feed(ModelDone(now=EPOCH, meta={}))
+    assert loop.feed(Decided(now=EPOCH, confirmation_id=about, decision=Approve())) == []
+    found = Located(now=EPOCH, confirmation_id=about, provider=OTHER, home="Kitchen")
+    assert only(AskPerson, loop.feed(found)).pending.home == "Kitchen"
+
+
+@pytest.mark.asyncio
+async def test_a_run_waits_for_nobody_while_its_home_is_looked_for() -> None:
+    """As another process finds it, where this one is killed meanwhile."""
+    bus = ScriptedBus([calls(TOOL.name, GIVEN, "a"), done("tool_calls")])
+    looked, settled = asyncio.Event(), asyncio.Event()
+    store = MemoryRuns()
+
+    async def offers(capability: str | None = None) -> list[OfferView]:
+        looked.set()
+        await settled.wait()
+        return [view(OTHER)]
+
+    bus.offers = offers  # type: ignore[method-assign]
+    desk = RunDesk(store, bus.peer.identity, bus.peer.community)
+    task = asyncio.create_task(ToolExecutor(bus, [TOOL], store=store).run_chat_with_tools(BODY))
+    await looked.wait()
+    (record,) = (await desk.listing()).runs
+    with pytest.raises(HearthNetError, match="has no call"):
+        await desk.decide(record.run, "a", Approve(), via="runs")
+    settled.set()
+    assert (await task)["requires_follow_up"]
+    (record,) = (await desk.listing()).runs
+    assert [one.provider for one in record.pending] == [OTHER]
+
+
+def test_an_effect_on_the_community_has_no_home() -> None:
+    bench = Bench()
+    asked = only(AskPerson, bench.call("market_post", POST, "a")).pending
+    assert (asked.provider, asked.home) == ("", "")
+
+
+@pytest.mark.asyncio
+async def test_a_run_tells_its_model_which_homes_there_are() -> None:
+    bus = ScriptedBus(
+        [calls(TOOL.name, GIVEN, "a"), done("tool_calls")],
+        [says("Which one?"), done()],
+        tools={INGEST: gives({"chunks_indexed": 1})},
+    )
+    bus.offered = [view(OTHER), view(THIRD)]
+    questions: list[Pending] = []
+
+    async def decide(pending: Pending) -> Decision:
+        questions.append(pending)
+        return Approve()
+
+    message = await ToolExecutor(bus, [TOOL]).run_chat_with_tools(BODY, decide=decide)
+    assert (message["content"], questions, bus.calls) == ("Which one?", [], [])
+    told = bus.requests[1]["messages"][-1]["content"]
+    assert told.startswith("bad_request: cannot tell for which home")
+    assert home_of(None, OTHER) in told
+    assert home_of(None, THIRD) in told

@@ -1,0 +1,108 @@
+"""What one process of a node has proved, the others take for proved; nobody else can make them believe it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hearthnet.bus.session.verification_cache import Proved
+from hearthnet.core import ids
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol.frame import FrameError
+from hearthnet.trust.keys import Identity
+from tests.protocol.test_frame import ANNA, BERTA, said
+
+FRAME = frames.signed(said(ANNA), b"{}", ANNA)
+
+
+class Counted:
+    """Marks that say what they were asked for."""
+
+    def __init__(self, marks: Proved) -> None:
+        self.marks = marks
+        self.added: list[bytes] = []
+
+    def known(self, signer: str, frame: bytes) -> bool:
+        """As those."""
+        return self.marks.known(signer, frame)
+
+    def add(self, signer: str, frame: bytes) -> None:
+        """As those, and kept."""
+        self.added.append(frame)
+        self.marks.add(signer, frame)
+
+
+@pytest.mark.req("BUS-64")
+def test_the_processes_of_a_node_prove_a_frame_once(tmp_path: Path) -> None:
+    first, second = (Counted(Proved(BERTA, tmp_path / "proved")) for _ in range(2))
+    expected = frames.read_signed(FRAME, ANNA.node_id)
+    assert frames.read_signed(FRAME, ANNA.node_id, first) == expected
+    assert frames.read_signed(FRAME, ANNA.node_id, second) == expected
+    assert (first.added, second.added) == ([FRAME], [])
+    assert (tmp_path / "proved").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.req("BUS-64")
+def test_a_mark_counts_for_one_frame_of_one_signer_and_one_node(tmp_path: Path) -> None:
+    marks = Proved(BERTA, tmp_path / "proved")
+    frames.read_signed(FRAME, ANNA.node_id, marks)
+    assert marks.known(ANNA.node_id, FRAME)
+    assert not marks.known(BERTA.node_id, FRAME)
+    assert not Proved(ANNA, tmp_path / "proved").known(ANNA.node_id, FRAME), (
+        "another node's marks are no word"
+    )
+    for place in range(0, len(FRAME), 7):
+        changed = FRAME[:place] + bytes([FRAME[place] ^ 1]) + FRAME[place + 1 :]
+        with pytest.raises(FrameError):
+            frames.read_signed(changed, ANNA.node_id, marks)
+    with pytest.raises(FrameError):
+        frames.read_signed(FRAME, BERTA.node_id, marks)
+
+
+@pytest.mark.req("BUS-64")
+def test_what_is_refused_leaves_no_mark(tmp_path: Path) -> None:
+    marks = Proved(BERTA, tmp_path / "proved")
+    forged = frames.signed(said(ANNA), b"{}", Identity.generate())
+    for _ in range(2):
+        with pytest.raises(FrameError, match="not the sender's"):
+            frames.read_signed(forged, ANNA.node_id, marks)
+    ambiguous = FRAME.partition(b"\n")[2].replace(b'"kind":', b'"kind":"find","kind":', 1)
+    twice = b"HN1 s %b\n%b" % (_signature(ambiguous), ambiguous)
+    for _ in range(2):
+        with pytest.raises(FrameError, match="stands twice"):
+            frames.read_signed(twice, ANNA.node_id, marks)
+
+
+@pytest.mark.req("BUS-64")
+def test_a_file_that_is_damaged_cut_off_or_cannot_be_made_costs_a_proof(tmp_path: Path) -> None:
+    path = tmp_path / "proved"
+    marks = Proved(BERTA, path)
+    for damage in (os.urandom(1 << 16), b""):
+        frames.read_signed(FRAME, ANNA.node_id, marks)
+        assert marks.known(ANNA.node_id, FRAME)
+        path.write_bytes(damage)
+        assert not marks.known(ANNA.node_id, FRAME)
+    marks.close()
+    for without in (marks, Proved(BERTA, tmp_path / "no folder" / "proved")):
+        assert frames.read_signed(FRAME, ANNA.node_id, without)
+        assert not without.known(ANNA.node_id, FRAME)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    frames.read_signed(FRAME, ANNA.node_id, Proved(BERTA, tmp_path / "link"))
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.req("BUS-64")
+def test_marks_take_bounded_room_and_the_newest_are_kept(tmp_path: Path) -> None:
+    marks = Proved(BERTA, tmp_path / "proved")
+    many = [b"frame %d" % number for number in range(5_000)]
+    for frame in many:
+        marks.add(ANNA.node_id, frame)
+    assert (tmp_path / "proved").stat().st_size <= 32 * 1024
+    assert sum(marks.known(ANNA.node_id, frame) for frame in many[-200:]) >= 199
+    assert not any(marks.known(ANNA.node_id, b"other %d" % number) for number in range(200))
+
+
+def _signature(content: bytes) -> bytes:
+    return ids.b64(ANNA.sign("frame", content)).encode("ascii")

@@ -1,0 +1,200 @@
+"""What was done with side effects is listed, exported and proved, also where no node runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.core.canonical_json import canonical_json
+from hearthnet.core.ids import new_ulid
+from hearthnet.trust import audit_chain
+from hearthnet.trust.audit_chain import Place
+from hearthnet.trust.keys import Identity
+from tests.cli.conftest import Here
+from tests.helpers.probe import post
+from tests.helpers.shell import Shell
+
+Lines = list[bytes]
+
+
+def market_post(shell: Shell, title: str) -> dict[str, Any]:
+    """A post from the command line; its reply."""
+    reply: dict[str, Any] = shell.json(
+        "call", "market.post", "--json", "--body", json.dumps(post(new_ulid(), title))
+    )
+    return reply
+
+
+@pytest.fixture(scope="module")
+def exported(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Lines:
+    """The lines of an export of a node on which three posts were made, and one that is none was deleted."""
+    for number in range(3):
+        market_post(shell, f"Audited {number}")
+    gone = {"params": {}, "input": {"client_id": new_ulid(), "event_id": new_ulid()}}
+    assert shell.run("call", "market.delete", "--body", json.dumps(gone)).returncode == 5
+    file = tmp_path_factory.mktemp("audit") / "log.jsonl"
+    said = shell.json("audit", "export", file, "--json")
+    lines = file.read_bytes().splitlines()
+    assert said == {"path": str(file), "entries": len(lines) - 1}
+    assert file.stat().st_mode & 0o777 == 0o600
+    return lines
+
+
+@pytest.mark.req("AUDIT-8")
+def test_calls_are_listed_with_who_asked_and_how_they_ended(shell: Shell) -> None:
+    market_post(shell, "Listed")
+    refused = shell.run("call", "market.expire", "--body", json.dumps(_expiry()))
+    assert refused.returncode == 5
+    first, second = shell.json("audit", "list", "--limit", "2", "--json")
+    assert (first["capability"], first["code"]) == ("market.post@1.0", "")
+    assert (second["capability"], second["code"]) == ("market.expire@1.0", "not_found")
+    assert first["caller"] == first["principal"]
+    assert first["ended_at"] >= first["time"]
+    assert first["outcome"].startswith("blake3:")
+    shown = shell.run("audit", "list").stdout
+    assert "own key" in shown
+    assert "not_found" in shown
+    assert "done" in shown
+
+
+def _expiry() -> dict[str, Any]:
+    wanted = {"client_id": new_ulid(), "event_id": new_ulid(), "reason": "fulfilled"}
+    return {"params": {}, "input": wanted}
+
+
+@pytest.mark.req("AUDIT-8")
+def test_the_log_of_a_running_node_is_proved(shell: Shell, exported: Lines) -> None:
+    verdict = shell.json("audit", "verify", "--json")
+    assert verdict["whole"] is True
+    assert verdict["entries"] >= len(exported) - 1
+    assert verdict["open"] == []
+    assert shell.run("audit", "verify").stdout.startswith("whole: ")
+    done = shell.run("audit", "export", "-")
+    assert len(done.stdout.splitlines()) == verdict["entries"] + 1
+
+
+@pytest.mark.req("AUDIT-8")
+def test_an_export_is_proved_without_a_node(
+    here: Here, shell: Shell, exported: Lines, tmp_path: Path
+) -> None:
+    file = written(tmp_path, exported)
+    assert here("audit", "verify", file, "--roster", _roster(shell), "--json") == 0
+    verdict = json.loads(here.out)
+    began = [entry for entry in map(audit_chain.read, exported[1:]) if entry.kind == "began"]
+    assert (verdict["entries"], verdict["calls"]) == (len(exported) - 1, len(began))
+    assert here("audit", "verify", file, "--roster", _roster(shell)) == 0
+    assert here.out.startswith("whole: ")
+    assert ", as it was today " in here.out or ", as it was yesterday " in here.out
+
+
+def _roster(shell: Shell) -> Path:
+    return shell.home / "community" / "roster.json"
+
+
+def written(folder: Path, lines: Lines) -> Path:
+    """A file of these lines."""
+    file = folder / "log.jsonl"
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+    return file
+
+
+def _bent(lines: Lines) -> Lines:
+    return [lines[0], lines[1].replace(b"market.post@1.0", b"market.past@1.0"), *lines[2:]]
+
+
+@pytest.mark.req("AUDIT-2", "AUDIT-8")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_bent, "entry 1 was altered"),
+        (lambda lines: [lines[0], *lines[2:]], "entry 1 is missing"),
+        (lambda lines: [*lines[:3], *lines[5:]], "entries 3 to 4 are missing"),
+        (lambda lines: [*lines[:3], lines[4], lines[3], *lines[5:]], "entry 3 stands after later ones"),
+        (lambda lines: [*lines[:3], lines[2], *lines[3:]], "entry 2 stands twice"),
+        (lambda lines: lines[:-2], "are cut off at the end"),
+        (lambda lines: lines[:-1], "is cut off at the end"),
+    ],
+)
+def test_what_was_done_to_an_export_is_named(
+    here: Here,
+    shell: Shell,
+    exported: Lines,
+    tmp_path: Path,
+    change: Callable[[Lines], Lines],
+    words: str,
+) -> None:
+    file = written(tmp_path, change(exported))
+    assert here("audit", "verify", file, "--roster", _roster(shell), "--json") == 4
+    assert words in here.err
+    assert here.err.count("\n") == 1
+    told = json.loads(here.out)
+    assert told["error"] == "invalid_signature"
+    assert str(told["details"]["entry"]) in here.err
+
+
+@pytest.mark.req("AUDIT-3", "AUDIT-8")
+def test_a_node_that_lies_about_a_caller_is_found_out(
+    here: Here, shell: Shell, exported: Lines, tmp_path: Path
+) -> None:
+    """It signs whatever it likes, chain and head included; the caller's frame it cannot."""
+    own = load_identity(shell.home / "keys" / "device.key")
+    lines, place = [], Place()
+    began = [entry for entry in map(audit_chain.read, exported[1:]) if entry.kind == "began"]
+    # Of what people may have deleted, the log keeps the hash of the frame.
+    assert any(entry.frame.startswith("blake3:") for entry in began)
+    first = next(entry.sequence for entry in began if not entry.frame.startswith("blake3:"))
+    for line in exported[1:]:
+        entry = audit_chain.read(line)
+        lied = {**json.loads(line), "digest": "blake3:" + "0" * 64} if entry.sequence == first else {}
+        said = audit_chain.read(canonical_json(lied)) if lied else entry
+        again, place = audit_chain.write(said, place, own)
+        lines.append(again)
+    head = audit_chain.head(own, audit_chain.read_head(exported[0]).community, place, 1)
+    file = written(tmp_path, [head, *lines])
+    assert here("audit", "verify", file, "--roster", _roster(shell)) == 4
+    assert f"entry {first}: the caller's frame says otherwise: arguments" in here.err
+
+
+@pytest.mark.req("AUDIT-8")
+def test_what_is_no_log_of_a_member_is_refused(
+    here: Here, shell: Shell, exported: Lines, tmp_path: Path
+) -> None:
+    stranger = Identity.generate()
+    community = audit_chain.read_head(exported[0]).community
+    empty = Place()
+    for lines, code, words in (
+        (exported[1:], 2, "does not begin with the head of an audit log"),
+        ([], 2, "does not begin with the head"),
+        ([exported[0].replace(b'"v":1', b'"v":2'), *exported[1:]], 4, "not signed by"),
+        ([audit_chain.head(stranger, community, empty, 1)], 4, "who is not in the community"),
+        ([audit_chain.head(stranger, stranger.node_id, empty, 1)], 4, "with --roster"),
+    ):
+        assert here("audit", "verify", written(tmp_path, lines), "--roster", _roster(shell)) == code
+        assert words in here.err
+
+
+@pytest.mark.req("AUDIT-8")
+def test_where_it_cannot_be_asked_it_says_so(
+    here: Here, shell: Shell, stopped: Shell, tmp_path: Path, exported: Lines
+) -> None:
+    assert here("audit", "list") == 3
+    assert here("audit", "export", tmp_path / "new.jsonl") == 5  # no key there, and so nothing to export
+    assert here("audit", "verify", tmp_path / "absent", "--roster", _roster(shell)) == 5
+    assert "there is no file" in here.err
+    assert here("audit", "verify", tmp_path, "--roster", _roster(shell)) == 2
+    assert here("audit", "verify", written(tmp_path, exported)) == 5
+    assert "no roster" in here.err
+    assert here("audit") == 0
+    assert "verify" in here.out
+    there = shell.run("audit", "export", tmp_path / "log.jsonl")
+    assert there.returncode == 2
+    assert "is there already" in there.stderr
+    nowhere = shell.run("audit", "export", tmp_path / "no" / "log.jsonl")
+    assert nowhere.returncode == 1
+    assert "cannot write" in nowhere.stderr
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []

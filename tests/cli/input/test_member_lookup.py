@@ -1,0 +1,76 @@
+"""Members by what people call them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hearthnet.cli.input.member_lookup import Known, find, shown_name
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.keys import Identity
+
+KITCHEN, ATTIC, OTHER = (Identity(bytes([number] * 32)).node_id for number in (1, 2, 3))
+PEOPLE = [Known(KITCHEN, "Kitchen"), Known(ATTIC, "Attic"), Known(OTHER, "kitchen two")]
+
+
+@pytest.mark.req("CLI-14")
+@pytest.mark.parametrize(
+    "text",
+    [
+        KITCHEN,
+        ids.short_id(KITCHEN),
+        ids.short_id(KITCHEN).removeprefix("ed25519:"),
+        ids.short_id(KITCHEN).lower(),
+        "Kitchen",
+        "kitchen",
+        " KITCHEN ",
+    ],
+)
+def test_a_node_is_found_by_id_short_id_and_name(text: str) -> None:
+    assert find(text, PEOPLE).node_id == KITCHEN
+
+
+@pytest.mark.req("CLI-14")
+def test_a_name_that_two_have_is_answered_with_their_ids() -> None:
+    twins = [*PEOPLE, Known(Identity(bytes([4] * 32)).node_id, "Attic")]
+    with pytest.raises(HearthNetError, match="2 members are called 'Attic'") as caught:
+        find("Attic", twins)
+    assert caught.value.code == "bad_request"
+    assert ids.short_id(ATTIC) in caught.value.message
+
+
+@pytest.mark.req("CLI-14")
+def test_the_exact_name_comes_before_one_in_other_letters() -> None:
+    people = [Known(KITCHEN, "Attic"), Known(ATTIC, "ATTIC")]
+    assert find("ATTIC", people).node_id == ATTIC
+    with pytest.raises(HearthNetError, match="2 members"):
+        find("attic", people)
+
+
+@pytest.mark.req("CLI-14")
+def test_an_id_means_its_node_whatever_somebody_is_called() -> None:
+    people = [Known(KITCHEN, ids.short_id(ATTIC)), Known(ATTIC, "Attic")]
+    assert find(ids.short_id(ATTIC), people).node_id == ATTIC
+
+
+@pytest.mark.req("CLI-14")
+@pytest.mark.parametrize(
+    ("text", "said"), [("Kitchn", "did you mean Kitchen"), ("zzz", "there is Kitchen, Attic")]
+)
+def test_an_unknown_name_is_answered_with_the_nearest(text: str, said: str) -> None:
+    with pytest.raises(HearthNetError, match=said) as caught:
+        find(text, PEOPLE)
+    assert caught.value.code == "not_found"
+    with pytest.raises(HearthNetError, match="there is nobody"):
+        find(text, [])
+
+
+@pytest.mark.req("CLI-3", "CLI-14")
+def test_a_name_is_shown_harmless_and_found_as_shown() -> None:
+    name = "Kit\x1b[2Jchen\u202e" + "x" * 100
+    shown = shown_name(name)
+    assert shown.startswith("Kit\\x1b[2Jchen\\u202e")
+    assert len(shown) == 40
+    assert find(shown, [Known(KITCHEN, name)]).node_id == KITCHEN
+    assert shown_name("  ") == "-"
+    assert str(Known(KITCHEN, "Kitchen")) == f"Kitchen ({ids.short_id(KITCHEN)})"

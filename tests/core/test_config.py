@@ -1,0 +1,169 @@
+"""The home's layout and the settings.
+
+See: docs/operations.md#what-lies-where.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hearthnet.core.config import Config, ModelConfig
+from hearthnet.core.config_loader import DEFAULT_CONFIG, line_of, load_config, parse_config
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+
+FILE = Path("hearthnet.toml")
+
+
+@pytest.mark.req("UP-12")
+def test_the_commented_settings_are_the_defaults() -> None:
+    assert parse_config(DEFAULT_CONFIG, FILE) == Config()
+
+
+@pytest.mark.req("UP-12")
+def test_what_is_commented_out_would_be_accepted() -> None:
+    examples = "\n".join(line.removeprefix("# ") for line in DEFAULT_CONFIG.splitlines() if _is_setting(line))
+    config = parse_config(examples, FILE)
+    services = ("auth", "llm", "rag", "market", "mesh", "file", "embed", "trans", "mcp")
+    assert config.services.enabled == services
+    assert [model.kind for model in config.llm.models] == ["ollama"]
+
+
+def _is_setting(line: str) -> bool:
+    text = line.removeprefix("# ")
+    return text.startswith("[") or " = " in text
+
+
+@pytest.mark.req("UP-12")
+def test_settings_are_read_from_the_home(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert load_config(home) == Config()
+    home.config_file.write_text(
+        '[node]\ndisplay_name = "kitchen"\n[llm]\nbuiltin = false\n'
+        '[[llm.models]]\nkind = "openai"\nname = "big"\nurl = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+    )
+    config = load_config(home)
+    assert config.node.display_name == "kitchen"
+    assert config.llm.models == (ModelConfig("openai", "big", "http://127.0.0.1:1/v1", "m"),)
+
+
+@pytest.mark.req("UP-13", "GATE-16")
+@pytest.mark.parametrize(
+    ("origin", "fits"),
+    [
+        ("https://kitchen.example:8443", True),
+        ("chrome-extension://abcdefghijklmnopabcdefghijklmnop", True),
+        ("app://*", True),
+        ("*", False),
+        ("https://*", False),
+        ("https://*.example", False),
+        ("app://*.md", False),
+        ("https://kitchen.example/", False),
+        ("null", False),
+    ],
+)
+def test_origin_is_exact_or_all_of_a_scheme_of_its_own(origin: str, fits: bool) -> None:
+    text = f'[gateway]\norigins = ["{origin}"]\n'
+    if fits:
+        assert parse_config(text, FILE).gateway.origins == (origin,)
+    else:
+        with pytest.raises(HearthNetError, match="as a browser writes it"):
+            parse_config(text, FILE)
+
+
+@pytest.mark.req("UP-13")
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("[server]\n\nprt = 1\n", 3, "there is no setting server.prt"),
+        ("colour = 'red'\n", 1, "there is no setting colour"),
+        ("[server]\nport = 'a'\n", 2, "server.port: Expected `int`, got `str`"),
+        ("[server]\nport = 70000\n", 2, "server.port: Expected `int` <= 65535"),
+        ("server.port = 'a'\n", 1, "server.port"),
+        ("[services]\nenabled = ['a', 3]\n", 2, "services.enabled.1"),
+        ("[node]\n[llm\n", 2, "Expected ']'"),
+        ("[[llm.models]]\nkind='openai'\nname='a'\nurl='u'\nmodel='m'\n[[llm.models]]\nkind='x'\n", 7, "'x'"),
+        ("\n[[llm.models]]\nkind='openai'\n", 2, "missing required field `name`"),
+    ],
+)
+def test_damage_is_named_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+    home = Home(tmp_path)
+    home.config_file.write_text(text)
+    with pytest.raises(HearthNetError) as caught:
+        load_config(home)
+    message = caught.value.message
+    assert message.startswith(f"{home.config_file}: line {line}: ")
+    assert reason in message
+    assert message.endswith("; mend it, or move it away and a new one is written")
+    assert caught.value.exit_status == 2
+    assert home.config_file.read_text() == text
+
+
+@pytest.mark.req("UP-13")
+def test_damage_without_a_line_names_the_file(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.config_file.mkdir()
+    with pytest.raises(
+        HearthNetError, match=r"hearthnet\.toml: cannot be read: Is a directory; .*move it away"
+    ):
+        load_config(home)
+    home.config_file.rmdir()
+    home.config_file.write_text("a = '''")
+    with pytest.raises(HearthNetError, match=r"hearthnet\.toml: .*mend it"):
+        load_config(home)
+
+
+@pytest.mark.req("UP-13")
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00", b"\x7fELF\x02\x01\x00\x00\xc0", b"port = 1\x00", b"\x00\x01"]
+)
+def test_settings_that_are_no_text_are_said_to_be_so(tmp_path: Path, content: bytes) -> None:
+    home = Home(tmp_path)
+    home.config_file.write_bytes(content)
+    with pytest.raises(HearthNetError) as caught:
+        load_config(home)
+    message = caught.value.message
+    assert message.startswith(f"{home.config_file}: this is no text")
+    assert message.endswith("; mend it, or move it away and a new one is written")
+    assert message.isprintable()
+    assert caught.value.exit_status == 2
+    assert home.config_file.read_bytes() == content
+
+
+def test_a_line_is_found_by_the_closest_table() -> None:
+    assert line_of("[a]\nb = 1\n", ("a", "c")) == 1
+    assert line_of("[a]\nb = 1\n", ("c",)) is None
+    assert line_of("", ()) is None
+
+
+@pytest.mark.req("UP-14")
+def test_the_home_is_the_one_given_else_of_the_environment_else_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEARTHNET_HOME", str(tmp_path / "env"))
+    assert Home.resolve(tmp_path / "given").path == tmp_path / "given"
+    assert Home.resolve().path == tmp_path / "env"
+    monkeypatch.chdir(tmp_path)
+    assert Home.resolve(Path("here")).path == tmp_path / "here"
+    monkeypatch.delenv("HEARTHNET_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Home.resolve().path.name == "hearthnet"
+    assert Home.resolve().path.is_relative_to(tmp_path)
+
+
+@pytest.mark.req("UP-14")
+def test_everything_lies_inside_the_home(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    paths = [
+        home.community_key,
+        home.roster,
+        home.jetstream,
+        home.service("rag"),
+        home.log("rag"),
+        home.state,
+    ]
+    assert all(path.is_relative_to(tmp_path) for path in paths)
+    assert home.log("rag").name == "rag.log"

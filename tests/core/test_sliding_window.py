@@ -1,0 +1,76 @@
+"""Calls a minute, by a window that slides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet.core import sliding_window
+from hearthnet.core.sliding_window import WINDOW_MS, Rates
+
+ONE, OTHER = ("anna", "1"), ("anna", "2")
+
+
+@pytest.mark.req("BUDGET-1")
+def test_so_many_calls_pass_and_the_next_is_told_how_long_to_wait() -> None:
+    window = Rates()
+    assert [window.take(ONE, 2, now) for now in (0, 10_000, 20_000)] == [0, 0, 40_000]
+    assert window.take(ONE, 2, 59_999) == 1
+    assert window.take(ONE, 2, 60_000) == 0
+    assert window.take(ONE, 2, 60_001) == 9_999
+
+
+@pytest.mark.req("BUDGET-1")
+def test_every_token_has_a_window_of_its_own() -> None:
+    window = Rates()
+    assert window.take(ONE, 1, 0) == 0
+    assert window.take(OTHER, 1, 0) == 0
+    assert window.take(ONE, 1, 0) == WINDOW_MS
+
+
+@pytest.mark.req("BUDGET-1")
+def test_a_share_that_shrank_waits_until_the_window_has_room_for_it() -> None:
+    window = Rates()
+    assert [window.take(ONE, 3, now) for now in (0, 1_000, 2_000)] == [0, 0, 0]
+    assert window.take(ONE, 1, 3_000) == 59_000
+    assert window.take(ONE, 1, 62_000) == 0
+
+
+@pytest.mark.req("BUDGET-1")
+@given(st.lists(st.integers(0, 30_000), max_size=60), st.integers(1, 5))
+def test_no_minute_holds_more_than_the_share(pauses: list[int], share: int) -> None:
+    window, now = Rates(), 0
+    passed: list[int] = []
+    for pause in pauses:
+        now += pause
+        wait = window.take(ONE, share, now)
+        if wait:
+            assert 0 < wait <= WINDOW_MS
+        else:
+            passed.append(now)
+    for begin in passed:
+        assert len([one for one in passed if begin <= one < begin + WINDOW_MS]) <= share
+
+
+@pytest.mark.req("BUDGET-1")
+def test_windows_without_calls_are_forgotten_and_the_others_are_not() -> None:
+    window = Rates()
+    for number in range(sliding_window._MANY):
+        window.take(("anna", str(number)), 1, 0)
+    assert window.take(ONE, 1, WINDOW_MS - 1) > 0
+    window.take(("berta", "x"), 1, WINDOW_MS)
+    assert len(window) == 1
+
+
+@pytest.mark.req("BUDGET-1")
+def test_what_can_be_forgotten_is_looked_for_once_a_second() -> None:
+    """Each look costs as much as there are windows; with one for every new token it would never end."""
+    window = Rates()
+    for number in range(sliding_window._MANY):
+        window.take(("anna", str(number)), 1, 0)
+    window.take(("berta", "1"), 1, WINDOW_MS - 1)
+    window.take(("berta", "2"), 1, WINDOW_MS + 500)
+    assert len(window) == sliding_window._MANY + 2
+    window.take(("berta", "3"), 1, WINDOW_MS + 999)
+    assert len(window) == 3

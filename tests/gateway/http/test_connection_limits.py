@@ -1,0 +1,308 @@
+"""Connections that dawdle, that are too many, that come and go: cut, refused, and nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from hearthnet.core.config import GatewayConfig
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway import server
+from hearthnet.gateway.app import Gateway, build
+from hearthnet.gateway.http.connection_limits import Patience, is_own, protocol
+from hearthnet.gateway.middleware import Guard
+from tests.helpers.gateway import House
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+DEADLINE = 30
+HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@contextlib.asynccontextmanager
+async def opened(house: House, **changes: Any) -> AsyncIterator[Gateway]:
+    """Another gateway of the house's node, with other limits or settings."""
+    patience = Patience(**{name: changes.pop(name) for name in list(changes) if hasattr(Patience(), name)})
+    settings = msgspec.structs.replace(GatewayConfig(port=0), **changes)
+    config = msgspec.structs.replace(house.gateway.config, gateway=settings)
+    async with server.serving(Gateway.on(house.bus, house.mesh.home, config), patience) as gateway:
+        yield gateway
+
+
+@contextlib.asynccontextmanager
+async def connected(gateway: Gateway) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    port = int(gateway.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def rest(reader: asyncio.StreamReader) -> bytes:
+    """What comes until the connection ends, in whichever way."""
+    try:
+        async with asyncio.timeout(DEADLINE):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+@pytest.mark.req("GATE-11")
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET /hea", HEAD, b"POST /v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"],
+    ids=["nothing", "half a line", "no end", "half a body"],
+)
+async def test_who_sends_too_slowly_is_cut_and_others_are_served(shared: House, begun: bytes) -> None:
+    async with opened(shared, head=1.0, body=1.0) as gateway, connected(gateway) as (slow, writer):
+        writer.write(begun)
+        async with connected(gateway) as (reader, other):
+            other.write(HEAD + b"Connection: close\r\n\r\n")
+            assert b'"ok":true' in await rest(reader)
+        assert b"200" not in await rest(slow)
+
+
+@pytest.mark.req("GATE-11")
+async def test_the_second_request_of_a_connection_is_clocked_too(shared: House) -> None:
+    async with opened(shared, head=1.0) as gateway, connected(gateway) as (reader, writer):
+        writer.write(HEAD + b"\r\n")
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD)
+        assert b"200" not in await rest(reader)
+
+
+@pytest.mark.req("GATE-11", "GATE-9")
+async def test_a_head_without_end_is_refused(shared: House) -> None:
+    async with opened(shared) as gateway:
+        async with connected(gateway) as (reader, writer):
+            writer.write(HEAD + b"X: " + b"x" * (65_000 - len(HEAD)) + b"\r\n\r\n")
+            assert b"200" in await reader.readline()
+        async with connected(gateway) as (reader, writer):
+            writer.write(HEAD + b"X: " + b"x" * 66_000)
+            assert b"400" in await reader.readline()
+
+
+@pytest.mark.req("GATE-11")
+async def test_who_reads_too_slowly_is_cut(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = asyncio.Event()
+
+    async def endless(_request: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            try:
+                while True:
+                    yield b"x" * 65_536
+                    await asyncio.sleep(0)
+            finally:
+                ended.set()
+
+        return StreamingResponse(pieces())
+
+    only = Starlette(routes=[Route("/", endless)])
+    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), only)[1])
+    async with opened(shared, reading=0.3) as gateway, connected(gateway) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readline()
+        await asyncio.wait_for(ended.wait(), DEADLINE)
+
+
+@pytest.mark.req("GATE-11")
+async def test_who_reads_in_bursts_is_served_and_a_broken_answer_is_not_whole(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = 400
+
+    async def long(request: Request) -> Response:
+        async def parts() -> AsyncIterator[bytes]:
+            for number in range(pieces):
+                if number == 9 and "broken" in request.url.path:
+                    raise ZeroDivisionError("in mid-answer")
+                yield b"x" * 65_536
+
+        return StreamingResponse(parts())
+
+    only = Starlette(routes=[Route("/{name}", long)])
+    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), Guard(only, gateway))[1])
+    async with opened(shared) as gateway:
+        for name, whole in ((b"whole", True), (b"broken", False)):
+            async with connected(gateway) as (reader, writer):
+                writer.write(b"GET /" + name + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert b"200" in await reader.readline()
+                assert (len(await rest(reader)) > pieces * 65_536) == whole
+
+
+@pytest.mark.req("GATE-12")
+@pytest.mark.parametrize(
+    ("soft", "hard", "most"),
+    [(1024, 4096, 3968), (1024, -1, 4000), (-1, -1, 4000), (100, 100, 8), (9000, 9000, 4000)],
+)
+async def test_connections_leave_files_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, most: int
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _what: (soft, hard))
+    monkeypatch.setattr("resource.setrlimit", lambda _what, _limits: None)
+    (patience,) = protocol(Patience()).args  # type: ignore[attr-defined]
+    assert patience.most == most
+
+
+@pytest.mark.req("GATE-12")
+async def test_what_is_this_computers_own() -> None:
+    own = [is_own(address) for address in ("127.0.0.1", "::1", "127.9.9.9", "192.0.2.1", "", "localhost")]
+    assert own == [True, True, True, False, False, False]
+
+
+@pytest.mark.req("GATE-5")
+async def test_the_end_waits_for_nobody_for_long(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_request: Request) -> Response:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return Response()
+
+    only = Starlette(routes=[Route("/", waits)])
+    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), only)[1])
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
+    async with asyncio.timeout(DEADLINE), opened(shared) as gateway, connected(gateway) as (_, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await begun.wait()
+    assert ended.is_set()
+
+
+@pytest.mark.req("GATE-12")
+async def test_one_connection_too_many_is_told_so(shared: House) -> None:
+    async with opened(shared, most=3) as gateway, contextlib.AsyncExitStack() as stack:
+        for _ in range(3):
+            await stack.enter_async_context(connected(gateway))
+        async with connected(gateway) as (reader, writer):
+            writer.write(HEAD + b"\r\n")
+            said = await rest(reader)
+        assert b"503" in said
+        assert b"capacity_exceeded" in said
+        await stack.aclose()
+
+        async def served() -> bool:
+            async with connected(gateway) as (reader, writer):
+                writer.write(HEAD + b"Connection: close\r\n\r\n")
+                return b"200 OK" in await rest(reader)
+
+        await wait_for(served, DEADLINE, "room for another")
+
+
+@pytest.mark.req("GATE-12")
+async def test_an_address_elsewhere_has_fewer(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "hearthnet.gateway.http.connection_limits.is_own", lambda address: address != "127.0.0.1"
+    )
+    async with (
+        opened(shared, most_of_address=1) as gateway,
+        connected(gateway),
+        connected(gateway) as (reader, writer),
+    ):
+        writer.write(HEAD + b"\r\n")
+        assert b"503" in await rest(reader)
+
+
+@pytest.mark.req("GATE-12")
+async def test_a_thousand_opens_and_closes_leave_nothing(shared: House) -> None:
+    async def knock(number: int) -> None:
+        async with connected(gateway) as (reader, writer):
+            if number % 4 == 0:
+                return
+            writer.write(HEAD if number % 4 == 1 else HEAD + b"\r\n")
+            if number % 4 == 2:
+                await reader.readline()
+            elif number % 4 == 3:
+                writer.transport.abort()
+
+    async with opened(shared) as gateway:
+        await knock(2)
+        await wait_for(lambda: sockets(gateway) == 1, DEADLINE, "the first one to be gone")
+        tasks = len(asyncio.all_tasks())
+        for start in range(0, 1000, 50):
+            await asyncio.gather(*(knock(number) for number in range(start, start + 50)))
+        await wait_for(lambda: sockets(gateway) == 1, DEADLINE, "all connections to be gone")
+        await wait_for(lambda: len(asyncio.all_tasks()) <= tasks, DEADLINE, "all tasks to be gone")
+
+
+def sockets(gateway: Gateway) -> int:
+    """How many sockets of this process have the gateway's port: its listening one, and a connection's end."""
+    port = int(gateway.url.rpartition(":")[2])
+    lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    inodes = {line[9] for line in lines if line[1].endswith(f":{port:04X}")}
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found += os.readlink(f"/proc/self/fd/{name}").removeprefix("socket:[").rstrip("]") in inodes
+    return found
+
+
+@pytest.mark.req("GATE-13")
+async def test_beyond_this_computer_there_is_tls_or_nothing(shared: House, tmp_path: Path) -> None:
+    with pytest.raises(HearthNetError, match="with TLS only"):
+        async with opened(shared, host="0.0.0.0"):
+            pass
+    with pytest.raises(HearthNetError, match="cannot use"):
+        async with opened(shared, certificate="nowhere.pem"):
+            pass
+    with pytest.raises(HearthNetError, match="cannot listen"):
+        async with opened(shared, host="192.0.2.7", certificate=certificate(tmp_path)):
+            pass
+    pem = certificate(tmp_path)
+    async with opened(shared, host="0.0.0.0", certificate=pem, names=("kitchen.example",)) as gateway:
+        assert gateway.url.startswith("https://kitchen.example:")
+        context = ssl.create_default_context(cafile=pem)
+        port = int(gateway.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname="kitchen.example"
+        )
+        writer.write(HEAD.replace(b"localhost", b"kitchen.example") + b"Connection: close\r\n\r\n")
+        assert b'"ok":true' in await rest(reader)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def certificate(folder: Path) -> str:
+    """A PEM file with a key and a certificate for kitchen.example that it signed itself."""
+    import datetime
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kitchen.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    found = (
+        x509.CertificateBuilder(
+            name, name, key.public_key(), 1, now - datetime.timedelta(1), now + datetime.timedelta(1)
+        )
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("kitchen.example")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = folder / "gateway.pem"
+    path.write_bytes(private + found.public_bytes(serialization.Encoding.PEM))
+    return str(path)

@@ -1,0 +1,284 @@
+"""What a node missed it gets, from whoever has it, and puts on its own disk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet.bus.session import gossip_frames, keyring
+from hearthnet.bus.session.gossip_frames import HEADS, Extent, Heads
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.community_log import CommunityLog
+from hearthnet.trust.community import roster as rosters
+from hearthnet_auth import service as auth_service
+from tests.helpers.members import not_understood
+from tests.helpers.mesh import Mesh
+from tests.helpers.service_processes import call_at, processes_of_service
+from tests.helpers.waiting import wait_for
+from tests.services.auth.houses import (
+    INVITE,
+    ISSUE,
+    POLICY,
+    PROMOTE,
+    REVOKE_TOKEN,
+    SYNC,
+    House,
+    living,
+)
+
+pytestmark = pytest.mark.asyncio
+
+
+def version(house: House) -> int:
+    """How many events the node's `auth` process knows."""
+    return house.auth._membership.roster.version
+
+
+@pytest.mark.req("COMMUNITY-4", "COMMUNITY-6")
+async def test_a_node_that_was_away_gets_what_happened_from_one_who_was_there(street: Mesh) -> None:
+    """The guest is away while the founder acts; the founder is away when it comes back: carol tells it."""
+    carol_home, _ = street.others
+    async with living(street, carol_home) as carol:
+        async with living(street, street.home) as founder:
+            await founder.do(PROMOTE, target_node_id=carol.node_id, new_level="trusted")
+            token = await founder.do(ISSUE, subject=carol.node_id, scope={"capabilities": ["community.sync"]})
+            await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
+            await wait_for(lambda: version(carol) == version(founder), what="carol to hear of it")
+            issuer = founder.node_id
+        async with living(street, street.guest) as guest:
+            second = guest.bus.peer.membership
+            await wait_for(lambda: version(guest) == version(carol), what="the guest to make up for it")
+            await wait_for(lambda: guest.level(carol.node_id) == "trusted", what="its other process, too")
+            await wait_for(
+                lambda: second.revocations.revoked(issuer, token["token_id"]), what="and the token"
+            )
+            log = CommunityLog(await guest.auth._node.store(), street.guest)
+
+            async def on_disk() -> bool:
+                remembered = await log.read()
+                return len(remembered.events) == version(carol) and len(remembered.revocations) == 1
+
+            await wait_for(on_disk, what="all of it to be on the guest's disk")
+
+
+@pytest.mark.req("ATTACK-27", "COMMUNITY-4")
+async def test_a_node_catches_up_over_events_that_it_does_not_understand(street: Mesh) -> None:
+    async with living(street, street.home) as founder:
+        mallory, held = keyring.load_identity(street.guest.device_key), founder.auth._membership.roster
+        planted = not_understood(held, mallory)
+        assert founder.auth._membership.learn(planted)
+        assert version(founder) == held.version + len(planted)
+        await founder.do(INVITE, display_name="after all of them")
+        async with living(street, street.others[0]) as carol:
+            await wait_for(lambda: version(carol) == version(founder), what="carol to make up for it")
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_one_who_writes_too_much_keeps_nobody_elses_events_back(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hearthnet.bus.session.membership._WRITTEN", 3)
+    monkeypatch.setattr("hearthnet.bus.session.membership._WRITTEN_PER_SECOND", 1e-9)
+    monkeypatch.setattr("hearthnet_auth.anti_entropy._PAGE", 2)
+    async with living(street, street.home) as founder:
+        mallory, held = keyring.load_identity(street.guest.device_key), founder.auth._membership.roster
+        carol_id = keyring.load_identity(street.others[0].device_key).node_id
+        for _ in range(3):
+            held = rosters.merge(held, not_understood(held, mallory))
+        assert founder.auth._membership.learn(held.events)
+        await founder.do(PROMOTE, target_node_id=carol_id, new_level="trusted")
+        async with living(street, street.others[0]) as carol:
+            await wait_for(lambda: carol.level(carol.node_id) == "trusted", what="carol to hear of it")
+            assert version(carol) < version(founder), "of the one who floods only so much"
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_nodes_that_were_apart_have_all_of_both_sides_in_the_end(street: Mesh) -> None:
+    async with living(street, street.home) as founder:
+        for _ in range(3):
+            await founder.do(INVITE)
+    async with living(street, street.guest) as guest:
+        for _ in range(2):
+            await guest.do(INVITE)
+        alone = version(guest)
+        async with living(street, street.home) as founder, living(street, street.others[0]) as carol:
+            houses = (founder, guest, carol)
+            await wait_for(lambda: {version(house) for house in houses} == {alone + 3}, what="all to agree")
+            assert len({house.auth._membership.heads() for house in houses}) == 1
+
+
+@pytest.mark.req("COMMUNITY-11")
+async def test_who_is_behind_gets_it_in_pages_and_revocations_with_the_last(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(mesh, mesh.home) as founder, await mesh.guest_bus() as guest:
+        token = await founder.do(ISSUE, subject=founder.node_id, scope={"capabilities": ["community.sync"]})
+        await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
+        known = founder.auth._membership.roster
+
+        async def ask(**members: Any) -> dict[str, Any]:
+            reply = await guest.call(SYNC, {"params": {}, "input": members}, node=founder.node_id)
+            return dict(reply.output)
+
+        everything, nothing = await ask(heads={}), await ask(heads=known.heads())
+        first = await ask(heads={}, limit=2)
+        monkeypatch.setattr(auth_service, "MOST_BYTES", 10)
+        smallest = await ask(heads={})
+        with pytest.raises(HearthNetError) as malformed:
+            await ask(heads={founder.node_id: ["7:blake3:" + "z" * 64]})
+    assert (len(everything["events"]), everything["more"]) == (known.version, False)
+    assert [one["token_id"] for one in everything["revocations"]] == [token["token_id"]]
+    assert (nothing["events"], nothing["more"], len(nothing["revocations"])) == ([], False, 1)
+    assert (len(first["events"]), first["more"], first["revocations"]) == (2, True, [])
+    assert (len(smallest["events"]), smallest["more"]) == (1, True)
+    assert malformed.value.code == "bad_request"
+
+
+@pytest.mark.req("COMMUNITY-5")
+async def test_who_claims_to_know_more_and_does_not_is_not_asked_again_and_again(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder, await mesh.guest_bus() as liar:
+        asked: list[str] = []
+        exchange = founder.auth._exchange
+        original = exchange._bus.call
+
+        async def call(capability: str, *given: Any, **named: Any) -> Any:
+            asked.append(named["node"])
+            return await original(capability, *given, **named)
+
+        exchange._bus.call = call  # type: ignore[method-assign]
+        for count in range(1_000, 1_100):
+            claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
+            await gossip_frames.publish(liar.peer, HEADS, msgspec.json.encode(claimed))
+        await liar.peer.link.settle()
+        await wait_for(lambda: asked, what="it to be asked")
+        honest = await living_elsewhere(mesh, founder)
+        assert asked.count(liar.peer.node_id) <= 3
+        assert honest
+
+
+async def living_elsewhere(mesh: Mesh, founder: House) -> bool:
+    """Whether the node of the same home goes on doing what it is asked."""
+    return bool((await founder.do(INVITE))["event_id"])
+
+
+@pytest.mark.req("COMMUNITY-6", "COMMUNITY-7")
+async def test_an_event_whose_answer_was_lost_is_found_and_not_made_twice(mesh: Mesh) -> None:
+    """The store has it, the caller was told that it does not answer; the same client id finds it."""
+    async with living(mesh, mesh.home) as founder:
+        log, guest = founder.auth._log, await mesh.guest_bus()
+        await guest.close()
+        claim = log.claim
+
+        async def lost(event: Any) -> Any:
+            await claim(event)
+            raise HearthNetError("partition", "the answer was lost")
+
+        wanted = {"client_id": "01JZZZZZZZZZZZZZZZZZZZZZ50", "target_node_id": guest.peer.node_id}
+        log.claim = lost  # type: ignore[method-assign]
+        with pytest.raises(HearthNetError):
+            await founder.bus.call(
+                PROMOTE,
+                {"params": {}, "input": {**wanted, "new_level": "trusted"}},
+                timeout_seconds=2,
+            )
+        assert founder.level(guest.peer.node_id) == "member"
+        log.claim = claim  # type: ignore[method-assign]
+        await founder.do(PROMOTE, **wanted, new_level="trusted")
+        promotions = [
+            event for event in (await log.read()).events if event.event_type == "community.member.promoted"
+        ]
+        assert len(promotions) == 1
+        await wait_for(lambda: founder.level(guest.peer.node_id) == "trusted", what="it to be told")
+
+
+@pytest.mark.req("COMMUNITY-7")
+async def test_what_the_last_run_wrote_down_and_could_not_tell_is_told_at_the_start(mesh: Mesh) -> None:
+    """As after a kill between the two: the log has an event that no roster on the disk has."""
+    async with living(mesh, mesh.home) as founder:
+        chain = founder.auth._chain
+        chain._tell = _silence  # type: ignore[method-assign]
+        made = await founder.do(INVITE)
+    async with await mesh.bus() as listener, living(mesh, mesh.home):
+
+        def known() -> bool:
+            return made["event_id"] in {one.event_id for one in listener.peer.roster.events}
+
+        await wait_for(known, what="the event to be told")
+
+
+async def _silence(events: Any) -> None:
+    """Tells nobody."""
+
+
+@pytest.mark.req("COMMUNITY-6")
+async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> None:
+    command = ("-m", "hearthnet.service.hosting.main", "auth", "--home", str(mesh.home.path))
+    with mesh.published():
+        async with (
+            await mesh.bus() as bus,
+            await mesh.store() as store,
+            processes_of_service(bus, mesh.home, INVITE, 2, command) as auth,
+        ):
+            log, node = CommunityLog(store, mesh.home), bus.peer.node_id
+
+            async def places() -> list[int]:
+                events = (await log.read()).events
+                return sorted(event.sequence for event in events if event.author == node)
+
+            before = len(await places())
+            made = await asyncio.gather(
+                *(
+                    call_at(
+                        bus,
+                        view,
+                        INVITE,
+                        {"params": {}, "input": {"client_id": ids.new_ulid(), "display_name": "x"}},
+                        timeout_seconds=60,
+                    )
+                    for view in auth.views * 5
+                )
+            )
+            assert len({reply.output["event_id"] for reply in made}) == 10
+            assert await places() == list(range(1, before + 11)), "one chain"
+
+
+@pytest.mark.req("COMMUNITY-4")
+async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(mesh: Mesh) -> None:
+    heard: list[Heads] = []
+    async with living(mesh, mesh.home) as founder:
+        founder.bus.peer.membership.on_own_heads(heard.append)
+        await founder.do(INVITE)
+        await wait_for(lambda: founder.auth._membership.heads() in heard, what="the round after the change")
+        async with living(mesh, mesh.guest) as guest:
+            await wait_for(lambda: version(guest) == version(founder), what="the guest to be told")
+
+
+@pytest.mark.req("COMMUNITY-6", "COMMUNITY-3")
+async def test_a_revocation_that_is_not_on_the_disk_is_told_to_nobody(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder, await mesh.guest_bus() as guest:
+        token = await founder.do(ISSUE, subject=founder.node_id, scope={"capabilities": ["community.sync"]})
+
+        async def away(document: Any) -> None:
+            raise HearthNetError("capacity_exceeded", "the disk is full")
+
+        founder.auth._log.keep_revocation = away  # type: ignore[method-assign,assignment]
+        with pytest.raises(HearthNetError) as caught:
+            await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
+        await founder.bus.peer.link.settle()
+        await guest.peer.link.settle()
+        known = (founder.auth._membership, founder.bus.peer.membership, guest.peer.membership)
+        assert not any(one.revocations.revoked(founder.node_id, token["token_id"]) for one in known)
+    assert caught.value.code == "capacity_exceeded"
+
+
+@pytest.mark.req("COMMUNITY-10")
+async def test_rules_that_are_so_already_are_no_new_event(mesh: Mesh) -> None:
+    async with living(mesh, mesh.home) as founder:
+        first = await founder.do(POLICY, min_signatures_to_revoke=2)
+        before = version(founder)
+        again = await founder.do(POLICY, min_signatures_to_revoke=2)
+        assert (first["event_id"], version(founder)) == (again["event_id"], before)

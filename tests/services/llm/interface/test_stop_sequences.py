@@ -1,0 +1,44 @@
+"""Stop sequences in text that comes in pieces."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet_llm.interface.stop_sequences import Stopper
+
+pytestmark = pytest.mark.req("LLM-5")
+LETTERS = st.text(alphabet="ab\n", max_size=30)
+
+
+def shown(stopper: Stopper, pieces: list[str]) -> str:
+    """All that a reader sees."""
+    return "".join(stopper.feed(piece) for piece in pieces) + stopper.flush()
+
+
+@given(LETTERS, st.lists(st.text(alphabet="ab\n", min_size=1, max_size=4), max_size=3), st.data())
+def test_pieces_make_no_difference(text: str, stops: list[str], data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
+    edges = [0, *cuts, len(text)]
+    pieces = [text[a:b] for a, b in pairwise(edges)]
+    stopper = Stopper(stops)
+    out = shown(stopper, pieces)
+    assert text.startswith(out)
+    assert not any(stop in out for stop in stops)
+    assert stopper.stopped == any(stop in text for stop in stops)
+    if not stopper.stopped:
+        assert out == text
+
+
+def test_nothing_is_held_back_that_is_no_beginning() -> None:
+    stopper = Stopper(["END"])
+    assert stopper.feed("hello E") == "hello "
+    assert stopper.feed("x") == "Ex"
+    assert stopper.feed("EN") == ""
+    assert stopper.feed("D of it") == ""
+    assert stopper.stopped
+    assert stopper.feed("more") == ""
+    assert stopper.flush() == ""

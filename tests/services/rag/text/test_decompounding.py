@@ -1,0 +1,57 @@
+"""Compounds are taken apart by the words that there are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet_rag.text.decompounding import LONGEST, SHORTEST_PART, split
+
+WORDS = {
+    "regel": 9,
+    "regeln": 7,
+    "firewall": 5,
+    "daten": 6,
+    "sicherung": 4,
+    "datensicherung": 2,
+    "konzept": 3,
+}
+
+
+def parts(word: str) -> list[str]:
+    return split(word, lambda part: WORDS.get(part, 0))
+
+
+@pytest.mark.req("RAG-51")
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("firewallregeln", ["firewall", "regeln"]),
+        ("datensicherung", ["daten", "sicherung"]),
+        ("datensicherungskonzept", ["datensicherung", "konzept"]),  # two parts rather than three
+        ("sicherungsdaten", ["sicherung", "daten"]),
+        ("regeln", []),
+        ("firewallregelx", []),
+        ("firewall-regeln", []),
+        ("regel" * (LONGEST // 5 + 1), []),
+    ],
+)
+def test_a_compound_is_cut_into_known_words(word: str, expected: list[str]) -> None:
+    assert parts(word) == expected
+
+
+@pytest.mark.req("RAG-51")
+def test_of_two_ways_the_one_with_the_more_frequent_parts_is_taken() -> None:
+    known = {"staub": 9, "ecken": 9, "staube": 1, "cken": 1}
+    assert split("staubecken", lambda part: known.get(part, 0)) == ["staub", "ecken"]
+
+
+@given(st.text("abcdefgh", min_size=1, max_size=30), st.sets(st.text("abcdefgh", min_size=4, max_size=8)))
+def test_parts_are_known_words_in_their_order(word: str, known: set[str]) -> None:
+    found = split(word, lambda part: int(part in known))
+    assert all(part in known and len(part) >= SHORTEST_PART for part in found)
+    assert len(found) != 1
+    at = 0
+    for part in found:
+        assert (at := word.find(part, at) + len(part)) >= len(part)

@@ -1,0 +1,144 @@
+"""Words of texts and queries."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import snowballstemmer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet_rag.text.stop_words import ENGLISH, stop_words
+from hearthnet_rag.text.text_analysis import (
+    ALGORITHMS,
+    Analyser,
+    as_written,
+    base_language,
+    query_stems,
+    stem,
+    words,
+)
+
+
+def analysed(text: str, language: str | None = None) -> str:
+    return Analyser(language).text(text)
+
+
+def stems(query: str, *languages: str) -> list[str]:
+    """Without the words as they are written."""
+    return [found for found in query_stems(query, languages or ("en",)) if not found.startswith("0")]
+
+
+def test_words_are_folded() -> None:
+    assert words("Don\u2019t THROW away Größe, café & snake_case 4 °C!") == [
+        "don't", "throw", "away", "grösse", "café", "snake", "case", "4", "c",
+    ]  # fmt: skip
+
+
+def test_forms_of_a_word_meet_in_its_stem() -> None:
+    assert analysed("boil boiled Boiling, boils") == "boil boil boil boil"
+    assert analysed("grandfather's face") == "grandfath face"
+
+
+@pytest.mark.req("RAG-2")
+def test_a_query_is_left_with_the_words_that_tell() -> None:
+    query = "How do I make rainwater safe to drink, and rainwater only?"
+    assert stems(query) == ["rainwat", "safe", "drink"]
+    assert stems("Wie mache ich Regenwasser trinkbar?", "de") == ["regenwass", "trinkbar"]
+
+
+@pytest.mark.req("RAG-2")
+def test_a_query_of_stop_words_keeps_them() -> None:
+    assert stems("what to do when") == ["what", "to", "do", "when"]
+    assert query_stems("?! ...") == []
+
+
+@pytest.mark.req("RAG-51")
+def test_stop_words_are_those_of_the_language_that_is_asked_in() -> None:
+    assert stems("after the war and a man", "de", "en") == ["war", "man"]
+    assert "war" not in stems("was war mit dem Gateway?", "de", "en")
+    assert stems("how to use the gateway", "de") == [
+        "gateway"
+    ]  # nothing here is English, but the question is
+
+
+@pytest.mark.req("RAG-51")
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        "Häuser Haeuser Haus HÄUSER Ha\u0308user",
+        "Größe Groesse Grösse GRÖSSE",
+        "Schlüssel Schluessel",
+        "Straße Strasse",
+    ],
+)
+def test_umlauts_meet_however_they_are_spelt(spellings: str) -> None:
+    assert len(set(analysed(spellings, "de").split())) == 1
+
+
+@pytest.mark.req("RAG-51")
+def test_each_language_has_its_stems_and_a_region_makes_no_difference() -> None:
+    assert analysed("Aktualisierungen", "de-DE") == analysed("Aktualisierung", "de_AT") == "aktualisier"
+    assert analysed("nationales", "fr") == analysed("national", "FR")
+    assert analysed("Verschlüsselungen", "xx") == "verschlusselungen"
+    assert base_language(None) == base_language("") == "en"
+    assert all(stem("word", language).isalnum() for language in ALGORITHMS)
+
+
+@pytest.mark.req("RAG-51")
+def test_parts_stand_beside_the_compound_in_text_and_query() -> None:
+    known = {"firewall": 1, "regel": 2}
+    analyser = Analyser("de", lambda part: known.get(part, 0))
+    assert analyser.text("Firewallregeln") == "firewallregel firewall regel"
+    found = query_stems("Firewallregel", ["de"], lambda part: known.get(part, 0))
+    assert found == ["firewallregel", "firewall", "regel", "0firewallregel"]
+    assert Analyser("en", lambda part: 1).text("firewallrules") == "firewallrul"
+
+
+@pytest.mark.req("RAG-51")
+def test_words_as_they_are_written_are_no_stems() -> None:
+    assert as_written("Don't boil Größe") == "0dont 0boil 0grosse"
+    assert query_stems("boiling") == ["boil", "0boiling"]
+
+
+def test_a_word_without_end_is_cut() -> None:
+    assert words("a" * 1000) == ["a" * 64]
+
+
+def test_stop_words_are_known_by_language() -> None:
+    assert {"für", "fuer", "welche"} <= stop_words("de")
+    assert "dans" in stop_words("fr")
+    assert stop_words("xx") == frozenset()
+
+
+def test_nouns_of_a_household_are_no_stop_words() -> None:
+    assert not ENGLISH & {"well", "water", "fire", "cold", "light", "mine", "right", "power"}
+
+
+@given(st.text(), st.sampled_from(["en", "de", "fr", "xx"]))
+def test_a_query_meets_the_text_it_was_taken_from(text: str, language: str) -> None:
+    stored = f"{analysed(text, language)} {as_written(text)}"
+    assert set(query_stems(text, [language])) <= set(stored.split())
+    assert stored.replace(" ", "").isalnum() or not words(text)
+
+
+def test_threads_do_not_disturb_each_others_stems() -> None:
+    texts = [
+        f"{letter}oiling {letter}unners {letter}andles {letter}ashed"
+        for letter in "bcdfghjklmnpqrstvwxyz" * 6
+    ]
+    texts = [f"{text}{number}s" for number, text in enumerate(texts)]
+    wrong: list[str] = []
+
+    def check() -> None:
+        stemmer = snowballstemmer.stemmer("english")
+        expected = (" ".join(stemmer.stemWords(text.split())) for text in texts)
+        wrong.extend(text for text, stems in zip(texts, expected, strict=True) if analysed(text) != stems)
+
+    threads = [threading.Thread(target=check) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,121 @@
+"""Redeeming at a home that is reached with TLS, and where the inviter's node keeps silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.supervisor.community import join
+from hearthnet.supervisor.nats.upstream import load_upstream
+from hearthnet.trust.community import commands, invites
+from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.keys import Identity
+from tests.helpers.household import Household, make_home, settle
+from tests.helpers.members import DAY_MS
+from tests.helpers.shell import Shell
+
+pytestmark = pytest.mark.e2e
+SEED = bytes([5] * 32)
+
+
+class Hearth:
+    """A community whose founder's node runs without a single service; a member's home, and an open invite."""
+
+    def __init__(self, household: Household, server: dict[str, Any]) -> None:
+        self.household = household
+        self.server = server
+
+    def invite(self, seed: bytes = SEED, fingerprint: str = "") -> str:
+        """The text of the open invite, or of another one."""
+        address = f"127.0.0.1:{self.server['leaf_port']}"
+        return invites.encode(
+            InviteText(
+                community_id=self.household.roster.community_id,
+                seed=ids.b64(seed),
+                address=address,
+                fingerprint=fingerprint or self.server["fingerprint"],
+                inviter=self.household.key().node_id,
+                name=self.household.roster.name,
+                expires_at=now_ms() + DAY_MS,
+            )
+        )
+
+
+@pytest.fixture(scope="module")
+def hearth(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hearth]:
+    """Reached from everywhere, so with TLS."""
+    household = settle(tmp_path_factory.mktemp("hearth"), {"attic": "member"})
+    now, own = now_ms(), household.key()
+    household.happen(
+        commands.invite(
+            household.roster, own, Identity(SEED), display_name="", expires_at=now + DAY_MS, now_ms=now
+        )
+    )
+    settings = household.founder.config_file
+    settings.write_text(settings.read_text().replace("[community]", '[community]\nhost = "0.0.0.0"'))
+    with Shell(household.founder.path).node() as state:
+        yield Hearth(household, state["server"])
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """What a person is told."""
+    return []
+
+
+def refused(home: Home, text: str, told: list[str]) -> HearthNetError:
+    """Why the invite was not redeemed; nothing of a community is in the home then."""
+    with pytest.raises(HearthNetError) as caught:
+        join.redeem(home, text, told.append)
+    assert not home.roster.exists()
+    assert not home.upstream.exists()
+    assert not (home.run / "joining").exists()
+    return caught.value
+
+
+@pytest.mark.req("JOIN-4")
+def test_a_silent_node_is_asked_again_for_some_seconds_and_named(
+    hearth: Hearth, tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(join, "_PAUSE_SECONDS", 0.01)
+    error = refused(make_home(tmp_path / "shed", "shed"), hearth.invite(), told)
+    assert error.code == "partition"
+    assert ids.short_id(hearth.household.key().node_id) in error.message
+    assert "has to run while the invite is redeemed" in error.message
+    assert sum("does not answer yet" in line for line in told) == 1
+
+
+@pytest.mark.req("JOIN-4")
+def test_another_server_at_that_address_is_found_out(hearth: Hearth, tmp_path: Path, told: list[str]) -> None:
+    home = make_home(tmp_path / "shed", "shed")
+    error = refused(home, hearth.invite(fingerprint="0" * 64), told)
+    assert error.code == "invalid_signature"
+    assert "is not the one of the invite" in error.message
+
+
+@pytest.mark.req("JOIN-4")
+def test_an_invite_that_never_was_opens_nothing(hearth: Hearth, tmp_path: Path, told: list[str]) -> None:
+    home = make_home(tmp_path / "shed", "shed")
+    for _ in range(2):  # the second time with a key of its own, which is tried too
+        assert refused(home, hearth.invite(bytes(32)), told).code == "unauthorized"
+
+
+@pytest.mark.req("JOIN-7")
+def test_a_member_that_cannot_be_told_anything_keeps_what_it_has(hearth: Hearth, told: list[str]) -> None:
+    """The founder's node has no service that would tell it; its home is as it was, without a new address."""
+    home = hearth.household["attic"]
+    before = home.roster.read_bytes()
+    with pytest.raises(HearthNetError) as caught:
+        join.redeem(home, hearth.invite(), told.append)
+    assert caught.value.code == "partition"
+    assert "belongs to founder's community already" in told[-1]
+    assert home.roster.read_bytes() == before
+    assert load_upstream(home) is None

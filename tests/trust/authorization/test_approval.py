@@ -1,0 +1,188 @@
+"""Approvals: a signed yes to one exact call.
+
+See: docs/protocol/approvals.md#approval.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization import approval
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, SKEW_MS, Approval, Claimed
+from hearthnet.trust.keys import Identity
+
+ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3))
+NOW = 1_795_292_100_000
+BODY = {"params": {}, "input": {"client_id": "c", "title": "Kerzen"}}
+CALL = Claimed(
+    community=CARLA.node_id,
+    approver=ANNA.node_id,
+    via="",
+    actor=BERTA.node_id,
+    provider=CARLA.node_id,
+    capability="market.post@1.0",
+    arguments_digest=digest(BODY),
+    idempotency_key="c",
+    run="r",
+    community_effect=False,
+)
+UNSIGNED = Approval(
+    id="01HZX3Q4R5S6T7V8W9XA0BC1DE",
+    community=CARLA.node_id,
+    approver=ANNA.node_id,
+    actor=BERTA.node_id,
+    provider=CARLA.node_id,
+    capability="market.post@1.0",
+    arguments_digest=digest(BODY),
+    idempotency_key="c",
+    run="r",
+    tool_call_id="tc_1",
+    time=NOW,
+    expires=NOW + 120_000,
+)
+GOOD = approval.sign_approval(ANNA, UNSIGNED)
+replace = msgspec.structs.replace
+
+
+@pytest.mark.req("TRUST-8")
+def test_an_approval_holds_for_exactly_its_call_also_after_its_journey() -> None:
+    approval.check_binding(GOOD, CALL)
+    approval.check_binding(approval.decode(msgspec.to_builtins(GOOD)), CALL)
+
+
+@pytest.mark.req("TRUST-8")
+def test_only_the_approver_signs() -> None:
+    with pytest.raises(HearthNetError, match="the one who approves") as caught:
+        approval.sign_approval(BERTA, UNSIGNED)
+    assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("TRUST-8")
+@pytest.mark.parametrize(
+    ("rule", "call"),
+    [
+        ("approver", {"approver": BERTA.node_id}),
+        ("community", {"community": ANNA.node_id}),
+        ("actor", {"actor": ANNA.node_id}),
+        ("provider", {"provider": BERTA.node_id}),
+        ("provider", {"provider": BERTA.node_id, "community_effect": True}),
+        ("capability", {"capability": "market.expire@1.0"}),
+        ("capability", {"capability": "market.post@1.1"}),
+        ("arguments", {"arguments_digest": digest({**BODY, "input": {"client_id": "c", "title": "Brot"}})}),
+        ("idempotency key", {"idempotency_key": "d"}),
+        ("run", {"run": ""}),
+        ("way of consent", {"via": "gateway"}),
+    ],
+    ids=range(11),
+)
+def test_it_holds_for_no_other_call(rule: str, call: dict[str, Any]) -> None:
+    with pytest.raises(HearthNetError, match=f"another {rule}") as caught:
+        approval.check_binding(GOOD, replace(CALL, **call))
+    assert caught.value.code == "unauthorized"
+    assert caught.value.details == {"rule": rule}
+
+
+@pytest.mark.req("TRUST-8")
+def test_another_version_means_something_else() -> None:
+    newer = approval.sign_approval(ANNA, replace(UNSIGNED, v=2))
+    with pytest.raises(HearthNetError, match="another version"):
+        approval.check_binding(newer, CALL)
+
+
+@pytest.mark.req("TRUST-8")
+def test_any_provider_only_where_the_effect_is_the_communitys() -> None:
+    anywhere = approval.sign_approval(ANNA, replace(UNSIGNED, provider=ANY_PROVIDER))
+    approval.check_binding(anywhere, replace(CALL, community_effect=True))
+    approval.check_binding(GOOD, replace(CALL, community_effect=True))
+    with pytest.raises(HearthNetError, match="another provider"):
+        approval.check_binding(anywhere, CALL)
+
+
+@pytest.mark.req("TRUST-8")
+def test_a_gateways_yes_is_one_only_where_a_gateway_approves() -> None:
+    by_gateway = approval.sign_approval(ANNA, replace(UNSIGNED, via="gateway"))
+    call = replace(CALL, via="gateway")
+    approval.check_binding(by_gateway, call)
+    approval.check_binding(approval.decode(msgspec.to_builtins(by_gateway)), call)
+    with pytest.raises(HearthNetError, match="another way of consent"):
+        approval.check_binding(by_gateway, CALL)
+
+
+@pytest.mark.req("TRUST-8")
+@pytest.mark.parametrize("field", [name for name in Approval.__struct_fields__ if name != "signature"])
+def test_every_member_is_under_the_signature(field: str) -> None:
+    value = getattr(GOOD, field)
+    changed = "gateway" if field == "via" else value + (1 if isinstance(value, int) else "x")
+    if field == "approver":
+        changed = BERTA.node_id
+    with pytest.raises(HearthNetError, match="not signed by") as caught:
+        approval.check_binding(replace(GOOD, **{field: changed}), CALL)
+    assert caught.value.code == "invalid_signature"
+
+
+@pytest.mark.req("TRUST-8")
+def test_a_signature_made_for_something_else_is_no_approval() -> None:
+    data = UNSIGNED.signing_bytes()
+    for signature in (ANNA.sign("frame", data), ANNA.sign_raw(data), BERTA.sign(approval.PURPOSE, data)):
+        with pytest.raises(HearthNetError, match="not signed by"):
+            approval.check_binding(replace(UNSIGNED, signature=ids.PREFIX + ids.b64(signature)), CALL)
+
+
+@pytest.mark.req("TRUST-9")
+@pytest.mark.parametrize(
+    ("now", "valid"),
+    [
+        (NOW, True),
+        (NOW - SKEW_MS, True),
+        (NOW - SKEW_MS - 1, False),
+        (NOW + 120_000 + SKEW_MS, True),
+        (NOW + 120_001 + SKEW_MS, False),
+        (0, False),
+    ],
+)
+def test_it_has_a_beginning_and_an_end_with_a_minute_for_clocks(now: int, valid: bool) -> None:
+    if valid:
+        approval.check_time(GOOD, now)
+    else:
+        with pytest.raises(HearthNetError, match="no longer valid") as caught:
+            approval.check_time(GOOD, now)
+        assert (caught.value.code, caught.value.details) == ("expired", {"now": now})
+
+
+@pytest.mark.req("TRUST-8")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"more": 1},
+        {"grant": "g"},
+        {"time": -1},
+        {"expires": 2**53},
+        {"expires": "soon"},
+        {"time": 1.5},
+        {"approver": "somebody"},
+        {"approver": ANNA.node_id + "="},
+        {"id": None},
+        {"v": "1"},
+        {"via": ""},
+        {"via": "telephone"},
+    ],
+    ids=str,
+)
+def test_another_shape_is_no_approval(changes: dict[str, Any]) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        approval.decode({**msgspec.to_builtins(GOOD), **changes})
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("TRUST-8")
+@pytest.mark.parametrize("value", [None, {}, [], "x", 1, {1: 2}], ids=str)
+def test_other_things_are_no_approval(value: object) -> None:
+    with pytest.raises(HearthNetError, match="malformed") as caught:
+        approval.decode(value)
+    assert caught.value.code == "bad_request"

@@ -1,0 +1,68 @@
+"""What the server lets a node do.
+
+See: docs/protocol/subjects.md#permissions.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import node_id, token_form
+from hearthnet.trust.authorization.permissions import node_permissions
+
+keys = st.binary(min_size=32, max_size=32)
+
+
+def allows(pattern: str, subject: str) -> bool:
+    """Whether a NATS subject pattern covers a subject."""
+    wanted, given_ = pattern.split("."), subject.split(".")
+    for index, token in enumerate(wanted):
+        if token == ">":
+            return len(given_) > index
+        if index >= len(given_) or token not in ("*", given_[index]):
+            return False
+    return len(wanted) == len(given_)
+
+
+@pytest.mark.req("UP-20")
+@given(keys, keys)
+def test_a_node_publishes_under_its_own_id_only(mine: bytes, other: bytes) -> None:
+    me, you = token_form(node_id(mine)), token_form(node_id(other))
+    publish = node_permissions(node_id(mine)).publish
+    for kind in ("call", "ctl", "find", "adv", "event", "rep"):
+        assert any(allows(pattern, f"hn.{kind}.{me}.{you}.x") for pattern in publish)
+        assert me == you or not any(allows(pattern, f"hn.{kind}.{you}.{me}.x") for pattern in publish)
+
+
+@pytest.mark.req("UP-20")
+@given(keys, keys)
+def test_a_node_hears_what_is_for_it_and_what_is_for_all(mine: bytes, other: bytes) -> None:
+    me, you = token_form(node_id(mine)), token_form(node_id(other))
+    subscribe = node_permissions(node_id(mine)).subscribe
+    for kind in ("call", "ctl", "rep"):
+        assert any(allows(pattern, f"hn.{kind}.{you}.{me}.x") for pattern in subscribe)
+        assert me == you or not any(allows(pattern, f"hn.{kind}.{me}.{you}.x") for pattern in subscribe)
+    for subject in (
+        f"hn.find.{you}.rag.query.v1",
+        f"hn.adv.{you}.rag.query.v1",
+        f"hn.event.{you}.x",
+        "$SRV.PING",
+    ):
+        assert any(allows(pattern, subject) for pattern in subscribe)
+    assert me == you or not any(allows(pattern, f"_INBOX.{you}.x") for pattern in subscribe)
+
+
+@pytest.mark.req("UP-20")
+@given(keys)
+def test_nothing_of_jetstream_is_in_reach(mine: bytes) -> None:
+    permissions = node_permissions(node_id(mine))
+    for subject in ("$JS.API.INFO", "$KV.bucket.key", "$O.blobs.C.x", "$SYS.REQ.SERVER.PING", "mk.post.x.y"):
+        assert not any(allows(pattern, subject) for pattern in (*permissions.publish, *permissions.subscribe))
+
+
+def test_what_is_no_node_id_gets_nothing() -> None:
+    with pytest.raises(HearthNetError, match="is not a node id"):
+        node_permissions("ed25519:AAAA")

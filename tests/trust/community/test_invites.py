@@ -1,0 +1,227 @@
+"""Invites as texts, and what a node that is asked to let somebody in answers (docs/decisions/0040)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.trust import signed_document, text_armor
+from hearthnet.trust.community import commands, invites, roster
+from hearthnet.trust.community import events as community
+from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.roster import Policy, Roster
+from hearthnet.trust.keys import Identity
+from tests.helpers.members import DAY_MS, NOW, act
+from tests.trust.town import (
+    EVE,
+    FOUNDER,
+    MALLORY,
+    MAX,
+    QUINN,
+    ROOT,
+    SAM,
+    TILDA,
+    UMA,
+    removal,
+    town,
+    with_events,
+)
+
+KEY = Identity(bytes([99]) * 32)
+TEXT = InviteText(
+    community_id=ROOT.node_id,
+    seed=ids.b64(bytes([99]) * 32),
+    address="192.168.1.20:7422",
+    fingerprint="0f" * 32,
+    inviter=MAX.node_id,
+    name="Ahornweg 7 · Küche",
+    expires_at=NOW + DAY_MS,
+)
+
+
+def open_invite(held: Roster, by: Identity = MAX, invitee: str = "") -> Roster:
+    """`held` with an open invite."""
+    event = commands.invite(
+        held, by, KEY, display_name="x", expires_at=NOW + DAY_MS, now_ms=NOW, invitee=invitee
+    )
+    return with_events(held, event)
+
+
+@pytest.mark.req("COMM-9")
+def test_an_invite_is_read_as_it_was_written() -> None:
+    text = invites.encode(TEXT)
+    assert text.startswith("hninvite://v1/")
+    assert invites.decode(text) == TEXT
+    assert invites.decode(text).key().node_id == KEY.node_id
+    assert len(text) < 700
+    assert TEXT.seed not in repr(TEXT)
+    bare = msgspec.structs.replace(TEXT, fingerprint="", address="a:1", name="")
+    assert invites.decode(invites.encode(bare)) == bare
+
+
+@pytest.mark.req("COMM-9")
+@given(st.integers(0, 10**6), st.text(max_size=3))
+def test_a_damaged_invite_is_told_in_one_line_and_never_taken_for_another(at: int, put: str) -> None:
+    text = invites.encode(TEXT)
+    at %= len(text)
+    altered = text[:at] + put + text[at + max(1, len(put)) :]
+    if altered == text:
+        return
+    with pytest.raises(HearthNetError, match=r"no invite|is damaged") as caught:
+        invites.decode(altered)
+    assert caught.value.code == "bad_request"
+    assert "\n" not in caught.value.message
+    assert TEXT.seed not in caught.value.message
+
+
+@pytest.mark.req("COMM-9")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "hninvite://v2/abc.12345678",
+        "hninvite://v1/",
+        "hninvite://v1/.",
+        "hninvite://v1/Z.0" + "0" * 3000,
+    ],
+)
+def test_what_is_no_invite_is_refused(text: str) -> None:
+    with pytest.raises(HearthNetError, match=r"no invite|is damaged") as caught:
+        invites.decode(text)
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("COMM-9")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"c": "ed25519:x"},
+        {"i": "max"},
+        {"k": ids.b64(bytes(31))},
+        {"k": "?"},
+        {"t": "0F" * 32},
+        {"a": ""},
+        {"x": -1},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_whole_text_that_says_nothing_usable_is_refused(changes: dict[str, object]) -> None:
+    members = {**msgspec.to_builtins(TEXT), **changes}
+    with pytest.raises(HearthNetError) as caught:
+        invites.decode(text_armor.encode(invites.SCHEME, members))
+    assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("COMM-3")
+def test_a_newcomer_asks_and_is_let_in() -> None:
+    held = open_invite(town())
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    events = invites.admit(held, MAX, asked, NOW)
+    assert events[0] == asked
+    inside = roster.merge(held, events)
+    entry = inside.member(EVE.node_id)
+    assert entry is not None
+    assert (entry.level, entry.display_name, entry.login) == ("member", "Eve", EVE.login().public)
+    assert entry.added_at == "2026-11-21T20:15:00Z"
+    assert inside.invites == ()
+
+
+@pytest.mark.req("COMM-3")
+def test_who_asks_hears_at_once_that_its_invite_is_no_good() -> None:
+    held = open_invite(town())
+    for now, roster_, code in (
+        (NOW + DAY_MS, held, "expired"),
+        (NOW, town(), "unauthorized"),
+        (NOW, with_events(held, commands.withdraw(held, MAX, held.invites[0].event_id, NOW)), "unauthorized"),
+    ):
+        with pytest.raises(HearthNetError, match="ask for a new one") as caught:
+            invites.ask(roster_, KEY, EVE, "Eve", now)
+        assert caught.value.code == code
+
+
+@pytest.mark.req("COMM-3")
+def test_an_invite_lets_one_in_and_not_for_ever() -> None:
+    held = open_invite(town())
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    second = invites.ask(held, KEY, MALLORY, "Mallory", NOW)
+    inside = roster.merge(held, invites.admit(held, MAX, asked, NOW))
+    withdrawn = with_events(held, commands.withdraw(held, MAX, held.invites[0].event_id, NOW))
+    for roster_, event, now, code, said in (
+        (inside, second, NOW, "unauthorized", "was used or withdrawn"),
+        (inside, asked, NOW, "unauthorized", "a member already"),
+        (withdrawn, asked, NOW, "unauthorized", "was used or withdrawn"),
+        (town(), asked, NOW, "unauthorized", "was used or withdrawn"),
+        (held, asked, NOW + DAY_MS, "expired", "has expired"),
+        (held, held.events[-1], NOW, "bad_request", "no request to join"),
+        (held, msgspec.structs.replace(asked, lamport=99), NOW, "invalid_signature", "not signed"),
+    ):
+        with pytest.raises(HearthNetError, match=said) as caught:
+            invites.admit(roster_, MAX, event, now)
+        assert caught.value.code == code
+
+
+@pytest.mark.req("COMM-3")
+def test_an_altered_invite_opens_nothing() -> None:
+    held = open_invite(town())
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    for changes in (
+        {"invite_key": MALLORY.node_id},
+        {"invite_event_hash": town().events[0].hash},
+        {"member": msgspec.to_builtins(community.entry_of(MALLORY, "x"))},
+    ):
+        event = msgspec.structs.replace(asked, data={**asked.data, **changes})
+        with pytest.raises(HearthNetError) as caught:
+            invites.admit(held, MAX, signed_document.sign(event, EVE, community.PURPOSE), NOW)
+        assert caught.value.code in {"invalid_signature", "bad_request"}
+    bound = open_invite(town(), invitee=EVE.node_id)
+    foreign = invites.ask(bound, KEY, MALLORY, "Mallory", NOW)
+    with pytest.raises(HearthNetError, match="for another node") as caught:
+        invites.admit(bound, MAX, foreign, NOW)
+    assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("COMM-3")
+def test_who_may_not_invite_lets_nobody_in() -> None:
+    held = open_invite(town(), by=TILDA)
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    strict = with_events(held, commands.set_policy(held, ROOT, Policy(default_member_can_invite=False), NOW))
+    with pytest.raises(HearthNetError, match="takes level trusted") as caught:
+        invites.admit(strict, MAX, asked, NOW)
+    assert caught.value.code == "unauthorized"
+    assert invites.admit(strict, TILDA, asked, NOW)
+
+
+@pytest.mark.req("COMM-8")
+def test_a_revoked_node_is_told_that_it_is() -> None:
+    out = with_events(town(), removal(town(), QUINN, TILDA, SAM, UMA))
+    held = open_invite(out, by=SAM)
+    asked = invites.ask(held, KEY, TILDA, "Tilda", NOW)
+    with pytest.raises(HearthNetError, match="was put out") as caught:
+        invites.admit(held, SAM, asked, NOW)
+    assert caught.value.code == "revoked"
+    named = open_invite(out, by=SAM, invitee=TILDA.node_id)
+    asked = invites.ask(named, KEY, TILDA, "Tilda", NOW)
+    assert roster.merge(named, invites.admit(named, SAM, asked, NOW)).level(TILDA.node_id) == "member"
+    weak = open_invite(out, by=MAX, invitee=TILDA.node_id)
+    asked = invites.ask(weak, KEY, TILDA, "Tilda", NOW)
+    with pytest.raises(HearthNetError, match="comes back only"):
+        invites.admit(weak, MAX, asked, NOW)
+
+
+@pytest.mark.req("COMM-3")
+def test_a_request_that_does_not_follow_the_newcomers_events_waits() -> None:
+    held = open_invite(town())
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    content = asked.content
+    assert isinstance(content, community.Joined)
+    later = act(held, EVE, community.JOINED, content, (2, asked.hash, asked.lamport + 1))
+    with pytest.raises(HearthNetError, match="does not follow") as caught:
+        invites.admit(held, MAX, later, NOW)
+    assert caught.value.code == "unauthorized"
+    assert FOUNDER.node_id in [one.node_id for one in held.members]
