@@ -16,8 +16,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.supervisor.run import run
 from hearthnet.telemetry.exporter import FLUSH_SECONDS, Exporter
-from hearthnet.telemetry.settings import Settings, settings
-from hearthnet.telemetry.span import Detail, Entry
+from hearthnet.telemetry.settings import TelemetrySettings, settings
+from hearthnet.telemetry.span import Detail, SpanRecord
 from tests.helpers.collector import Collector
 from tests.helpers.stopwatch import Stopwatch
 
@@ -29,10 +29,10 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 def entry(
     side: str = "caller", *, code: str = "", capability: str = "rag.query@1.0", flags: str = "01"
-) -> Entry:
+) -> SpanRecord:
     """A step that ended."""
     above = f"00-{TRACE}-{'ab' * 8}-{flags}"
-    made = Entry(side, capability, above, "cd" * 8, "r1", time.time_ns() - 10_000, 10_000)  # type: ignore[arg-type]
+    made = SpanRecord(side, capability, above, "cd" * 8, "r1", time.time_ns() - 10_000, 10_000)  # type: ignore[arg-type]
     made.peer, made.call, made.code, made.took_ns, made.attempts = NODE, "c1", code, 2_000_000, 2
     return made
 
@@ -46,24 +46,28 @@ def entry(
     [
         ("", {}, None),
         ("", {"OTEL_SERVICE_NAME": "x"}, None),
-        (URL, {}, Settings(True, True, URL, "[telemetry] endpoint")),
-        ("", {AT: URL}, Settings(True, True, "", AT)),
+        (URL, {}, TelemetrySettings(True, True, URL, "[telemetry] endpoint")),
+        ("", {AT: URL}, TelemetrySettings(True, True, "", AT)),
         ("none", {AT: URL}, None),
         (URL, {"OTEL_SDK_DISABLED": "True"}, None),
-        (URL, {"OTEL_METRICS_EXPORTER": "none"}, Settings(True, False, URL, "[telemetry] endpoint")),
-        ("", {AT: URL, "OTEL_TRACES_EXPORTER": "none"}, Settings(False, True, "", AT)),
+        (URL, {"OTEL_METRICS_EXPORTER": "none"}, TelemetrySettings(True, False, URL, "[telemetry] endpoint")),
+        ("", {AT: URL, "OTEL_TRACES_EXPORTER": "none"}, TelemetrySettings(False, True, "", AT)),
         ("", {AT: URL, "OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"}, None),
-        ("", {"OTEL_TRACES_EXPORTER": "otlp"}, Settings(True, False, "", "OTEL_TRACES_EXPORTER")),
+        ("", {"OTEL_TRACES_EXPORTER": "otlp"}, TelemetrySettings(True, False, "", "OTEL_TRACES_EXPORTER")),
         (
             "",
             {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": URL},
-            Settings(False, True, "", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
+            TelemetrySettings(False, True, "", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"),
         ),
-        ("", {AT: URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, Settings(True, True, "", AT)),
+        (
+            "",
+            {AT: URL, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            TelemetrySettings(True, True, "", AT),
+        ),
     ],
 )
 def test_the_settings_come_before_the_environment(
-    endpoint: str, environment: dict[str, str], wanted: Settings | None
+    endpoint: str, environment: dict[str, str], wanted: TelemetrySettings | None
 ) -> None:
     assert settings(endpoint, environment) == wanted
 
@@ -134,7 +138,7 @@ def collector() -> Iterator[Collector]:
 
 def exporter(url: str, dropped: int = 0, *, traces: bool = True, metrics: bool = True) -> Exporter:
     """That of a process with 3 calls on their way."""
-    wanted = Settings(traces, metrics, url, "a test")
+    wanted = TelemetrySettings(traces, metrics, url, "a test")
     return Exporter(wanted, "rag", NODE, "abcdefgh", {"caller": lambda: 3}, {"provider": lambda: dropped})
 
 

@@ -38,7 +38,7 @@ Told = Callable[[int, int], None]
 """Called with the number of chunks transferred and in total, after each change."""
 
 
-class Source(Protocol):
+class ChunkSource(Protocol):
     """The content to put, as chunks in any order."""
 
     manifest: Manifest
@@ -47,7 +47,7 @@ class Source(Protocol):
         """Return chunk `index`."""
 
 
-class Sink(Protocol):
+class ChunkSink(Protocol):
     """The destination of fetched content."""
 
     async def begin(self, manifest: Manifest) -> int:
@@ -66,7 +66,7 @@ class Options(NamedTuple):
     node: str = ""
 
 
-class Done(NamedTuple):
+class TransferResult(NamedTuple):
     """The transferred content, the other node, and the number of chunks sent or received."""
 
     cid: str
@@ -75,11 +75,11 @@ class Done(NamedTuple):
     chunks: int
 
 
-class WrongBytes(HearthNetError):
+class CorruptChunk(HearthNetError):
     """Raised when a node sent other content than requested."""
 
 
-async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
+async def put(bus: Bus, source: ChunkSource, options: Options, told: Told) -> TransferResult:
     """Put content on a node; chunks that it has already are not sent again.
 
     Raises:
@@ -93,12 +93,12 @@ async def put(bus: Bus, source: Source, options: Options, told: Told) -> Done:
             async with patience.opened(bus, asked) as stream:
                 received = await sent.all(stream)
                 manifest = source.manifest
-                return Done(manifest.cid, manifest.size, stream.provider, received)
+                return TransferResult(manifest.cid, manifest.size, stream.provider, received)
         except HearthNetError as error:
             await patience.bear(error, came_on=sent.furthest > before)
 
 
-async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told) -> Done:
+async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: ChunkSink, told: Told) -> TransferResult:
     """Fetch `cid` from the first of `nodes` that can send it, resuming after a failed one.
 
     Raises:
@@ -111,9 +111,9 @@ async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: Sink, told: Told
     for node in nodes:
         try:
             await _from(bus, node, got, PATIENCE_SECONDS if node == nodes[-1] else 0)
-            return Done(cid, got.known.size, node, got.travelled)
+            return TransferResult(cid, got.known.size, node, got.travelled)
         except HearthNetError as error:
-            if failed.code == "not_found" or isinstance(error, WrongBytes):
+            if failed.code == "not_found" or isinstance(error, CorruptChunk):
                 failed = error
     raise failed
 
@@ -165,7 +165,7 @@ class _Patience:
 class _Sent:
     """The sender of requested chunks."""
 
-    def __init__(self, source: Source, told: Told) -> None:
+    def __init__(self, source: ChunkSource, told: Told) -> None:
         self._source = source
         self._told = told
         self.furthest = 0
@@ -206,7 +206,7 @@ class _Sent:
 class _Got:
     """The chunks received so far."""
 
-    def __init__(self, cid: str, sink: Sink, told: Told) -> None:
+    def __init__(self, cid: str, sink: ChunkSink, told: Told) -> None:
         self.cid = cid
         self.count = self.travelled = 0
         self._sink = sink
@@ -307,5 +307,5 @@ def _hashes(manifest: Manifest, start: int, stop: int) -> list[dict[str, Any]]:
     return [{"i": start + at, "cid": cid} for at, cid in enumerate(manifest.cids(start, stop))]
 
 
-def _wrong(node: str, what: str) -> WrongBytes:
-    return WrongBytes("internal_error", f"{ids.short_id(node)} sent wrong bytes: {what}")
+def _wrong(node: str, what: str) -> CorruptChunk:
+    return CorruptChunk("internal_error", f"{ids.short_id(node)} sent wrong bytes: {what}")

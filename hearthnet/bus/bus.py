@@ -20,14 +20,14 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.offer_watch import OfferWatch
 from hearthnet.bus.session import tracing as trace
 from hearthnet.bus.session.keyring import load_identity, load_roster
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability, split_name
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval
 from hearthnet.trust.authorization.grant import Grant
@@ -42,7 +42,7 @@ class Bus:
     Make it with `connect`, leave it with `close` or as a context manager.
     """
 
-    def __init__(self, peer: Peer, exporter: Exporter | None = None) -> None:
+    def __init__(self, peer: Session, exporter: Exporter | None = None) -> None:
         self.peer = peer
         self._exporter = exporter
         self._discovery = Discovery(peer)
@@ -74,8 +74,8 @@ class Bus:
         """
         identity = load_identity(home.device_key)
         roster = load_roster(home.roster, identity.node_id)
-        link = await Link.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
-        peer = Peer(identity, roster, link, home)
+        link = await NatsClient.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
+        peer = Session(identity, roster, link, home)
         try:
             await peer.membership.follow(link)
             await peer.listen()
@@ -196,17 +196,17 @@ class Bus:
         """
         if not is_told(capability):
             return find_contract(capability)
-        there = contract_fetch.known(capability)
+        there = contract_fetch.cached_contract(capability)
         if there is not None:
             return there
-        view = contract_fetch.first(capability, await self.offers(capability), self.peer.node_id)
-        return await contract_fetch.learn(view, self.call)
+        view = contract_fetch.first_provider(capability, await self.offers(capability), self.peer.node_id)
+        return await contract_fetch.fetch_contract(view, self.call)
 
     async def learn_all(self, offers: list[OfferView]) -> None:
         """Learn the contracts of those offers that are not installed; ignore errors."""
         told = [view for view in offers if is_told(view.capability.name)]
         await asyncio.gather(
-            *(contract_fetch.learn(view, self.call) for view in told), return_exceptions=True
+            *(contract_fetch.fetch_contract(view, self.call) for view in told), return_exceptions=True
         )
 
     def watch(self, capability: str) -> OfferWatch:
@@ -255,7 +255,7 @@ def _node_of(approval: Approval | None) -> str:
     return "" if approval is None or approval.provider == ANY_PROVIDER else approval.provider
 
 
-def _exporter(peer: Peer, name: str, telemetry_to: str) -> Exporter | None:
+def _exporter(peer: Session, name: str, telemetry_to: str) -> Exporter | None:
     """Export the process's traces, if configured."""
     traces = peer.traces
     exporter = telemetry.start(

@@ -37,7 +37,7 @@ _PAUSE_SECONDS: Final = 0.05
 Send = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 
-class Kept(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QueuedCall(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call that waits.
 
     `time` and `expires` are in milliseconds: the time of the decision, and the end of its validity.
@@ -53,18 +53,18 @@ class Kept(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fie
     v: int = 1
 
 
-class State(msgspec.Struct, frozen=True):
+class OutboxState(msgspec.Struct, frozen=True):
     """A call in the outbox; `code` and `message` are the refusal, empty while it waits."""
 
-    call: Kept
+    call: QueuedCall
     code: str = ""
     message: str = ""
 
 
-_KEPT: Final = msgspec.json.Decoder(Kept)
+_KEPT: Final = msgspec.json.Decoder(QueuedCall)
 
 
-class KeptCalls:
+class Outbox:
     """The calls that wait in one home."""
 
     def __init__(self, home: Home, identity: Identity) -> None:
@@ -73,7 +73,7 @@ class KeptCalls:
 
     def put(
         self, capability: str, body: dict[str, Any], *, community: str, now_ms: int, seconds: float
-    ) -> Kept:
+    ) -> QueuedCall:
         """Store a call with a client id, durably, to be sent within `seconds`.
 
         Raises:
@@ -83,7 +83,7 @@ class KeptCalls:
         client_id = body.get("input", {}).get("client_id")
         if not isinstance(client_id, str) or not ids.is_ulid(client_id):
             raise HearthNetError("bad_request", "only a call with a client_id can be sent later, once")
-        call = Kept(
+        call = QueuedCall(
             id=client_id,
             capability=capability,
             body=body,
@@ -98,7 +98,7 @@ class KeptCalls:
         _write(path, signed_document.sign(call, self._identity, PURPOSE))
         return call
 
-    def states(self, now_ms: int) -> list[State]:
+    def states(self, now_ms: int) -> list[OutboxState]:
         """Return all calls, the oldest first; damaged ones with the error as refusal."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
@@ -135,7 +135,7 @@ class KeptCalls:
                 try:
                     await send(state.call.capability, state.call.body)
                 except HearthNetError as error:
-                    if passing(state.call.capability, error):
+                    if is_retryable(state.call.capability, error):
                         break
                     self._refuse(state.call.id, error)
                 else:
@@ -159,21 +159,26 @@ class KeptCalls:
         reason = {"code": error.code, "message": error.message}
         _write_bytes(self._path(client_id).with_suffix(".why"), msgspec.json.encode(reason))
 
-    def _state(self, path: Path, now_ms: int) -> State:
+    def _state(self, path: Path, now_ms: int) -> OutboxState:
         try:
             call = self._read(path)
         except HearthNetError as error:
-            nothing = Kept(id=path.stem, capability="", body={}, node="", community="", time=0, expires=0)
-            return State(nothing, error.code, f"not sent: {error.message}")
+            nothing = QueuedCall(
+                id=path.stem, capability="", body={}, node="", community="", time=0, expires=0
+            )
+            return OutboxState(nothing, error.code, f"not sent: {error.message}")
         with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
             return msgspec.convert(
-                {"call": call, **msgspec.json.decode(path.with_suffix(".why").read_bytes(), type=dict)}, State
+                {"call": call, **msgspec.json.decode(path.with_suffix(".why").read_bytes(), type=dict)},
+                OutboxState,
             )
         if now_ms > call.expires:
-            return State(call, "expired", "not sent: its time is over; if it is still wanted, send it anew")
-        return State(call)
+            return OutboxState(
+                call, "expired", "not sent: its time is over; if it is still wanted, send it anew"
+            )
+        return OutboxState(call)
 
-    def _read(self, path: Path) -> Kept:
+    def _read(self, path: Path) -> QueuedCall:
         call = read_json(path.read_bytes(), _KEPT)
         signed_document.check(call, self._identity.node_id, PURPOSE)
         if call.id != path.stem or call.body.get("input", {}).get("client_id") != call.id:
@@ -193,7 +198,7 @@ class KeptCalls:
                 yield True
 
 
-def passing(capability: str, error: HearthNetError) -> bool:
+def is_retryable(capability: str, error: HearthNetError) -> bool:
     """Return whether the same call may be sent again.
 
     It may if no process offers it now, or its effect is unknown.
@@ -202,7 +207,7 @@ def passing(capability: str, error: HearthNetError) -> bool:
     return nobody or error.code in PASSING
 
 
-def _write(path: Path, call: Kept) -> None:
+def _write(path: Path, call: QueuedCall) -> None:
     _write_bytes(path, msgspec.json.encode(call))
 
 

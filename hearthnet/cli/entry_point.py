@@ -19,7 +19,7 @@ from typing import Final, TextIO
 from click import Abort, ClickException, UsageError
 
 from hearthnet.cli.app import app
-from hearthnet.cli.input.options import Settings, home_at
+from hearthnet.cli.input.options import CommandSettings, home_at
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import INTERRUPTED, OK, OTHER, HearthNetError, first_of
@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; all output is written before it returns."""
     terminal.prepare()
     logging.getLogger().addHandler(_NOWHERE)
-    settings = Settings()
+    settings = CommandSettings()
     try:
         code = _invoke(list(arguments), settings)
         sys.stdout.flush()
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _invoke(arguments: list[str], settings: Settings) -> int:
+def _invoke(arguments: list[str], settings: CommandSettings) -> int:
     try:
         outcome = app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=settings)
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
@@ -53,7 +53,7 @@ def _invoke(arguments: list[str], settings: Settings) -> int:
     return outcome if isinstance(outcome, int) else OK
 
 
-def _failed(error: BaseException, settings: Settings) -> int:
+def _failed(error: BaseException, settings: CommandSettings) -> int:
     """Report the error of a command and return its exit code; no other place does so."""
     match error:
         case HearthNetError():
@@ -80,22 +80,22 @@ def _misused(error: ClickException) -> int:
     context = error.ctx if isinstance(error, UsageError) else None
     command = PROGRAM if context is None else context.command_path
     message = one_line(error.format_message()).removesuffix(".")
-    terminal.complain(f"{message[:1].lower()}{message[1:]} (see: {command} --help)")
+    terminal.error(f"{message[:1].lower()}{message[1:]} (see: {command} --help)")
     return error.exit_code
 
 
-def report(error: HearthNetError, settings: Settings) -> int:
+def report(error: HearthNetError, settings: CommandSettings) -> int:
     """Print an error on stderr, with --json also on stdout; return the exit code."""
     if settings.frames:
         terminal.json_line({"event": "error", "data": error.to_body()})
     elif settings.json:
         terminal.json_line(error.to_body())
     sys.stdout.flush()
-    terminal.complain(one_line(error.message))
+    terminal.error(one_line(error.message))
     return error.exit_status
 
 
-def _unforeseen(error: Exception, settings: Settings) -> HearthNetError:
+def _unforeseen(error: Exception, settings: CommandSettings) -> HearthNetError:
     import traceback
 
     from hearthnet.core.ids import new_ulid

@@ -28,7 +28,9 @@ def request_of(example: Mapping[str, Any], made: Any) -> dict[str, Any]:
     return request
 
 
-def unmet(expect: Mapping[str, Any], output: Mapping[str, Any], events: Sequence[str] = ()) -> list[str]:
+def missing_from_output(
+    expect: Mapping[str, Any], output: Mapping[str, Any], events: Sequence[str] = ()
+) -> list[str]:
     """List the parts of `expect` that an answer does not meet.
 
     The answer is a unary reply's output, or the events of a stream's frames.

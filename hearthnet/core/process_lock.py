@@ -21,7 +21,7 @@ _ROOM: Final = 128
 """Size of the file in bytes, which is overwritten in one piece."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class LockContent(msgspec.Struct, frozen=True):
     """The contents of a process's file.
 
     `since` is the number of an audit entry before its first open call; None if it began no call.
@@ -31,11 +31,11 @@ class Mark(msgspec.Struct, frozen=True):
     since: int | None
 
 
-class Dead(NamedTuple):
+class DeadProcess(NamedTuple):
     """A process that ended with calls open, or was killed."""
 
     instance: str
-    mark: Mark
+    mark: LockContent
 
 
 def folder(home: Home) -> Path:
@@ -43,7 +43,7 @@ def folder(home: Home) -> Path:
     return home.run / "instances"
 
 
-class Presence:
+class ProcessLock:
     """The file of this process; waits for the disk at its creation and the first `note` only."""
 
     def __init__(self, home: Home, instance: str, service: str) -> None:
@@ -69,7 +69,7 @@ class Presence:
         self._noted = True
 
     def _write(self, since: int | None, *, wait: bool = True) -> None:
-        os.pwrite(self._file, msgspec.json.encode(Mark(self._service, since)).ljust(_ROOM), 0)
+        os.pwrite(self._file, msgspec.json.encode(LockContent(self._service, since)).ljust(_ROOM), 0)
         if wait:
             os.fsync(self._file)
 
@@ -105,7 +105,7 @@ def lives(home: Home, instance: str) -> bool:
 
 
 @contextlib.contextmanager
-def settling(path: Path) -> Iterator[Dead | None]:
+def settling(path: Path) -> Iterator[DeadProcess | None]:
     """Yield the dead process whose file is `path`, while no other process settles its calls.
 
     None for a process that lives, or is being settled.
@@ -117,7 +117,7 @@ def settling(path: Path) -> Iterator[Dead | None]:
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield Dead(path.name, _mark(os.pread(file, _ROOM, 0)))
+        yield DeadProcess(path.name, _mark(os.pread(file, _ROOM, 0)))
     except BlockingIOError:
         yield None
     finally:
@@ -132,12 +132,12 @@ def everybody(home: Home) -> list[Path]:
         return []
 
 
-def _mark(text: bytes) -> Mark:
+def _mark(text: bytes) -> LockContent:
     """Return the contents of a file; if a power cut damaged it, any call may be open."""
     try:
-        return msgspec.json.decode(text, type=Mark)
+        return msgspec.json.decode(text, type=LockContent)
     except msgspec.DecodeError:
-        return Mark("", 0)
+        return LockContent("", 0)
 
 
 def _sync(path: Path) -> None:

@@ -13,20 +13,20 @@ _log = logging.getLogger(__name__)
 _SLOTS_A_SECOND: Final = 20
 
 
-class Waiting(Protocol):
+class Timer(Protocol):
     """An object with a deadline."""
 
     def due(self) -> None:
         """Handle the deadline; called up to 50 ms late."""
 
 
-class Alarms:
+class TimerWheel:
     """The pending deadlines; removal from the set that `at` returns cancels one."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, set[Waiting]] = {}
+        self._slots: dict[int, set[Timer]] = {}
 
-    def at(self, when: float, waiting: Waiting) -> set[Waiting]:
+    def at(self, when: float, waiting: Timer) -> set[Timer]:
         """Call `waiting.due` soon after the loop time `when`, unless removed from the result."""
         slot = int(when * _SLOTS_A_SECOND) + 1
         those = self._slots.get(slot)

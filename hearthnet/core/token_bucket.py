@@ -7,7 +7,7 @@ from typing import Final
 _MOST_NODES: Final = 4_096
 
 
-class Allowance:
+class TokenBucket:
     """A budget per node: `burst` units at once, `per_second` in the long run; times in ms."""
 
     def __init__(self, burst: float, per_second: float) -> None:

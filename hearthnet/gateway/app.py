@@ -22,13 +22,13 @@ from starlette.types import ASGIApp
 from hearthnet.bus import Bus
 from hearthnet.core.config import Config
 from hearthnet.core.home import Home
-from hearthnet.gateway.auth.client_store import ClientBook
+from hearthnet.gateway.auth.client_store import ClientStore
 from hearthnet.gateway.auth.clients import Clients
-from hearthnet.gateway.auth.local_capabilities import OwnOffers
+from hearthnet.gateway.auth.local_capabilities import LocalCapabilities
 from hearthnet.gateway.auth.login_links import LinkBook
 from hearthnet.gateway.http.errors import HANDLERS
-from hearthnet.gateway.http.rate_limits import Limits
-from hearthnet.gateway.middleware import Guard, origin_pattern
+from hearthnet.gateway.http.rate_limits import RateLimits
+from hearthnet.gateway.middleware import AuthMiddleware, origin_pattern
 from hearthnet.gateway.runs.runs import GatewayRuns
 
 PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
@@ -46,7 +46,7 @@ class Gateway:
     config: Config
     clients: Clients
     links: LinkBook
-    limits: Limits
+    limits: RateLimits
     runs: GatewayRuns
     url: str = ""
     sockets: Any = None
@@ -57,9 +57,9 @@ class Gateway:
     @classmethod
     def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:
         """Return the gateway of the node in `home`, which calls through `bus`."""
-        limits = Limits()
-        clients = Clients(bus.peer, ClientBook(home), limits)
-        clients.more_capabilities = OwnOffers(home)
+        limits = RateLimits()
+        clients = Clients(bus.peer, ClientStore(home), limits)
+        clients.more_capabilities = LocalCapabilities(home)
         return cls(bus, home, config, clients, LinkBook(home), limits, GatewayRuns.of(bus, home, clients))
 
 
@@ -70,7 +70,7 @@ def build(gateway: Gateway) -> ASGIApp:
         routes.extend(part.routes(gateway))
     app: ASGIApp = Starlette(routes=routes, exception_handlers=HANDLERS)
     origins = gateway.config.gateway.origins
-    return Guard(_readable_from(app, origins) if origins else app, gateway)
+    return AuthMiddleware(_readable_from(app, origins) if origins else app, gateway)
 
 
 def _readable_from(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:

@@ -49,7 +49,7 @@ _ONCE: Final = frozenset(
 )
 
 
-class Guard:
+class AuthMiddleware:
     """An ASGI application around another."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
@@ -72,7 +72,7 @@ class Guard:
                 return
             if sending.begun:
                 raise
-            await _refuse(scope, receive, sending, errors.known(error))
+            await _refuse(scope, receive, sending, errors.as_hearthnet_error(error))
 
     def _check(self, connection: HTTPConnection) -> None:
         _check_once(connection.scope)

@@ -18,7 +18,7 @@ import uvicorn
 from hearthnet.core.config import GatewayConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.app import Gateway, build, lifespan
-from hearthnet.gateway.http.connection_limits import Patience, protocol
+from hearthnet.gateway.http.connection_limits import ConnectionLimits, protocol
 from hearthnet.gateway.socket.engine import SocketProtocol
 
 GRACE_SECONDS: Final = 2
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
-async def serving(gateway: Gateway, patience: Patience | None = None) -> AsyncIterator[Gateway]:
+async def serving(gateway: Gateway, patience: ConnectionLimits | None = None) -> AsyncIterator[Gateway]:
     """Listen, with `url` set, while the block lasts; `patience` limits connections.
 
     Raises:
@@ -40,7 +40,7 @@ async def serving(gateway: Gateway, patience: Patience | None = None) -> AsyncIt
     configured = gateway.config.gateway
     with _listening(configured) as listener:
         gateway.url = _url(listener, configured)
-        server = _Server(_loaded(gateway, patience or Patience()))
+        server = _Server(_loaded(gateway, patience or ConnectionLimits()))
         async with lifespan(gateway):
             task = asyncio.create_task(server.serve(sockets=[listener]), name="gateway")
             try:
@@ -61,7 +61,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _loaded(gateway: Gateway, patience: Patience) -> uvicorn.Config:
+def _loaded(gateway: Gateway, patience: ConnectionLimits) -> uvicorn.Config:
     """Return uvicorn's settings, with the certificate loaded."""
     configured = gateway.config.gateway
     settings = _settings(gateway, protocol(patience), _tls(gateway.home.path, configured))

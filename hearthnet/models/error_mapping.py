@@ -119,7 +119,7 @@ def _mend(code: str, said: str, key_variable: str) -> str:
     return _MENDS.get(code, "").format(variable=key_variable)
 
 
-def inside(model: str, error: Any) -> HearthNetError:
+def of_error_in_stream(model: str, error: Any) -> HearthNetError:
     """Return the error for one that the server reports inside an answer that began well."""
     return of_error(model, _status(error), _said(json.dumps(error).encode()), _named(error))
 

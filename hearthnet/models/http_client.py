@@ -19,7 +19,7 @@ import msgspec
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import error_mapping
 from hearthnet.telemetry import names, steps
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -82,7 +82,7 @@ class Body:
             yield data
 
 
-class Connection:
+class ModelHttpClient:
     """A connection to one server.
 
     `header` holds the key's header and its value with {key} in it; `login` is for Basic, `sign` for requests
@@ -201,7 +201,7 @@ class Connection:
         return key
 
 
-def _step(request: HttpRequest) -> AbstractContextManager[Entry | None]:
+def _step(request: HttpRequest) -> AbstractContextManager[SpanRecord | None]:
     """Record the request as a step, without login and query of its URL, which may hold a key."""
     url = urlsplit(request.url)
     place = url.netloc.rpartition("@")[2]
@@ -214,7 +214,7 @@ def _step(request: HttpRequest) -> AbstractContextManager[Entry | None]:
     return steps.client_step(f"{request.method} {place}", found, span=request.method)
 
 
-def _note(step: Entry | None, status: int) -> None:
+def _note(step: SpanRecord | None, status: int) -> None:
     if step is None or step.detail is None:
         return
     step.detail.attributes[names.HTTP_STATUS] = status

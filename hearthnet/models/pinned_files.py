@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 
-class Seen(msgspec.Struct, frozen=True):
+class FileStamp(msgspec.Struct, frozen=True):
     """The properties of a file that are visible without reading it."""
 
     path: str
@@ -38,7 +38,7 @@ class Pin(msgspec.Struct, frozen=True):
             return None
         return next((Path(str(file.locate())) for file in files if str(file).endswith(self.ending)), None)
 
-    def intact(self, seen: Seen, memory: Path) -> bool:
+    def intact(self, seen: FileStamp, memory: Path) -> bool:
         """Return whether `seen` is the expected file; blocks while it is hashed.
 
         `memory` is the file that stores the result.
@@ -56,7 +56,7 @@ class Pin(msgspec.Struct, frozen=True):
         return True
 
 
-def look(file: Path | None) -> Seen | None:
+def look(file: Path | None) -> FileStamp | None:
     """Return the visible properties of a file without reading it; None if there is none."""
     if file is None:
         return None
@@ -64,17 +64,17 @@ def look(file: Path | None) -> Seen | None:
         status = file.stat()
     except OSError:
         return None
-    return Seen(str(file), status.st_size, status.st_mtime_ns)
+    return FileStamp(str(file), status.st_size, status.st_mtime_ns)
 
 
-def _recall(memory: Path) -> Seen | None:
+def _recall(memory: Path) -> FileStamp | None:
     try:
-        return msgspec.json.decode(memory.read_bytes(), type=Seen)
+        return msgspec.json.decode(memory.read_bytes(), type=FileStamp)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _remember(memory: Path, seen: Seen) -> None:
+def _remember(memory: Path, seen: FileStamp) -> None:
     with contextlib.suppress(OSError):  # without a stored result, the file is hashed again
         memory.parent.mkdir(parents=True, exist_ok=True)
         memory.write_bytes(msgspec.json.encode(seen))

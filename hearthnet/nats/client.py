@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.connection import Connection, Refused
+from hearthnet.nats.connection import ConnectionRefused, NatsConnection
 from hearthnet.trust.keys import Login
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ RequestHandler = Callable[[str, str, bytes], None]
 """Called with a subject, the subject for the answer (empty for none) and the data. Must not block."""
 
 
-class Link:
+class NatsClient:
     """A connection that reconnects automatically, with callbacks for loss and reconnection."""
 
     def __init__(self, url: str, login: Login, name: str, inbox: str = "_INBOX") -> None:
@@ -49,7 +49,7 @@ class Link:
         self._login = login
         self._name = name
         self._inbox = inbox
-        self._connection: Connection | None = None
+        self._connection: NatsConnection | None = None
         self._subjects: list[str] = []
         """The subscribed subjects, empty where ended; the number of a subscription is its index."""
         self._handlers: dict[int, Handler] = {}
@@ -68,7 +68,7 @@ class Link:
         self._leaving: list[Callable[[], None]] = []
 
     @classmethod
-    async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> Link:
+    async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> NatsClient:
         """Connect to `url`.
 
         A server that reloads its configuration closes connections that are being made, or refuses their
@@ -79,11 +79,11 @@ class Link:
                 refused.
         """
         link = cls(url, login, name, inbox)
-        tries = {ConnectionResetError: _AGAIN, Refused: _REFUSALS - 1}
+        tries = {ConnectionResetError: _AGAIN, ConnectionRefused: _REFUSALS - 1}
         while not link.is_connected:
             try:
                 link._take(await link._open())
-            except (OSError, TimeoutError, Refused) as error:
+            except (OSError, TimeoutError, ConnectionRefused) as error:
                 left = tries.get(type(error), 0)
                 if not left:
                     raise _refused(url, error) from error
@@ -211,7 +211,7 @@ class Link:
             if self._connection is None:
                 raise ConnectionResetError("it is away")
             await self._connection.round_trip()
-        except (OSError, Refused) as error:
+        except (OSError, ConnectionRefused) as error:
             raise HearthNetError("partition", f"the connection to the server broke: {error}") from error
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
@@ -243,7 +243,7 @@ class Link:
         connection, self._connection = self._connection, None
         self._end()
         if connection is not None:
-            with contextlib.suppress(OSError, Refused, TimeoutError):
+            with contextlib.suppress(OSError, ConnectionRefused, TimeoutError):
                 async with asyncio.timeout(_FAREWELL_SECONDS):
                     await connection.round_trip()
             connection.close()
@@ -298,17 +298,17 @@ class Link:
         self._waiting_bytes += size
         self._waiting += pieces
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> NatsConnection:
         host, port = self._place
         async with asyncio.timeout(CONNECT_SECONDS):
-            connection = await Connection.open(
+            connection = await NatsConnection.open(
                 host, port, self._login, self._name, self._on_message, self._on_gone, self._leave
             )
         if not connection.alive:  # it broke before this task resumed
             raise ConnectionResetError("closed by the server")
         return connection
 
-    def _take(self, connection: Connection) -> None:
+    def _take(self, connection: NatsConnection) -> None:
         """Use `connection`: subscribe first, then send the waiting data."""
         self._connection = connection
         self._max_payload = connection.greeting.max_payload
@@ -344,7 +344,7 @@ class Link:
                 break
             except (OSError, TimeoutError):
                 refusals = 0
-            except Refused as error:
+            except ConnectionRefused as error:
                 # A server that reloads its configuration may refuse a login that it accepts a moment later.
                 refusals += 1
                 if refusals >= _REFUSALS:
@@ -354,7 +354,7 @@ class Link:
         self._take(connection)
         try:
             await connection.round_trip()
-        except (OSError, Refused):
+        except (OSError, ConnectionRefused):
             return  # it broke again, and `_on_gone` has started the next attempt
         self._back_at = asyncio.get_running_loop().time()
         await self._tell_back()
@@ -379,7 +379,7 @@ def _sub(subject: str, number: int) -> bytes:
 
 
 def _refused(url: str, error: Exception) -> HearthNetError:
-    if isinstance(error, Refused) and "authorization" in str(error).lower():
+    if isinstance(error, ConnectionRefused) and "authorization" in str(error).lower():
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
     return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")

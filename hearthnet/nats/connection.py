@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hearthnet import __version__
-from hearthnet.nats.parser import Message, ProtocolError, Reader
+from hearthnet.nats.parser import Message, NatsParser, ProtocolError
 from hearthnet.trust.keys import Login
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class Greeting(msgspec.Struct):
     max_payload: int = 1 << 20
 
 
-class Refused(Exception):
+class ConnectionRefused(Exception):
     """Raised with the server's text when the server ends the connection."""
 
 
-class Connection(asyncio.Protocol):
+class NatsConnection(asyncio.Protocol):
     """A connection, made with `open`; `gone` is called once, when an open one has ended."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._name = name
         self._gone = gone
         self._leave = leave
-        self._reader = Reader(message, self._on_line)
+        self._reader = NatsParser(message, self._on_line)
         self._transport: Transport | None = None
         self._out: list[bytes] = []
         self._scheduled = False
@@ -76,7 +76,7 @@ class Connection(asyncio.Protocol):
         message: Message,
         gone: Callable[[], None],
         leave: Callable[[], None] = lambda: None,
-    ) -> Connection:
+    ) -> NatsConnection:
         """Connect and log in.
 
         `leave` is called before written data is handed to the socket, and may write more.
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
             self._pulse.cancel()
         self.resume_writing()
         lost = (
-            Refused(self._reason)
+            ConnectionRefused(self._reason)
             if self._reason
             else ConnectionResetError(str(error or "closed by the server"))
         )

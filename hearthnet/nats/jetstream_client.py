@@ -27,7 +27,7 @@ class _ClosedOnTheWay(HearthNetError):
 
 
 @contextlib.contextmanager
-def heeded() -> Iterator[None]:
+def reraise_cancellation() -> Iterator[None]:
     """Raise a cancellation again that the block has swallowed.
 
     The client swallows it while it flushes, and so does `wait_for` (before Python 3.12) if an answer arrives
@@ -141,7 +141,7 @@ class StoreLink:
             wake()
 
         try:
-            with heeded():
+            with reraise_cancellation():
                 await self._client.subscribe(subject, cb=heard)
         except errors.Error as error:
             raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error

@@ -24,7 +24,7 @@ class ProtocolError(Exception):
     """Raised when the received bytes are not the NATS protocol."""
 
 
-class Reader:
+class NatsParser:
     """A parser of bytes in pieces of any size.
 
     It calls `message` for each message, in order, and `line` for every other operation. Their exceptions

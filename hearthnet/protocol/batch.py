@@ -27,7 +27,7 @@ MOST: Final = 64
 _NOTHING: Final = msgspec.Raw(b"")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class BatchedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One call of a batch, with the header fields that differ from call to call.
 
     `body` is JSON not yet parsed.
@@ -60,16 +60,16 @@ class _Named(msgspec.Struct, frozen=True):
     id: str
 
 
-Item = TypeVar("Item", Asked, Answered)
+Item = TypeVar("Item", BatchedCall, Answered)
 _Few = msgspec.Meta(min_length=1, max_length=MOST)
 _ENCODER: Final = msgspec.json.Encoder()
-_ASKED: Final = msgspec.json.Decoder(Annotated[list[Asked], _Few])
+_ASKED: Final = msgspec.json.Decoder(Annotated[list[BatchedCall], _Few])
 _ANSWERED: Final = msgspec.json.Decoder(Annotated[list[Answered], _Few])
 _EACH: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], _Few])
 _NAMED: Final = msgspec.json.Decoder(_Named)
 
 
-def encode(items: Sequence[Asked] | Sequence[Answered]) -> bytes:
+def encode(items: Sequence[BatchedCall] | Sequence[Answered]) -> bytes:
     """Return the body of a batch."""
     return _ENCODER.encode(items)
 
@@ -82,11 +82,11 @@ def calls(frame: Frame) -> list[Frame]:
     """
     return [
         Frame(call_header(frame.header, item), bytes(item.body), None)
-        for item in _items(frame.body, _ASKED, Asked)
+        for item in _items(frame.body, _ASKED, BatchedCall)
     ]
 
 
-def call_header(shared: Header, item: Asked) -> Header:
+def call_header(shared: Header, item: BatchedCall) -> Header:
     """Return the header of one call, from the fields of its batch and its own."""
     return Header(
         kind="call",
@@ -146,12 +146,12 @@ def _items(data: bytes, decoder: msgspec.json.Decoder[list[Item]], kind: type[It
     return [item for item in items if is_ulid(item.id) and (len(data) <= LONGEST or _said(item) <= LONGEST)]
 
 
-def _said(item: Asked | Answered) -> int:
+def _said(item: BatchedCall | Answered) -> int:
     """Return the characters that `item` adds to a header.
 
     An item with more than a header may have is dropped, as it would be alone.
     """
-    if isinstance(item, Asked):
+    if isinstance(item, BatchedCall):
         return len(item.token) + len(item.run) + len(item.traceparent) + len(item.session)
     return len(item.event) + len(item.code)
 

@@ -19,7 +19,7 @@ from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.protocol.header import Header
 from hearthnet.trust import signed_document
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization import token as tokens
@@ -28,7 +28,7 @@ _HASH: Final = "blake3:"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-def problem(entry: Entry) -> str:
+def problem(entry: AuditEntry) -> str:
     """Describe why the frame in `entry` does not prove the entry; empty if nothing is wrong.
 
     A frame of which only the hash is kept, and an entry other than `began`, which has no frame, prove nothing
@@ -43,7 +43,7 @@ def problem(entry: Entry) -> str:
         return f"the caller's frame proves nothing: {error}"
 
 
-def _differences(entry: Entry, frame: Frame) -> str:
+def _differences(entry: AuditEntry, frame: Frame) -> str:
     header = frame.header
     for what, said, kept in (
         ("call", header.id, entry.call),

@@ -25,7 +25,7 @@ _PLAIN_WIDTH: Final = 140
 _STYLES: Final = {"ready": "green", "starting": "yellow", "waiting": "red", "stopped": "dim"}
 
 
-class Progress(NamedTuple):
+class ConsoleProgress(NamedTuple):
     """One process while the node starts: state, stage and detail (`loading model 1/2`)."""
 
     name: str
@@ -43,7 +43,7 @@ class _Console(Console):
             os.close(nowhere)
 
 
-class Screen:
+class NodeConsole:
     """Writes to `stream`: a live display on a terminal, plain lines elsewhere.
 
     A stream that can no longer be written (a closed pipe) does not end the node.
@@ -59,7 +59,7 @@ class Screen:
         """Write one line."""
         self._print(text)
 
-    def progress(self, rows: list[Progress]) -> None:
+    def progress(self, rows: list[ConsoleProgress]) -> None:
         """Show the progress of the start; to be called at each change."""
         if self._console.is_terminal:
             self._live_update(_progress_table(rows))
@@ -100,7 +100,7 @@ class Screen:
             self._console.file.flush()
 
 
-def _progress_table(rows: list[Progress]) -> RenderableType:
+def _progress_table(rows: list[ConsoleProgress]) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for row in rows:
         table.add_row(Text(row.name), Text(row.state, _STYLES.get(row.state, "")), Text(row.detail))

@@ -12,7 +12,7 @@ from typing import TextIO
 
 from hearthnet import telemetry
 from hearthnet.core.home import Home
-from hearthnet.supervisor.console import Screen
+from hearthnet.supervisor.console import NodeConsole
 from hearthnet.supervisor.nats.home_setup import make_folders, prepare
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.supervisor.os.log_file import LogFile, LogHandler
@@ -38,7 +38,7 @@ def run(
         HearthNetError: The node cannot run: the folder, the disk, a damaged file, a node that runs there
             already, or a server that does not start. The message names the remedy.
     """
-    screen = Screen(stream or sys.stdout)
+    screen = NodeConsole(stream or sys.stdout)
     ready = ReadyFile(ready_file) if ready_file is not None else None
     make_folders(home)
     with home_lock(home), _logging_to(LogFile(home.log("up"))):

@@ -26,16 +26,16 @@ from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth import login_links
 from hearthnet.supervisor.community.community_sync import Community
 from hearthnet.supervisor.community.operators import Operators
-from hearthnet.supervisor.console import Progress, Screen
+from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_process import NAME
 from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
-from hearthnet.supervisor.os.cancellation import briefly, obeying
+from hearthnet.supervisor.os.cancellation import cancellable, with_grace
 from hearthnet.supervisor.os.disk_space import Disk
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.ready_file import ReadyFile
-from hearthnet.supervisor.services.service_process import Child
+from hearthnet.supervisor.services.service_process import ServiceProcess
 from hearthnet.supervisor.services.specs import ChildSpec
 
 # Together with the time for killing remaining processes, under the 5 s that are promised.
@@ -51,7 +51,11 @@ class Supervisor:
     """The supervisor of one prepared home, whose lock the caller holds. Used once."""
 
     def __init__(
-        self, prepared: Prepared, specs: Sequence[ChildSpec], screen: Screen, ready_file: ReadyFile | None
+        self,
+        prepared: Prepared,
+        specs: Sequence[ChildSpec],
+        screen: NodeConsole,
+        ready_file: ReadyFile | None,
     ) -> None:
         self._prepared = prepared
         self._home = prepared.home
@@ -67,7 +71,7 @@ class Supervisor:
         # No process writes into this pipe; its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
         self._children = tuple(
-            Child(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
+            ServiceProcess(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
             for spec in specs
         )
         self._disk = Disk(self._home)
@@ -115,9 +119,9 @@ class Supervisor:
             self._write_state()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
-            tasks.create_task(obeying(self._server.guard()))
-            tasks.create_task(obeying(self._server.watch_link()))
-            tasks.create_task(obeying(self._community.follow(self._server.state.url)))
+            tasks.create_task(cancellable(self._server.guard()))
+            tasks.create_task(cancellable(self._server.watch_link()))
+            tasks.create_task(cancellable(self._community.follow(self._server.state.url)))
             tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())
@@ -149,8 +153,8 @@ class Supervisor:
             self._ready_file.remove()
         await asyncio.gather(
             *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children),
-            briefly(self._community.close()),
-            briefly(self._server.close()),
+            with_grace(self._community.close()),
+            with_grace(self._server.close()),
         )
         await self._server.stop(SERVER_GRACE_SECONDS)
         if self._unwritten is not None:
@@ -212,7 +216,7 @@ class Supervisor:
         if harmed:
             await self._server.stop(SERVER_GRACE_SECONDS)
 
-    def _child_news(self, child: Child) -> None:
+    def _child_news(self, child: ServiceProcess) -> None:
         """Publish a change of a service; after the start, people see only crashes and recoveries."""
         if self._stop.is_set():
             return
@@ -247,10 +251,10 @@ class Supervisor:
 
     def _show_progress(self) -> None:
         server = "ready" if self._server.state.url else "starting"
-        rows = [Progress(NAME, server, "", self._server.state.url)]
+        rows = [ConsoleProgress(NAME, server, "", self._server.state.url)]
         for child in self._children:
             detail = child.progress or child.state.note or ""
-            rows.append(Progress(child.spec.name, child.state.state, child.stage, detail))
+            rows.append(ConsoleProgress(child.spec.name, child.state.state, child.stage, detail))
         self._screen.progress(rows)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.telemetry.settings import Settings, settings
+from hearthnet.telemetry.settings import TelemetrySettings, settings
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter, Gauges
@@ -41,7 +41,7 @@ def start(
     return _load(wanted)(wanted, service, node, instance, in_flight, dropped)
 
 
-def _load(wanted: Settings) -> type[Exporter]:
+def _load(wanted: TelemetrySettings) -> type[Exporter]:
     try:
         from hearthnet.telemetry.exporter import Exporter
     except ImportError as error:

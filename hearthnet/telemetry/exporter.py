@@ -40,8 +40,8 @@ from hearthnet.core import ids
 from hearthnet.core.errors import MINE, HearthNetError
 from hearthnet.telemetry import names
 from hearthnet.telemetry.conventions import Conventional
-from hearthnet.telemetry.settings import Settings
-from hearthnet.telemetry.span import Detail, Entry, Side
+from hearthnet.telemetry.settings import TelemetrySettings
+from hearthnet.telemetry.span import Detail, Side, SpanRecord
 
 FLUSH_SECONDS: Final = 1.0
 """Maximum wait for unsent data at the end of a process: a node ends within 5 s, with or without a collector.
@@ -72,7 +72,13 @@ class Exporter:
     """Turns the entries of one process into spans and metrics, which threads of the SDK send."""
 
     def __init__(
-        self, wanted: Settings, service: str, node: str, instance: str, in_flight: Gauges, dropped: Gauges
+        self,
+        wanted: TelemetrySettings,
+        service: str,
+        node: str,
+        instance: str,
+        in_flight: Gauges,
+        dropped: Gauges,
     ) -> None:
         """Set up the SDK; `in_flight` and `dropped` are called from its thread for each export."""
         self._ids = _Given()
@@ -110,7 +116,7 @@ class Exporter:
         decision = self._traces.sampler.should_sample(None, int(trace, 16), "").decision
         return decision is Decision.RECORD_AND_SAMPLE
 
-    def on_end(self, entry: Entry) -> None:
+    def on_end(self, entry: SpanRecord) -> None:
         """Count the entry, and make its spans if its trace is exported."""
         if entry.side != "run":
             self._count(entry)
@@ -140,7 +146,7 @@ class Exporter:
         self._traces.shutdown()
         self._metrics.shutdown()
 
-    def _count(self, entry: Entry) -> None:
+    def _count(self, entry: SpanRecord) -> None:
         attributes = self._common(entry)
         self._seconds[entry.side].record(entry.took_ns / 1e9, attributes)
         attributes[names.SIDE] = entry.side
@@ -150,7 +156,7 @@ class Exporter:
         if entry.path:
             self._paths.add(1, attributes | {names.PATH: entry.path})
 
-    def _common(self, entry: Entry) -> dict[str, Any]:
+    def _common(self, entry: SpanRecord) -> dict[str, Any]:
         attributes = {
             names.SYSTEM: names.NAMESPACE,
             names.METHOD: _bounded(entry.capability, self._methods),
@@ -160,7 +166,7 @@ class Exporter:
             attributes[names.ERROR] = entry.code
         return attributes
 
-    def _span(self, tracer: Tracer, entry: Entry) -> None:
+    def _span(self, tracer: Tracer, entry: SpanRecord) -> None:
         ids = self._ids
         ids.trace, ids.span = int(entry.trace, 16), int(entry.span, 16)
         above = set_span_in_context(_remote(entry.trace, entry.parent)) if entry.parent else None
@@ -177,7 +183,7 @@ class Exporter:
         if entry.handler_began_ns:
             self._handler_span(tracer, entry)
 
-    def _handler_span(self, tracer: Tracer, entry: Entry) -> None:
+    def _handler_span(self, tracer: Tracer, entry: SpanRecord) -> None:
         """Make the span of a provider's method."""
         entry.handler = entry.handler or f"{getrandbits(64) or 1:016x}"
         self._ids.span = int(entry.handler, 16)
@@ -192,7 +198,7 @@ class Exporter:
         failed = entry.detail is not None and entry.code not in _NO_FAULT
         _end(span, entry, entry.handler_began_ns + entry.handler_took_ns, failed=failed)
 
-    def _attributes(self, entry: Entry) -> dict[str, Any]:
+    def _attributes(self, entry: SpanRecord) -> dict[str, Any]:
         if entry.side == "run":
             return ({names.RUN: entry.run} if entry.run else {}) | _detailed(entry, entry.detail or _PLAIN)
         peer = names.PROVIDER if entry.side == "caller" else names.CALLER
@@ -218,19 +224,19 @@ def _bounded(name: str, known: set[str]) -> str:
     return name
 
 
-def _detailed(entry: Entry, detail: Detail) -> dict[str, Any]:
+def _detailed(entry: SpanRecord, detail: Detail) -> dict[str, Any]:
     """Return the attributes of a step's detail, and its error if they do not name it."""
     failed = {names.ERROR: entry.code} if entry.code not in _NO_FAULT else {}
     return failed | detail.attributes
 
 
-def _end(span: Span, entry: Entry, at_ns: int, *, failed: bool) -> None:
+def _end(span: Span, entry: SpanRecord, at_ns: int, *, failed: bool) -> None:
     if failed:
         span.set_status(Status(StatusCode.ERROR, entry.code))
     span.end(entry.epoch_ns + at_ns)
 
 
-def _is_fault(entry: Entry) -> bool:
+def _is_fault(entry: SpanRecord) -> bool:
     """Return whether the entry is an error of its own side.
 
     A provider is not at fault for a caller's error, and neither side for a cancellation.

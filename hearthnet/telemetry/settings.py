@@ -16,7 +16,7 @@ _HTTP: Final = "http/protobuf"
 _OTLP: Final = "otlp"
 
 
-class Settings(NamedTuple):
+class TelemetrySettings(NamedTuple):
     """The signals to export and their endpoint.
 
     If `endpoint` (`http://host:4318`) is empty, the environment has it. `source` names the setting that
@@ -29,7 +29,7 @@ class Settings(NamedTuple):
     source: str
 
 
-def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Settings | None:
+def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> TelemetrySettings | None:
     """Return the export requested by `endpoint`, from the settings, or the environment.
 
     None if nothing is requested.
@@ -43,7 +43,7 @@ def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Set
     traces = _wanted(known, "TRACES", endpoint)
     metrics = _wanted(known, "METRICS", endpoint)
     source = traces or metrics
-    return Settings(bool(traces), bool(metrics), endpoint, source) if source else None
+    return TelemetrySettings(bool(traces), bool(metrics), endpoint, source) if source else None
 
 
 def _wanted(known: Mapping[str, str], signal: str, endpoint: str) -> str:

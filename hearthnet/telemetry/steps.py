@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Final
 
-from hearthnet.telemetry.span import Detail, Entry, Kind
+from hearthnet.telemetry.span import Detail, Kind, SpanRecord
 
 _DRAWN_BYTES: Final = 4096
 
-current: Final[ContextVar[Entry | None]] = ContextVar("hearthnet_step", default=None)
+current: Final[ContextVar[SpanRecord | None]] = ContextVar("hearthnet_step", default=None)
 """The step that the running code belongs to."""
 _spans: Final[list[str]] = []
 """Ids of spans, 16 hexadecimal digits each, drawn in blocks: one system call for each costs more."""
@@ -38,7 +38,7 @@ def new_span() -> str:
         return first
 
 
-def below(step: Entry) -> str:
+def traceparent_of(step: SpanRecord) -> str:
     """Return the `traceparent` for calls inside `step`."""
     if step.side != "provider":
         return step.traceparent
@@ -46,7 +46,7 @@ def below(step: Entry) -> str:
     return f"{above[:36]}{handler_of(step)}{above[52:]}"
 
 
-def handler_of(step: Entry) -> str:
+def handler_of(step: SpanRecord) -> str:
     """Return the span of a provider's method; its id is drawn at the first use."""
     if not step.handler:
         step.handler = new_span()
@@ -56,7 +56,7 @@ def handler_of(step: Entry) -> str:
 def traceparent() -> str:
     """Return the `traceparent` for a request of the running code; empty outside of any step."""
     step = current.get()
-    return "" if step is None or step.tracer is None else below(step)
+    return "" if step is None or step.tracer is None else traceparent_of(step)
 
 
 def describe(name: str, kind: Kind, attributes: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def describe(name: str, kind: Kind, attributes: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def client_step(name: str, attributes: dict[str, Any], *, span: str = "") -> Iterator[Entry | None]:
+def client_step(name: str, attributes: dict[str, Any], *, span: str = "") -> Iterator[SpanRecord | None]:
     """Record a request to a server outside of the mesh as a step below the running one.
 
     Yields None if there is no running step. `span` is its name in exported spans, which must not differ from
@@ -86,7 +86,7 @@ def client_step(name: str, attributes: dict[str, Any], *, span: str = "") -> Ite
     tracer = above.tracer
     attributes = {name: value for name, value in attributes.items() if value}
     entry = tracer.step(
-        name, above.run, below(above), Detail(name=span, kind="client", attributes=attributes)
+        name, above.run, traceparent_of(above), Detail(name=span, kind="client", attributes=attributes)
     )
     try:
         yield entry

@@ -33,7 +33,7 @@ Kind = Literal["began", "ended", "decided", "refused"]
 Problem = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
 
 
-class Entry(
+class AuditEntry(
     signed_document.Signed, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
 ):
     """One entry; `time` is in Unix milliseconds, `instance` the process that wrote it.
@@ -91,14 +91,14 @@ class Head(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fie
     v: int = 1
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChainPosition(msgspec.Struct, frozen=True):
     """The end of a chain, which the next entry follows."""
 
     sequence: int = 0
     hash: str = ""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class ChainProblem(msgspec.Struct, frozen=True):
     """A fault of a chain: its entry, its kind, and a description in one line."""
 
     entry: int
@@ -106,14 +106,14 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
 
 
-def write(entry: Entry, after: Place, identity: Identity) -> tuple[bytes, Place]:
+def write(entry: AuditEntry, after: ChainPosition, identity: Identity) -> tuple[bytes, ChainPosition]:
     """Chain `entry` behind `after` and sign it.
 
     Returns its line and the new end of the chain.
     """
     chained = msgspec.structs.replace(entry, sequence=after.sequence + 1, previous=after.hash)
     line = canonical_json(msgspec.to_builtins(signed_document.sign(chained, identity, PURPOSE)))
-    return line, Place(chained.sequence, content_hash(line))
+    return line, ChainPosition(chained.sequence, content_hash(line))
 
 
 def evidence(frame: bytes) -> str:
@@ -121,7 +121,7 @@ def evidence(frame: bytes) -> str:
     return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
 
 
-def read(line: bytes) -> Entry:
+def read(line: bytes) -> AuditEntry:
     """Read the entry in `line`, without checking it.
 
     Raises:
@@ -130,7 +130,7 @@ def read(line: bytes) -> Entry:
     return _read(line, _ENTRY)
 
 
-def head(identity: Identity, community: str, place: Place, now_ms: int) -> bytes:
+def head(identity: Identity, community: str, place: ChainPosition, now_ms: int) -> bytes:
     """Return the signed line that names the present end of the chain of `identity`."""
     unsigned = Head(
         node=identity.node_id, community=community, sequence=place.sequence, hash=place.hash, time=now_ms
@@ -150,7 +150,7 @@ def read_head(line: bytes) -> Head:
     return found
 
 
-_ENTRY: Final = msgspec.json.Decoder(Entry)
+_ENTRY: Final = msgspec.json.Decoder(AuditEntry)
 _HEAD: Final = msgspec.json.Decoder(Head)
 
 
@@ -170,18 +170,18 @@ class Verifier:
     """
 
     def __init__(
-        self, node: str, known: Iterable[str] = (), check: Callable[[Entry], str] | None = None
+        self, node: str, known: Iterable[str] = (), check: Callable[[AuditEntry], str] | None = None
     ) -> None:
-        self.place = Place()
-        self.finding: Finding | None = None
-        self.open: dict[int, Entry] = {}
+        self.place = ChainPosition()
+        self.finding: ChainProblem | None = None
+        self.open: dict[int, AuditEntry] = {}
         """Calls that began and have not ended, by the number of their entry."""
         self._node = node
         self._known = tuple(known)
         self._check = check
         self._sought = 0
 
-    def feed(self, line: bytes) -> Entry | None:
+    def feed(self, line: bytes) -> AuditEntry | None:
         """Read the next line and return its entry; None from the first fault on."""
         if self.finding is not None:
             self._look_for_missing(line)
@@ -195,10 +195,10 @@ class Verifier:
             return None
         if not fits:
             return None
-        self.place = Place(number, content_hash(line))
+        self.place = ChainPosition(number, content_hash(line))
         return entry
 
-    def end(self, head: Head | None) -> Finding | None:
+    def end(self, head: Head | None) -> ChainProblem | None:
         """Return the fault after the last line; with `head` also check that this is the end."""
         count = self.place.sequence
         if self.finding is None and head is not None:
@@ -209,7 +209,7 @@ class Verifier:
                 self._found(count, "altered", f"entry {count} is not the last one that the head names")
         return self.finding
 
-    def _judge(self, entry: Entry, line: bytes, number: int) -> bool:
+    def _judge(self, entry: AuditEntry, line: bytes, number: int) -> bool:
         """Return whether the entry has no fault."""
         if self._author(entry, line, number) and self._order(entry, number):
             self._pair(entry, number)
@@ -217,7 +217,7 @@ class Verifier:
             self._found(number, "altered", f"entry {number}: {wrong}")
         return self.finding is None
 
-    def _author(self, entry: Entry, line: bytes, number: int) -> bool:
+    def _author(self, entry: AuditEntry, line: bytes, number: int) -> bool:
         """Return whether the entry is this node's and unaltered."""
         if entry.node != self._node:
             whose, own = ids.short_id(entry.node), ids.short_id(self._node)
@@ -232,7 +232,7 @@ class Verifier:
             self._found(number, "altered", f"entry {number} was altered: it is not written as it was")
         return self.finding is None
 
-    def _order(self, entry: Entry, number: int) -> bool:
+    def _order(self, entry: AuditEntry, number: int) -> bool:
         """Return whether the entry is the next one."""
         if entry.sequence > number:
             self._sought = number
@@ -244,7 +244,7 @@ class Verifier:
             self._found(number, "altered", f"entry {number} follows another one: one of the two was replaced")
         return self.finding is None
 
-    def _pair(self, entry: Entry, number: int) -> None:
+    def _pair(self, entry: AuditEntry, number: int) -> None:
         if entry.kind != "ended":
             if entry.kind == "began":
                 self.open[number] = entry
@@ -254,7 +254,7 @@ class Verifier:
             self._found(number, "unpaired", f"entry {number} ends {entry.began}, where no such call is open")
 
     def _found(self, number: int, problem: Problem, message: str) -> None:
-        self.finding = Finding(number, problem, message)
+        self.finding = ChainProblem(number, problem, message)
 
     def _look_for_missing(self, line: bytes) -> None:
         """Report a missing entry that appears later as reordered."""
@@ -269,7 +269,7 @@ class Verifier:
             self._sought = 0
 
 
-def _signed_by(entry: Entry, node: str) -> bool:
+def _signed_by(entry: AuditEntry, node: str) -> bool:
     try:
         signed_document.check(entry, node, PURPOSE)
     except HearthNetError:

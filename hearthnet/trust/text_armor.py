@@ -14,7 +14,7 @@ from hearthnet.core.errors import HearthNetError
 Document = TypeVar("Document")
 
 
-def encode(scheme: str, value: Any) -> str:
+def armor(scheme: str, value: Any) -> str:
     """Return `scheme`, `value` as base64url of its canonical JSON, a dot and a checksum.
 
     The checksum is the first 8 hexadecimal digits of the JSON's BLAKE3.
@@ -23,7 +23,7 @@ def encode(scheme: str, value: Any) -> str:
     return f"{scheme}{ids.b64(data)}.{_check(data)}"
 
 
-def decode(
+def unarmor(
     text: str, scheme: str, limit: int, decoder: msgspec.json.Decoder[Document], what: str
 ) -> Document:
     """Read the document in `text` of at most `limit` characters.

@@ -15,22 +15,22 @@ from hearthnet.agent.loop.events import (
     CallDelta,
     Cancel,
     ClientAnswered,
-    Decided,
+    DecisionMade,
     Dispatch,
-    Display,
     Emit,
     Event,
     Fail,
     Finish,
-    Granted,
+    GrantUsed,
     ModelDone,
     ModelFailed,
     NotGranted,
+    PassThrough,
     Start,
     Suspend,
     Terminal,
+    TextDelta,
     Tick,
-    Token,
     ToolFailed,
     ToolProgress,
     ToolReturned,
@@ -87,7 +87,7 @@ class Bench:
         return actions
 
     def token(self, text: str) -> list[Action]:
-        return self.feed(Token(now=self.now, text=text))
+        return self.feed(TextDelta(now=self.now, text=text))
 
     def delta(self, call_id: str, name: str, text: str) -> list[Action]:
         return self.feed(CallDelta(now=self.now, id=call_id, name=name, arguments_delta=text))
@@ -102,7 +102,7 @@ class Bench:
         return self.feed(frame)
 
     def display(self, event: str, data: dict[str, Any]) -> list[Action]:
-        return self.feed(Display(now=self.now, event=event, data=data))
+        return self.feed(PassThrough(now=self.now, event=event, data=data))
 
     def model_done(self, stop_reason: str = "end", **meta: Any) -> list[Action]:
         return self.feed(ModelDone(now=self.now, meta={"stop_reason": stop_reason, **meta}))
@@ -120,13 +120,13 @@ class Bench:
         return self.feed(ToolFailed(now=self.now, tool_call_id=call_id, code=code, message=message))
 
     def decided(self, confirmation_id: str, decision: Decision) -> list[Action]:
-        return self.feed(Decided(now=self.now, confirmation_id=confirmation_id, decision=decision))
+        return self.feed(DecisionMade(now=self.now, confirmation_id=confirmation_id, decision=decision))
 
     def undecided(self, confirmation_id: str) -> list[Action]:
         return self.feed(Undecided(now=self.now, confirmation_id=confirmation_id))
 
     def granted(self, confirmation_id: str, grant: str = "g", use: int = 1) -> list[Action]:
-        return self.feed(Granted(now=self.now, confirmation_id=confirmation_id, grant=grant, use=use))
+        return self.feed(GrantUsed(now=self.now, confirmation_id=confirmation_id, grant=grant, use=use))
 
     def not_granted(self, confirmation_id: str) -> list[Action]:
         return self.feed(NotGranted(now=self.now, confirmation_id=confirmation_id))

@@ -6,7 +6,7 @@ from typing import Any
 
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from tests.agent.scripted import PROVIDER, Handler, Line, Peer, ScriptedBus, calls, done, gives
@@ -41,9 +41,9 @@ class Node:
         tools = builtin_tools(TOOLS, {"search_corpus": {"corpus": "system"}})
         return ToolExecutor(self.bus, tools, store=self.store, limits=limits, **options)
 
-    def desk(self, **options: Any) -> RunDesk:
+    def desk(self, **options: Any) -> SavedRuns:
         """The runs of the node as another process of it sees them."""
-        return RunDesk(self.store, self.peer.identity, self.peer.community, **options)
+        return SavedRuns(self.store, self.peer.identity, self.peer.community, **options)
 
 
 __all__ = ["POST", "POSTED", "PROVIDER", "QUESTION", "WANTS", "Node"]

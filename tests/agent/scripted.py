@@ -20,7 +20,13 @@ from hearthnet.core.times import now_ms
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, Claimed, check_binding, check_time
-from hearthnet.trust.authorization.authority import Authority, Demand, Standing, Token, effective
+from hearthnet.trust.authorization.authority import (
+    Authority,
+    CallerStatus,
+    CallRequirement,
+    PresentedToken,
+    authorize,
+)
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.keys import Identity
 
@@ -163,11 +169,13 @@ class ScriptedBus:
         caller = self.peer.identity.node_id
         claims = tokens.decode(token)
         tokens.check_use(claims, caller=caller, community=self.peer.community, now_ms=now_ms())
-        demand = Demand(
+        demand = CallRequirement(
             capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
         )
-        member = Standing(caller, "member")
-        return claims, effective(member, Token(claims, Standing(claims.iss, "member")), demand, body)
+        member = CallerStatus(caller, "member")
+        return claims, authorize(
+            member, PresentedToken(claims, CallerStatus(claims.iss, "member")), demand, body
+        )
 
     def _accept(
         self,

@@ -11,7 +11,7 @@ from hearthnet.agent.loop.events import Abort, AskClient, ClientAnswered, Dispat
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.runtime.client_tools import ClientResult, ClientTools
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import Approve, Decision, Pending, ToolCall, Wanted
+from hearthnet.agent.tools.types import Approve, ClientCallRequest, Decision, PendingApproval, ToolCall
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import EPOCH, LOOK, OPEN, QUERY, TOOLBOX, Bench, asked, of, only, paired
 from tests.agent.runtime.test_executor import tools
@@ -184,7 +184,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_late(monkeypatch: pyt
     monkeypatch.setattr("hearthnet.agent.runtime.client_tools._MOST_ENDED", 1)
     client = ClientTools()
     for name in ("first", "second"):
-        wanted = Wanted(run="r", tool_call_id=name, name="look", arguments={}, expires_at=0)
+        wanted = ClientCallRequest(run="r", tool_call_id=name, name="look", arguments={}, expires_at=0)
         waiting = asyncio.ensure_future(client(wanted))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -210,7 +210,7 @@ async def test_without_a_client_the_answer_says_what_is_wanted() -> None:
 @pytest.mark.req("TOOL-45")
 @pytest.mark.asyncio
 async def test_a_client_that_breaks_is_not_there() -> None:
-    async def broken(_wanted: Wanted) -> ClientResult | None:
+    async def broken(_wanted: ClientCallRequest) -> ClientResult | None:
         raise RuntimeError("gone")
 
     message, _, _ = await driven(broken, calls("look_at_screen", {}, "a"))
@@ -220,10 +220,10 @@ async def test_a_client_that_breaks_is_not_there() -> None:
 @pytest.mark.req("TOOL-45")
 @pytest.mark.asyncio
 async def test_a_confirmed_effect_goes_to_the_client_and_not_over_the_bus() -> None:
-    async def yes(_pending: Pending) -> Decision:
+    async def yes(_pending: PendingApproval) -> Decision:
         return Approve()
 
-    async def run(wanted: Wanted) -> ClientResult | None:
+    async def run(wanted: ClientCallRequest) -> ClientResult | None:
         return ClientResult({"opened": wanted.arguments})
 
     message, bus, _ = await driven(run, calls("open_page", {"part": "x"}, "a"), decide=yes)

@@ -11,7 +11,7 @@ from hearthnet.agent.persistence.run_record import Sealer
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.persistence.run_view import question
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import paired
 from tests.agent.keeping import POST, POSTED, QUESTION, WANTS, Node
@@ -118,7 +118,7 @@ async def asking(home: Node) -> tuple[ToolRun, asyncio.Task[Outcome]]:
     """A run that is driven, and whose person is asked and says nothing."""
     asked = asyncio.Event()
 
-    async def nobody_answers(_pending: Pending) -> Decision | None:
+    async def nobody_answers(_pending: PendingApproval) -> Decision | None:
         asked.set()
         await asyncio.Event().wait()
         return None
@@ -143,7 +143,7 @@ async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
 async def test_what_is_decided_here_is_written_down_and_the_first_word_stands() -> None:
     home = node()
 
-    async def too_late(pending: Pending) -> Decision:
+    async def too_late(pending: PendingApproval) -> Decision:
         await home.desk().decide(pending.run, "p", Deny("no, really"), via="elsewhere")
         return Approve()
 
@@ -169,7 +169,7 @@ async def test_a_decision_that_is_repeated_reaches_the_run_though_the_first_was_
     home = Node(Unheard(), WANTS, [done()])
     answers: list[str] = []
 
-    async def decide(pending: Pending) -> Decision | None:
+    async def decide(pending: PendingApproval) -> Decision | None:
         with pytest.raises(HearthNetError, match="died"):
             await home.desk().decide(pending.run, "p", Approve(), via="elsewhere")
         again = await home.desk().decide(pending.run, "p", Approve(), via="elsewhere")
@@ -219,7 +219,7 @@ async def test_an_edit_at_the_terminal_that_is_not_valid_is_asked_again() -> Non
     answers: list[Decision] = [Edit({**POST, "title": ""}), Edit({**POST, "title": "Sieve"})]
     problems: list[str] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         problems.append(pending.problem)
         return answers.pop(0)
 
@@ -432,7 +432,7 @@ async def test_a_decision_that_cannot_be_read_now_leaves_the_run_as_it_is(
     home = node()
     asked, looked = asyncio.Event(), asyncio.Event()
 
-    async def nobody_answers(_pending: Pending) -> Decision | None:
+    async def nobody_answers(_pending: PendingApproval) -> Decision | None:
         asked.set()
         await asyncio.Event().wait()
         return None

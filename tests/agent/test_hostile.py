@@ -17,7 +17,7 @@ from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime import model_turns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Edit, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Edit, PendingApproval
 from tests.agent.bench import LOOK, QUESTION, RUN, Bench, asked, paired
 from tests.agent.keeping import QUESTION as OF_NODE
 from tests.agent.keeping import Node
@@ -101,7 +101,7 @@ async def test_a_store_of_results_that_breaks_loses_no_outcome() -> None:
         tools={"market.post@1.0": gives({"event_id": "e", "more": "x" * 50_000})},
     )
 
-    async def yes(_pending: Pending) -> Decision:
+    async def yes(_pending: PendingApproval) -> Decision:
         return Approve()
 
     executor = ToolExecutor(bus, tools("market_post"), results=Broken())

@@ -15,19 +15,19 @@ from hearthnet.agent.loop.events import (
     AskGrant,
     AskModel,
     AskPerson,
-    Decided,
+    DecisionMade,
     Dispatch,
     Emit,
     Event,
     Fail,
     Finish,
-    Granted,
+    GrantUsed,
     Start,
     Suspend,
 )
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import CallPhase, CallState, Limits, Phase, RunState
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending, Wanted
+from hearthnet.agent.tools.types import Approve, ClientCallRequest, Decision, Deny, Edit, PendingApproval
 from hearthnet.core.canonical_json import digest
 from tests.agent.bench import POST, QUERY, RUN, TOOLBOX, Bench, of, paired
 
@@ -51,7 +51,7 @@ class Watched(Bench):
 
     def __init__(self) -> None:
         self.shadow: ToolLoop | None = None
-        self.questions: dict[str, Pending] = {}
+        self.questions: dict[str, PendingApproval] = {}
         self.agreed: dict[str, set[str]] = {}
         self.running: set[str] = set()
         self.sent: list[str] = []
@@ -68,9 +68,9 @@ class Watched(Bench):
     def feed(self, event: Event) -> list[Any]:
         over_before = self.ended is not None
         twin = self._twin().feed(event)
-        if isinstance(event, Decided):
+        if isinstance(event, DecisionMade):
             self._note_decision(event)
-        elif isinstance(event, Granted) and event.confirmation_id in self.grants:
+        elif isinstance(event, GrantUsed) and event.confirmation_id in self.grants:
             call = self.grants[event.confirmation_id]
             self.agreed.setdefault(call, set()).add(self.granted_bodies[call])
         turn = self.loop.state.calls
@@ -89,7 +89,7 @@ class Watched(Bench):
         saved = msgspec.json.encode(self.loop.state)
         return ToolLoop(msgspec.json.decode(saved, type=RunState), TOOLBOX)
 
-    def _note_decision(self, event: Decided) -> None:
+    def _note_decision(self, event: DecisionMade) -> None:
         pending = self.questions.get(event.confirmation_id)
         if pending is None:
             return
@@ -137,7 +137,7 @@ class Watched(Bench):
             self.since_effect.add(read)
         assert data["status"] != "cached" or read in self.since_effect, "answered from an old memory"
 
-    def _check_wanted(self, wanted: Wanted) -> None:
+    def _check_wanted(self, wanted: ClientCallRequest) -> None:
         assert wanted.tool_call_id not in self.settled, "handed out after its result"
         if wanted.name == "open_page":
             agreed = self.agreed.get(wanted.tool_call_id, set())

@@ -13,7 +13,7 @@ from hearthnet.agent.runtime.authority import RunAuthority, Scopes
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import Prepared
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Pending, ToolCall
+from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval, ToolCall
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Call, Stream
@@ -64,9 +64,9 @@ async def test_a_read_and_a_confirmed_post_in_one_turn(mesh: Mesh) -> None:
         [text("A moment. "), wants("search_corpus", QUERY, "a"), wants("market_post", POST, "b")],
         [text("Found, and posted.")],
     )
-    asked: list[Pending] = []
+    asked: list[PendingApproval] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         asked.append(pending)
         return Approve()
 
@@ -88,7 +88,7 @@ async def test_a_read_and_a_confirmed_post_in_one_turn(mesh: Mesh) -> None:
 async def test_the_provider_never_sees_what_was_refused(mesh: Mesh) -> None:
     service = speaking([wants("market_post", POST, "b")], [text("Not posted.")])
 
-    async def decide(_pending: Pending) -> Decision:
+    async def decide(_pending: PendingApproval) -> Decision:
         return Deny("not today")
 
     async with at_work(mesh, service) as (_, executor):

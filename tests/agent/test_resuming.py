@@ -13,7 +13,7 @@ from hearthnet.agent.loop.events import (
     Action,
     AskModel,
     AskPerson,
-    Decided,
+    DecisionMade,
     Dispatch,
     Event,
     Finish,
@@ -33,7 +33,7 @@ class Saved(Bench):
 
     toolbox = TOOLBOX
 
-    def restart(self, *decisions: Decided, after_ms: int = 0) -> list[Action]:
+    def restart(self, *decisions: DecisionMade, after_ms: int = 0) -> list[Action]:
         """Everything but the saved state is lost; another process goes on, `after_ms` later."""
         saved = msgspec.json.encode(self.loop.state)
         self.loop = ToolLoop(msgspec.json.decode(saved, type=RunState), self.toolbox)
@@ -41,8 +41,8 @@ class Saved(Bench):
         self.actions = []
         return self.feed(Resume(now=self.now, decisions=decisions))
 
-    def about(self, confirmation_id: str, decision: Decision, ago_ms: int = 0) -> Decided:
-        return Decided(now=self.now - ago_ms, confirmation_id=confirmation_id, decision=decision)
+    def about(self, confirmation_id: str, decision: Decision, ago_ms: int = 0) -> DecisionMade:
+        return DecisionMade(now=self.now - ago_ms, confirmation_id=confirmation_id, decision=decision)
 
 
 def suspended() -> tuple[Saved, str]:
@@ -196,7 +196,7 @@ def test_limits_hold_over_restarts() -> None:
 class Crashing(Watched):
     """A watched bench whose process may die between any two events."""
 
-    def crash(self, decisions: list[Decided]) -> None:
+    def crash(self, decisions: list[DecisionMade]) -> None:
         """Another process goes on from the saved state."""
         if self.loop.state.phase is Phase.ENDED:
             return
@@ -214,7 +214,7 @@ class Crashing(Watched):
         before = {call.id: (call.body, call.client_id) for call in self.loop.state.calls}
         actions = super().feed(event)
         for action in of(Dispatch, actions):
-            if action.tool_call_id in before and not isinstance(event, Decided | Resume):
+            if action.tool_call_id in before and not isinstance(event, DecisionMade | Resume):
                 assert (action.body, action.client_id) == before[action.tool_call_id]
         return actions
 
@@ -229,7 +229,7 @@ def test_a_process_that_dies_between_any_two_events_loses_and_repeats_nothing(
     for move in moves:
         if move is None:
             answers = [
-                Decided(now=bench.now, confirmation_id=call.confirmation_id, decision=Approve())
+                DecisionMade(now=bench.now, confirmation_id=call.confirmation_id, decision=Approve())
                 for call in bench.loop.state.calls
                 if said and call.phase is CallPhase.PENDING
             ]

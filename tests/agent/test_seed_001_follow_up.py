@@ -19,7 +19,7 @@ from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, Phase, new_run
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import POST as POST_ARGUMENTS
 from tests.agent.bench import QUERY, RUN, TOOLBOX, Bench, asked, only, paired
@@ -34,7 +34,7 @@ from tests.pains.acting import POST, QUESTION, Acting, Scene, Turn, acting, says
 SEARCH = {"query": "filter"}
 
 
-async def yes(_pending: Pending) -> Decision:
+async def yes(_pending: PendingApproval) -> Decision:
     return Approve()
 
 
@@ -144,7 +144,7 @@ async def test_a_no_and_a_read_are_no_act_and_need_no_follow_up() -> None:
         tools={"rag.query@1.0": gives({"chunks": []})},
     )
 
-    async def no(_pending: Pending) -> Decision:
+    async def no(_pending: PendingApproval) -> Decision:
         return Deny()
 
     answer = await node.executor(follow_up=True).run_chat_with_tools(OF_NODE, decide=no)

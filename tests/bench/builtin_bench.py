@@ -24,7 +24,7 @@ from hearthnet_llm import LlmService
 from hearthnet_llm.builtin.backend import BuiltinBackend, _drawing
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.profile import BUILT_IN
-from hearthnet_llm.interface.frames import Done, Token
+from hearthnet_llm.interface.frames import Done, TextDelta
 from hearthnet_llm.interface.request import ChatRequest
 from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
@@ -120,7 +120,7 @@ async def _backend(engine: Engine) -> _Speed:
     tokens = 0
     async with aclosing(BuiltinBackend(engine, BUILT_IN).stream(request)) as frames:
         async for frame in frames:
-            began = began or (time.perf_counter() if isinstance(frame, Token) else 0.0)
+            began = began or (time.perf_counter() if isinstance(frame, TextDelta) else 0.0)
             tokens = frame.tokens_out if isinstance(frame, Done) else 0
     return _Speed((tokens - 1) / (time.perf_counter() - began), (time.thread_time() - cpu) / tokens * 1e6)
 

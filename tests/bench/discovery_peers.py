@@ -22,7 +22,7 @@ from hearthnet.bus.routing.offer_watch import OfferWatch
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet
 from hearthnet.service import Offer
-from hearthnet.service.hosting.active_offers import Hosted
+from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.announcer import Announcer
 
 QUERY: Final = "rag.query@1.0"
@@ -56,7 +56,7 @@ class Party:
         """Offers with all of them; how many offers each knows in the end."""
         contract = find_contract(QUERY)
         offer = Offer(capability=QUERY, params={"corpus": "bench"}, max_concurrent=8)
-        offering = [announcer.offer([Hosted(contract, offer)]) for announcer in self._announcers]
+        offering = [announcer.offer([ActiveOffer(contract, offer)]) for announcer in self._announcers]
         knowing = [_until_known(watch, total) for watch in self._watches]
         known, _ = await asyncio.gather(asyncio.gather(*knowing), asyncio.gather(*offering))
         return known

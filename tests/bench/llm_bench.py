@@ -15,7 +15,7 @@ import msgspec
 from hearthnet_llm.interface.frames import Done, ToolCall, to_event
 from hearthnet_llm.interface.request import ChatRequest, Message, Tool
 from hearthnet_llm.vendors import WIRES, wire
-from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 from tests.bench.figures import Figure, microseconds
 
 _PIECES = 300
@@ -52,7 +52,7 @@ def figures() -> list[Figure]:
 
 def translated(name: str, data: list[bytes], content_type: str) -> list[object]:
     """All events of a stream that comes piece by piece."""
-    decoder = wire(name).decoder(Heard("m", content_type, 100))
+    decoder = wire(name).decoder(ResponseInfo("m", content_type, 100))
     frames = [frame for piece in data for frame in decoder.feed(piece)]
     frames += decoder.finish()
     return [frame if isinstance(frame, Done) else to_event(frame) for frame in frames]

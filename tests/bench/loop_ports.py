@@ -12,7 +12,7 @@ import msgspec
 from hearthnet.agent.persistence.run_store import MemoryRuns, RunStore
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import ToolDefinition, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
 from hearthnet.bus.bus import Bus
 from hearthnet.trust.keys import Identity
 from tests.bench.loop_rivals import Turn
@@ -119,7 +119,7 @@ def ours(port: Any, tools: list[ToolDefinition], store: RunStore | None = None) 
     async def show(_frame: dict[str, Any]) -> None:
         pass
 
-    async def run_tool(wanted: Wanted) -> ClientResult:
+    async def run_tool(wanted: ClientCallRequest) -> ClientResult:
         return ClientResult(RESULTS[wanted.name])
 
     async def turn() -> str:

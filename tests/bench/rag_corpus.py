@@ -11,11 +11,11 @@ import numpy as np
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet_rag.index import index as writing
-from hearthnet_rag.index.index import Entry, Index, Ingested
+from hearthnet_rag.index.index import Index, IndexEntry, Ingested
 from hearthnet_rag.index.rows import Row
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.text.document_frequencies import learn
-from hearthnet_rag.text.text_analysis import Analyser, as_written
+from hearthnet_rag.text.text_analysis import Analyser, surface_forms
 
 CORPUS: Final = "measured"
 LANGUAGE: Final = "en"
@@ -59,7 +59,7 @@ def fill(folder: Path, passages: int, seed: int) -> None:
         connection.execute("PRAGMA cache_size = -200000")
         corpus = writing._corpus_for(connection, CORPUS)
         for number in range(0, passages, _PER_DOCUMENT):
-            entry = Entry(
+            entry = IndexEntry(
                 content_hash(b"%d" % number),
                 Document(f"Notes {number}", "-", LANGUAGE),
                 "01",
@@ -78,7 +78,7 @@ def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[Row]:
         words = drawn[at : at + LENGTH]
         in_stems = [stems[word] for word in words]
         heading = " ".join(words[:4])
-        headings = f"{as_written('note')}\n{as_written(heading)}"
+        headings = f"{surface_forms('note')}\n{surface_forms(heading)}"
         columns = ("note", " ".join(in_stems[:4]), " ".join(in_stems), headings)
         yield Row(heading, None, " ".join(words), LENGTH, columns)
 

@@ -17,9 +17,9 @@ from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.claims import Claims, key
-from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.hosting.host import Host
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from tests.bench.figures import Figure
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import POST, ProbeService, post
@@ -59,7 +59,7 @@ async def _measure(folder: Path) -> dict[str, float]:
 
 def _parts(mesh: Mesh, store: Store) -> dict[str, Work]:
     node = mesh.identity.node_id
-    entry = Entry(
+    entry = AuditEntry(
         node=node,
         community=node,
         sequence=0,
@@ -73,7 +73,7 @@ def _parts(mesh: Mesh, store: Store) -> dict[str, Work]:
         principal=node,
         frame=_FRAME,
     )
-    log, claims = AuditLog(store, mesh.identity), Claims(store, Room(None))
+    log, claims = AuditLog(store, mesh.identity), Claims(store, DiskGuard(None))
     return {
         "plain": lambda: store.js.publish(f"mk.post.bench.{ids.new_ulid()}", _FRAME.encode()),
         "audit": lambda: log.append(entry, 5),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hearthnet.bus.routing.health import WINDOW
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
-from hearthnet.bus.routing.routing_table import Listing, Table
+from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts import contracts
 from hearthnet.core import ids
 from hearthnet.protocol import offer as offers
@@ -39,7 +39,7 @@ def figures() -> list[Figure]:
     registry, table = _known(OFFERS)
     caller, everybody, now = _Caller(corpus="corpus-3"), _Caller(), 2_000
 
-    def choose(asker: _Caller = everybody) -> Listing:
+    def choose(asker: _Caller = everybody) -> RoutingEntry:
         registry.expire(now)
         chosen = table.best(asker)
         if chosen is None:
@@ -76,7 +76,7 @@ def offer_bytes(count: int) -> float:
     return size / len(known[0])
 
 
-def _known(count: int) -> tuple[Registry, Table]:
+def _known(count: int) -> tuple[Registry, RoutingTable]:
     """Offers of as many nodes, as they come from the wire, each asked 100 times."""
     registry = Registry(ids.node_id(bytes(32)))
     contract = contracts().get(_QUERY)

@@ -18,7 +18,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.text import detect
 from hearthnet_trans import TransService
 from hearthnet_trans.apertium import Apertium
-from hearthnet_trans.backend import Work
+from hearthnet_trans.backend import TranslationWork
 from tests.bench.figures import Figure
 from tests.helpers.mesh import start_mesh
 from tests.services.trans.programs import by_command
@@ -75,7 +75,7 @@ async def _each(work: Callable[[str], Awaitable[Any]], texts: list[str]) -> floa
 
 async def _alone(apertium: Apertium) -> float:
     texts = [text for round_ in range(_ROUNDS) for text in _texts(round_)]
-    return await _each(lambda text: apertium.translate(Work(text, *PAIR)), texts)
+    return await _each(lambda text: apertium.translate(TranslationWork(text, *PAIR)), texts)
 
 
 async def _together(apertium: Apertium) -> float:
@@ -83,7 +83,7 @@ async def _together(apertium: Apertium) -> float:
     for round_ in range(_ROUNDS):
         texts = (_texts(round_) * _AT_ONCE)[:_AT_ONCE]
         began = time.perf_counter()
-        await asyncio.gather(*(apertium.translate(Work(text, *PAIR)) for text in texts))
+        await asyncio.gather(*(apertium.translate(TranslationWork(text, *PAIR)) for text in texts))
         costs.append((time.perf_counter() - began) * 1000 / _AT_ONCE)
     return statistics.median(costs)
 

@@ -11,18 +11,18 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.config import LimitsConfig
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.service.decorators import endpoints
 from hearthnet.service.hosting import admission
-from hearthnet.service.hosting.active_offers import Hosted, Offered
+from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
 from hearthnet.service.hosting.peer_rates import PeerRates
 from hearthnet.trust.authorization.token import Scope, Verified, mint
 from hearthnet.trust.community import roster as rosters
@@ -51,13 +51,14 @@ def figures() -> list[Figure]:
 def _work(home: Home) -> dict[str, Callable[[], object]]:
     root, provider, caller = Identity.generate(), Identity.generate(), Identity.generate()
     founder = rosters.member(provider, "anchor", "provider", now_ms())
-    roster = take_in(rosters.found(root, founder, "bench", now_ms()), provider, caller)
+    roster = take_in(rosters.create(root, founder, "bench", now_ms()), provider, caller)
     asking, answering = (
-        Peer(who, roster, Link("nats://127.0.0.1", who.login(), "bench"), home) for who in (caller, provider)
+        Session(who, roster, NatsClient("nats://127.0.0.1", who.login(), "bench"), home)
+        for who in (caller, provider)
     )
     service = ProbeService()
     offered = endpoints(service)
-    hosted = Offered(Hosted(offered[offer.capability].contract, offer) for offer in service.offers())
+    hosted = OfferSet(ActiveOffer(offered[offer.capability].contract, offer) for offer in service.offers())
     token = _token(caller, roster.community_id)
 
     def taken(subject: str, data: bytes) -> object:
@@ -91,7 +92,7 @@ def _token(caller: Identity, community: str) -> str:
     )
 
 
-def _call(caller: Peer, provider: Peer, token: str) -> tuple[str, bytes]:
+def _call(caller: Session, provider: Session, token: str) -> tuple[str, bytes]:
     capability = parse_capability(QUERY)
     header = caller.header(
         "call",

@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.service import Call
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -27,7 +27,7 @@ async def _forever(call: Call[Any, Any]) -> None:
     await asyncio.Event().wait()
 
 
-async def _down(mesh: Mesh, *links: Link) -> None:
+async def _down(mesh: Mesh, *links: NatsClient) -> None:
     mesh.server.kill()
     await wait_for(lambda: not any(link.is_connected for link in links), what="the loss to be noticed")
 

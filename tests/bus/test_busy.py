@@ -231,7 +231,7 @@ async def test_a_list_waits_longer_where_answers_are_slow(
                 (finding,) = await wait_for(lambda: list(guest.peer.replies._waiting.values()), what="a find")
                 await _pass(1.0)
                 gates[0].set()
-                assert isinstance(finding, discovery.Finding)
+                assert isinstance(finding, discovery.FindRequest)
                 await wait_for(lambda: bool(finding._senders), what="the first answer")
                 await _pass(2 * discovery.GRACE_SECONDS)
             finally:

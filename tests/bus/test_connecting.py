@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.trust.keys import Login
 from tests.helpers.mesh import Mesh
@@ -45,8 +45,8 @@ class Doorkeeper:
         self.inside -= 1
 
 
-def _login(mesh: Mesh, kind: type[Link | StoreLink]) -> Login:
-    return mesh.identity.login() if kind is Link else mesh.identity.store_login()
+def _login(mesh: Mesh, kind: type[NatsClient | StoreLink]) -> Login:
+    return mesh.identity.login() if kind is NatsClient else mesh.identity.store_login()
 
 
 async def _pour(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -68,9 +68,9 @@ async def door(mesh: Mesh, shut: int) -> AsyncIterator[tuple[str, Doorkeeper]]:
 
 
 @pytest.mark.req("BUS-34")
-@pytest.mark.parametrize("kind", [Link, StoreLink])
+@pytest.mark.parametrize("kind", [NatsClient, StoreLink])
 async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(
-    mesh: Mesh, kind: type[Link | StoreLink]
+    mesh: Mesh, kind: type[NatsClient | StoreLink]
 ) -> None:
     async with door(mesh, shut=2) as (url, keeper):
         link = await kind.connect(url, _login(mesh, kind), "test")
@@ -80,8 +80,8 @@ async def test_a_connection_that_is_closed_while_it_is_made_is_made_again(
 
 
 @pytest.mark.req("BUS-34")
-@pytest.mark.parametrize("kind", [Link, StoreLink])
-async def test_one_that_is_always_closed_is_given_up(mesh: Mesh, kind: type[Link | StoreLink]) -> None:
+@pytest.mark.parametrize("kind", [NatsClient, StoreLink])
+async def test_one_that_is_always_closed_is_given_up(mesh: Mesh, kind: type[NatsClient | StoreLink]) -> None:
     async with door(mesh, shut=100) as (url, keeper):
         with pytest.raises(HearthNetError) as caught:
             await kind.connect(url, _login(mesh, kind), "test")

@@ -19,7 +19,7 @@ from hearthnet.protocol.stream import WINDOW
 from hearthnet.service import Call, Stream
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.hosting.host import Host
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query
 from tests.helpers.waiting import wait_for
@@ -183,7 +183,7 @@ async def test_an_effect_is_on_record_with_its_evidence_whichever_way_it_came(me
     assert [entry.outcome for entry in ended] == [digest(reply.output) for reply in replies]
 
 
-def _alike(entry: Entry) -> dict[str, Any]:
+def _alike(entry: AuditEntry) -> dict[str, Any]:
     """What two entries for two such calls have in common."""
     own = ("sequence", "previous", "time", "call", "digest", "idempotency_key", "frame", "signature")
     return {name: value for name, value in msgspec.to_builtins(entry).items() if name not in own}

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls.attempt import Answer
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.calls.attempt import PendingReply
+from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame, subjects
@@ -29,7 +29,7 @@ DONE = msgspec.json.encode({**CHAT_META, "ms": 1})
 class Liar:
     """Sends what it likes to `caller` as the answer to `call_id`, with the rights and keys of `own`."""
 
-    def __init__(self, own: Peer, caller: Peer, call_id: str) -> None:
+    def __init__(self, own: Session, caller: Session, call_id: str) -> None:
         self.own, self.caller, self.call_id = own, caller, call_id
 
     def header(self, of_kind: Kind, **changes: Any) -> Header:
@@ -129,7 +129,7 @@ async def test_nobody_answers_for_another_member(mesh: Mesh) -> None:
 
         async def answer(call: Call[Any, Any]) -> None:
             waiting = bus.peer.replies._waiting[call.id]
-            assert isinstance(waiting, Answer)
+            assert isinstance(waiting, PendingReply)
             silent_at = waiting._silent_at()
             await lie(call.id)
             assert waiting._silent_at() == silent_at

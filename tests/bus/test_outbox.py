@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus.outbox import KeptCalls
+from hearthnet.bus.outbox import Outbox
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -25,7 +25,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.home = Home(folder)
         self.identity = Identity.generate()
-        self.outbox = KeptCalls(self.home, self.identity)
+        self.outbox = Outbox(self.home, self.identity)
         self.sent: list[str] = []
         self.code = ""
         self.now = NOW
@@ -152,7 +152,7 @@ async def test_what_is_being_sent_is_not_withdrawn_and_is_sent_by_one(world: Wor
 
     sending = asyncio.create_task(world.outbox.deliver(slowly, lambda: NOW))
     await asyncio.wait_for(began.wait(), 20)
-    assert await KeptCalls(world.home, world.identity).deliver(world.send, lambda: NOW) == []
+    assert await Outbox(world.home, world.identity).deliver(world.send, lambda: NOW) == []
     withdrawing = asyncio.create_task(world.outbox.remove(one))
     await asyncio.sleep(0)
     go_on.set()

@@ -12,14 +12,14 @@ import pytest
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.timer_wheel import Alarms
+from hearthnet.core.timer_wheel import TimerWheel
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import batch
-from hearthnet.protocol.batch import Asked
+from hearthnet.protocol.batch import BatchedCall
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import LONGEST, Header
 from hearthnet.service import Call, Stream
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
@@ -36,7 +36,7 @@ async def test_what_one_call_of_a_pack_breaks_at_its_provider_is_told_of_it_alon
         await bus.call(QUERY, query())
         serving, begun = host.peer.traces.serving, 0
 
-        def break_second(header: Header, bytes_in: int) -> Entry:
+        def break_second(header: Header, bytes_in: int) -> SpanRecord:
             nonlocal begun
             begun += 1
             if begun == 2:
@@ -108,7 +108,7 @@ def test_an_item_says_no_more_than_a_header_may() -> None:
     for field in ("event", "code"):
         body = msgspec.json.encode([{"id": long, field: "x" * (LONGEST + 1)}, {"id": short, field: "x"}])
         assert [answer.header.id for answer in batch.answers(Frame(shared, body, None))] == [short]
-    large = Asked(id=short, body=msgspec.Raw(msgspec.json.encode("x" * LONGEST)), token="x")
+    large = BatchedCall(id=short, body=msgspec.Raw(msgspec.json.encode("x" * LONGEST)), token="x")
     assert [call.header.id for call in batch.calls(Frame(shared, batch.encode([large]), None))] == [short]
 
 
@@ -150,7 +150,7 @@ async def test_two_who_read_one_stream_both_go_on(mesh: Mesh) -> None:
 @pytest.mark.asyncio
 @pytest.mark.req("BUS-97")
 async def test_who_chokes_on_a_deadline_keeps_it_from_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    alarms, rung = Alarms(), list[int]()
+    alarms, rung = TimerWheel(), list[int]()
 
     class Waits:
         def __init__(self, number: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session.batching import ENOUGH
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.contracts.schema import SchemaCheck
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
@@ -21,7 +21,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol import frame as frames
-from hearthnet.protocol.batch import Answered, Asked
+from hearthnet.protocol.batch import Answered, BatchedCall
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.replay import ReplayWindow
 from hearthnet.service import Call
@@ -293,7 +293,7 @@ class Hostile:
     """A member that sends packs of its own making to the one process that offers `capability`."""
 
     def __init__(self, bus: Bus, host: Host, capability: str = QUERY) -> None:
-        self.peer: Peer = bus.peer
+        self.peer: Session = bus.peer
         self.host = host
         self.capability = capability
         self.heard: dict[str, list[Frame]] = {}
@@ -332,9 +332,9 @@ class _Listener:
     def on_lost(self) -> None: ...
 
 
-def asked(call_id: str, body: Any) -> Asked:
+def asked(call_id: str, body: Any) -> BatchedCall:
     """An item of a pack."""
-    return Asked(id=call_id, body=msgspec.Raw(msgspec.json.encode(body)), deadline=20_000)
+    return BatchedCall(id=call_id, body=msgspec.Raw(msgspec.json.encode(body)), deadline=20_000)
 
 
 @pytest.mark.req("ADMIT-20", "ADMIT-5")
@@ -465,7 +465,7 @@ def _false(call_id: str) -> Answered:
     return Answered(id=call_id, body=msgspec.Raw(msgspec.json.encode(body)))
 
 
-async def _say(own: Peer, caller: Peer, body: bytes, **changes: Any) -> None:
+async def _say(own: Session, caller: Session, body: bytes, **changes: Any) -> None:
     """Answers to `caller` in a pack of its own making."""
     header = own.header("replies", ids.new_ulid(), to=caller.node_id, to_instance=caller.instance)
     header = msgspec.structs.replace(header, **changes)

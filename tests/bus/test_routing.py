@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.bus.routing.affinity import IDLE_MS, LONGEST_NAME, MOST_SESSIONS, Sticky, check_name
+from hearthnet.bus.routing.affinity import IDLE_MS, LONGEST_NAME, MOST_SESSIONS, SessionAffinity, check_name
 from hearthnet.bus.routing.health import QUARANTINE_MS
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.retry_budget import AT_FIRST, MOST, Retries
-from hearthnet.bus.routing.routing_table import Listing, Table
+from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -47,7 +47,7 @@ def _offer(**changes: Any) -> OfferRecord:
     return OfferRecord(**{**fields, **changes})
 
 
-def _known(*offers: tuple[str, OfferRecord], contract: str = QUERY) -> tuple[Registry, Table]:
+def _known(*offers: tuple[str, OfferRecord], contract: str = QUERY) -> tuple[Registry, RoutingTable]:
     registry = Registry(NODE)
     table = registry.table(contracts().get(contract))
     for node, offer in offers:
@@ -55,19 +55,19 @@ def _known(*offers: tuple[str, OfferRecord], contract: str = QUERY) -> tuple[Reg
     return registry, table
 
 
-def _best(table: Table, asker: _Asker | None = None) -> Listing:
+def _best(table: RoutingTable, asker: _Asker | None = None) -> RoutingEntry:
     found = table.best(asker or _Asker())
     assert found is not None
     return found
 
 
-def _instances(table: Table, asker: _Asker | None = None, times: int = 200) -> set[str]:
+def _instances(table: RoutingTable, asker: _Asker | None = None, times: int = 200) -> set[str]:
     found = (table.best(asker or _Asker()) for _ in range(times))
     return {listing.view.offer.instance for listing in found if listing is not None}
 
 
 def _call(
-    registry: Registry, listing: Listing, code: str | None = "", ms: float = 10, at: int = HEARD
+    registry: Registry, listing: RoutingEntry, code: str | None = "", ms: float = 10, at: int = HEARD
 ) -> None:
     registry.begin(listing)
     registry.end(listing, code, ms, at)
@@ -176,7 +176,7 @@ def test_own_calls_count_as_load_between_announcements_and_once_after() -> None:
 
 @pytest.mark.req("BUS-15")
 def test_the_quicker_the_freer_and_the_more_reliable_process_is_asked() -> None:
-    def two(**second: Any) -> tuple[Registry, Table, Listing, Listing]:
+    def two(**second: Any) -> tuple[Registry, RoutingTable, RoutingEntry, RoutingEntry]:
         offers = _offer(), _offer(**{"instance": "bbbbbbbb", **second})
         registry, table = _known(*((OTHER, offer) for offer in offers))
         one, other = sorted(table.listings, key=lambda listing: listing.key)
@@ -280,7 +280,7 @@ def test_a_process_that_leaves_in_quarantine_is_forgotten() -> None:
 def test_whatever_happens_the_order_is_that_of_the_scores(steps: list[tuple[int, str, int]]) -> None:
     registry, now = Registry(NODE), HEARD
     table = registry.table(contracts().get(QUERY))
-    running: list[Listing] = []
+    running: list[RoutingEntry] = []
     for number, what, value in steps:
         node, instance = (NODE, OTHER)[number % 2], f"{number:08}"
         offer = _offer(
@@ -313,7 +313,7 @@ def test_whatever_happens_the_order_is_that_of_the_scores(steps: list[tuple[int,
 @pytest.mark.req("BUS-25")
 def test_a_session_stays_until_it_is_idle_for_ten_minutes_or_its_process_is_gone() -> None:
     registry, table = _known((OTHER, _offer()))
-    sticky, listing = Sticky(), _best(table)
+    sticky, listing = SessionAffinity(), _best(table)
     sticky.put("t", "mine", listing, 0)
     assert sticky.get("t", "mine", IDLE_MS - 1) is listing
     assert sticky.get("u", "mine", 0) is None
@@ -329,7 +329,7 @@ def test_a_session_stays_until_it_is_idle_for_ten_minutes_or_its_process_is_gone
 @pytest.mark.req("BUS-25")
 def test_of_very_many_sessions_the_longest_idle_is_forgotten() -> None:
     _, table = _known((OTHER, _offer()))
-    sticky, listing = Sticky(), _best(table)
+    sticky, listing = SessionAffinity(), _best(table)
     for number in range(MOST_SESSIONS):
         sticky.put("t", str(number), listing, 0)
     sticky.put("t", "0", listing, 1)

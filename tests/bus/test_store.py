@@ -10,7 +10,7 @@ import pytest
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol.manifest import manifest_of
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh, start_mesh
@@ -53,7 +53,7 @@ async def test_another_members_login_does_not_open_the_store(tmp_path: Path) -> 
             await Store.join(mesh.guest, mesh.server.url, "guest")
         assert caught.value.code == "unauthorized"
         with pytest.raises(HearthNetError) as stranger:
-            await Link.connect(mesh.server.url, Identity.generate().login(), "stranger")
+            await NatsClient.connect(mesh.server.url, Identity.generate().login(), "stranger")
         assert stranger.value.code == "unauthorized"
     finally:
         mesh.server.stop()

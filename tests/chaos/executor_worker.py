@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hearthnet.agent.loop.call_machine import Calls
+from hearthnet.agent.loop.call_machine import CallTable
 from hearthnet.agent.loop.state import CallState, CallStep, Limits
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.runtime.driver import ToolRun
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import AnswerPort, StreamPort
 from hearthnet.agent.tools.builtin import builtin_tools
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.store import Store
@@ -110,7 +110,7 @@ class _Person:
         self._plan = plan
         self._line = line
 
-    async def decide(self, asked: Pending) -> Decision | None:
+    async def decide(self, asked: PendingApproval) -> Decision | None:
         """Says what is to be said here and now; nothing where a client says it."""
         call = self._plan.calls[asked.arguments["title"]]
         self._line.step(
@@ -145,13 +145,13 @@ def decision(call: Call, arguments: dict[str, Any]) -> Decision | None:
 
 def _ask_nobody() -> None:
     """What waits for a person is taken for confirmed."""
-    show: Callable[[Calls, CallState], None] = Calls._show
+    show: Callable[[CallTable, CallState], None] = CallTable._show
 
-    def shown(calls: Calls, call: CallState) -> None:
+    def shown(calls: CallTable, call: CallState) -> None:
         show(calls, call)
         call.step(CallStep.APPROVED)
 
-    replace(Calls, "_show", shown)
+    replace(CallTable, "_show", shown)
 
 
 async def _main(order: Order, plan: Plan) -> None:

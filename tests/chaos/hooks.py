@@ -9,8 +9,8 @@ from typing import Any
 
 from hearthnet.agent.loop.state import CallPhase, Phase, RunState
 from hearthnet.agent.persistence.run_record import unseal
-from hearthnet.agent.persistence.run_store import Kept, RunStore, Stop, Superseded, Wake
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.agent.persistence.run_store import RunStore, Stop, StoredDocument, Superseded, Wake
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.keys import Identity
 from tests.chaos import steps
 
@@ -102,7 +102,7 @@ class SteppedRuns:
         await self._step(self._after)
         return data
 
-    async def load(self, run: str) -> Kept | None:
+    async def load(self, run: str) -> StoredDocument | None:
         """As `RunStore.load`."""
         return await self._inner.load(run)
 
@@ -132,11 +132,11 @@ class SteppedRuns:
         """As `RunStore.place`."""
         return await self._inner.place()
 
-    async def note(self, entry: Entry, since: int) -> int:
+    async def note(self, entry: AuditEntry, since: int) -> int:
         """As `RunStore.note`."""
         return await self._inner.note(entry, since)
 
-    async def noted(self, run: str, since: int) -> list[Entry]:
+    async def noted(self, run: str, since: int) -> list[AuditEntry]:
         """As `RunStore.noted`."""
         return await self._inner.noted(run, since)
 

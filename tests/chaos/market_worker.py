@@ -13,7 +13,7 @@ from hearthnet.service.call import Call
 from hearthnet.service.effects.event_log import EventLog
 from hearthnet.service.effects.journal import Records
 from hearthnet.service.hosting.main import serve
-from hearthnet.service.hosting.reply_sender import Outbox
+from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.status import Status
 from hearthnet_market.service import MarketService
 from tests.chaos import steps
@@ -53,7 +53,7 @@ def _put_steps(line: Line) -> None:
     around(Records, "begin", at(steps.RECEIVED), at(steps.BEGAN))
     around(EventLog, "append", at(steps.APPENDING), at(steps.APPENDED))
     around(Records, "end", at(steps.CONCLUDING), at(steps.CONCLUDED))
-    around(Outbox, "reply", None, replied)
+    around(ReplySender, "reply", None, replied)
 
 
 def _forget_keys() -> None:

@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter
 from typing import Any, Final
 
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.tools.types import Decision, Deny
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -241,7 +241,7 @@ class Schedule:
         if call.voices == "twice":
             await self._tell(first, call, question, word)
 
-    async def _tell(self, desk: RunDesk, call: Call, question: dict[str, Any], word: Decision) -> None:
+    async def _tell(self, desk: SavedRuns, call: Call, question: dict[str, Any], word: Decision) -> None:
         """One client decides, and asks again until it is answered."""
         try:
             taken = await self._patiently(

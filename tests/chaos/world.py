@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.bus.store import Store
 from hearthnet.core.node_state import ServiceState, read_node_state
 from hearthnet.core.times import now_ms
@@ -120,16 +120,16 @@ class World:
         """A process that begins the run of `plan`, or goes on with the saved one."""
         return await self._fork("executor", plan=plan, run=run)
 
-    def desks(self, step: Step) -> tuple[RunDesk, RunDesk]:
+    def desks(self, step: Step) -> tuple[SavedRuns, SavedRuns]:
         """Two clients, each with a connection of its own."""
         first, second = (self._desk(store, step) for store in self._stores)
         return first, second
 
-    def _desk(self, store: Store, step: Step) -> RunDesk:
+    def _desk(self, store: Store, step: Step) -> SavedRuns:
         identity = self._mesh.identity
         say = (steps.DECIDING, steps.DECIDED)
         runs = SteppedRuns(StoredRuns(store, identity), identity, step, say, self._sabotage)
-        return RunDesk(runs, identity, identity.node_id)  # who founds a community is its root
+        return SavedRuns(runs, identity, identity.node_id)  # who founds a community is its root
 
     async def _fork(self, role: str, **more: Any) -> Peer:
         peer = Peer(role, self._answer)

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet_llm.interface.frames import Done, Frame, Thinking, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import openai
-from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Target
+from hearthnet_llm.vendors.wire import Decoder, HttpRequest, ResponseInfo, Target
 from tests.conformance.exchanges import write
 from tests.conformance.providers.__main__ import Totals, main, run
 from tests.conformance.providers.compare import differences
@@ -149,8 +149,8 @@ def without(kind: type[Frame]) -> Change:
 
 
 WRONG_ANSWERS: dict[str, tuple[Change, str]] = {
-    "text changes": (replaced(Token, text="Ja"), "text: recorded"),
-    "thinking is lost": (without(Thinking), "thinking: recorded"),
+    "text changes": (replaced(TextDelta, text="Ja"), "text: recorded"),
+    "thinking is lost": (without(ReasoningDelta), "thinking: recorded"),
     "calls change places": (swapped, "calls: recorded"),
     "calls are lost": (without(ToolCall), "calls: recorded"),
     "arguments change": (replaced(ToolCall, arguments={}), "calls: recorded"),
@@ -240,7 +240,7 @@ class Broken:
 
     read: Callable[[HttpRequest, str], tuple[ChatRequest, Target]] = openai.read
     encode: Callable[[ChatRequest, Target], HttpRequest] = openai.encode
-    decoder: Callable[[Heard], Decoder] = openai.decoder
+    decoder: Callable[[ResponseInfo], Decoder] = openai.decoder
     SPELLINGS: Any = dataclasses.field(default_factory=lambda: openai.SPELLINGS)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.canonical_json import canonical_json
 from hearthnet.gateway.http.signed_request import PURPOSE, SIGNED, sign_envelope
 from hearthnet.gateway.socket.frames import read, write
-from hearthnet.gateway.socket.protocol import Closed, Connection
+from hearthnet.gateway.socket.protocol import Closed, SocketProtocol
 from hearthnet.trust.keys import Identity
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors" / "socket.json").read_text("utf-8"))
@@ -20,9 +20,9 @@ CALL = '{"type":"call","capability":"llm.chat","body":{}}'
 SUBSCRIBE = '{"type":"subscribe","topic":"mesh"}'
 
 
-def at(state: str, sent: int = 0) -> Connection:
+def at(state: str, sent: int = 0) -> SocketProtocol:
     """A connection in this state, over which `sent` frames went."""
-    made = Connection(1 << 20)
+    made = SocketProtocol(1 << 20)
     if state == "waiting":
         return made
     made.receive(SUBSCRIBE if state == "following" else CALL)

@@ -100,10 +100,10 @@ def test_a_frame_in_its_three_forms() -> None:
 @pytest.mark.req("WIRE-17")
 @pytest.mark.parametrize(
     ("name", "kind", "read"),
-    [("calls", batch.Asked, batch.calls), ("replies", batch.Answered, batch.answers)],
+    [("calls", batch.BatchedCall, batch.calls), ("replies", batch.Answered, batch.answers)],
 )
 def test_a_pack_and_what_is_in_it(
-    name: str, kind: type[batch.Asked], read: Callable[[frame.Frame], list[frame.Frame]]
+    name: str, kind: type[batch.BatchedCall], read: Callable[[frame.Frame], list[frame.Frame]]
 ) -> None:
     vector = PACKS[name]
     said, items = header.decode(msgspec.json.encode(vector["header"])), msgspec.json.encode(vector["items"])
@@ -230,7 +230,7 @@ def test_the_events_of_a_community_and_what_they_come_to() -> None:
     community_id = identity(COMMUNITY["seeds_hex"]["root"]).node_id
     events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
     for event in events:
-        event_validation.check(event, community_id)
+        event_validation.validate_event(event, community_id)
         unsigned = msgspec.structs.replace(event, signature="")
         assert signed_document.sign(unsigned, by_id[event.author], community.PURPOSE) == event
     assert [event.hash for event in events] == COMMUNITY["hashes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 
 
 @pytest.mark.req("CONTRACT-2")
@@ -27,11 +27,14 @@ def test_an_example_without_such_values_is_sent_as_it_stands() -> None:
 @pytest.mark.req("CONTRACT-2")
 def test_an_answer_is_held_to_what_is_expected() -> None:
     expect = {"min_chunks": 2, "required": ["total"], "output": {"corpus": "system"}, "frames": ["done"]}
-    assert unmet(expect, {"chunks": [1, 2], "total": 2, "corpus": "system"}, ["token", "done"]) == []
-    assert unmet(expect, {"chunks": [1], "corpus": "other"}) == [
+    assert (
+        missing_from_output(expect, {"chunks": [1, 2], "total": 2, "corpus": "system"}, ["token", "done"])
+        == []
+    )
+    assert missing_from_output(expect, {"chunks": [1], "corpus": "other"}) == [
         "no total in the output",
         "no frame done",
         "corpus is 'other', not 'system'",
         "fewer than 2 chunks",
     ]
-    assert unmet({"min_posts": 1}, {}) == ["fewer than 1 posts"]
+    assert missing_from_output({"min_posts": 1}, {}) == ["fewer than 1 posts"]

@@ -12,17 +12,17 @@ import pytest
 from hearthnet.contracts import contracts
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Continued,
     Frame,
     Notice,
-    Progress,
-    Served,
+    PrefillProgress,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
     Shown,
     StopReason,
-    Thinking,
-    Thought,
-    Token,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
     to_event,
@@ -32,15 +32,15 @@ SERVICES = Path(__file__).resolve().parents[2] / "services"
 EXAMPLES: dict[type, Shown] = {
     type(frame): frame
     for frame in (
-        Token("Hi"),
-        Cited(Citation(kind="web", url="https://example.org")),
-        Thinking("so"),
-        Thought(ThinkingPart("so", "proof")),
-        Served(ServerCallPart("web_search", "s1", {"query": "water"})),
+        TextDelta("Hi"),
+        CitationEvent(Citation(kind="web", url="https://example.org")),
+        ReasoningDelta("so"),
+        ReasoningBlock(ThinkingPart("so", "proof")),
+        ServerToolEvent(ServerCallPart("web_search", "s1", {"query": "water"})),
         ToolCallDelta("c1", '{"q', "search"),
         ToolCall("c1", "search", {"query": "water"}),
         Notice("other_model", "a cannot be reached; b answers instead"),
-        Progress("reading", 1, 2),
+        PrefillProgress("reading", 1, 2),
     )
 }
 

@@ -22,8 +22,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.supervisor.community.join import redeem
-from hearthnet.supervisor.community.join_client import Newcomer
-from hearthnet.supervisor.community.temporary_server import guest_server
+from hearthnet.supervisor.community.join_client import JoinClient
+from hearthnet.supervisor.community.temporary_server import temporary_server
 from hearthnet.supervisor.nats.upstream import Upstream
 from hearthnet.trust.community import invites
 from hearthnet.trust.community.roster import Roster
@@ -213,22 +213,22 @@ def test_a_new_home_that_is_let_in_and_cut_off_comes_in_by_its_own_key(
     homes: Homes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a slow machine, where the used invite's connection ends before its answer is there."""
-    text, home, asked = homes.invite("--name", "Porch"), Home.resolve(tmp_path / "porch"), Newcomer.join
+    text, home, asked = homes.invite("--name", "Porch"), Home.resolve(tmp_path / "porch"), JoinClient.join
 
-    async def cut_off(newcomer: Newcomer, *given: Any) -> Roster:
+    async def cut_off(newcomer: JoinClient, *given: Any) -> Roster:
         await asked(newcomer, *given)
         way = Upstream(invites.decode(text).address)
 
         async def opens() -> bool:
             with contextlib.suppress(HearthNetError):
-                async with guest_server(tmp_path / "look", load_identity(home.device_key), way):
+                async with temporary_server(tmp_path / "look", load_identity(home.device_key), way):
                     return True
             return False
 
         await wait_for(opens, what="the door to open for the new member")
         raise HearthNetError("unauthorized", "the home does not accept this invite: it was used")
 
-    monkeypatch.setattr(Newcomer, "join", cut_off)
+    monkeypatch.setattr(JoinClient, "join", cut_off)
     joined = redeem(home, text, print)
     assert (joined.display_name, joined.members) == ("Porch", len(names(homes.hearth)))
     assert home.roster.exists()

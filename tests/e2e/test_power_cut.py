@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from hearthnet.bus import blob_transfer
-from hearthnet.bus.blob_transfer import Done, Options
+from hearthnet.bus.blob_transfer import Options, TransferResult
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError
@@ -48,7 +48,7 @@ class Upload:
             await self.wait.wait()
         return self.data[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
 
-    async def put(self, bus: Bus) -> Done:
+    async def put(self, bus: Bus) -> TransferResult:
         return await blob_transfer.put(bus, self, Options(name="large.bin"), lambda chunks, of: None)
 
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.core import ids
-from hearthnet.gateway.api.call_routes import Calls
+from hearthnet.gateway.api.call_routes import CallRoutes
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet_llm.responses import retry_truncated_call
 from tests.gateway.api.test_call_routes import sign
@@ -141,7 +141,7 @@ async def test_another_gateway_goes_on_where_the_first_one_ended(shared: House, 
         shared.gateway.runs = GatewayRuns(shared.bus, shared.gateway.clients, runs)
         done = await call(http, yes(waits))
     assert shared.gateway.runs is not before
-    assert Calls(shared.gateway)
+    assert CallRoutes(shared.gateway)
     assert done["output"]["message"]["content"].strip() == "Posted."
     assert len(effects(shared, guest)) == 1
 

@@ -10,21 +10,21 @@ import msgspec
 import pytest
 
 from hearthnet.agent.loop.state import Limits
-from hearthnet.agent.persistence.run_store import Kept as Saved
 from hearthnet.agent.persistence.run_store import MemoryRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
-from hearthnet.agent.runtime.client_authority import Voter
+from hearthnet.agent.persistence.run_store import StoredDocument as Saved
+from hearthnet.agent.persistence.saved_runs import SavedRuns
+from hearthnet.agent.runtime.client_authority import ClientApprover
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.grant_store import GrantBook, new_entry
 from hearthnet.agent.tools.builtin import builtin_tools, capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Approve, Deny, Pending, ToolCall
+from hearthnet.agent.tools.types import Approve, Deny, PendingApproval, ToolCall
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.runs.list_cache import FRESH_MS
-from hearthnet.gateway.runs.principals import Voters
-from hearthnet.gateway.runs.unsigned_approvals import Proposed, Signing
+from hearthnet.gateway.runs.principals import RunPrincipals
+from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
 from hearthnet.trust.authorization.token import Scope
 from tests.agent.scripted import PROVIDER, calls, done, gives, says
 from tests.agent.test_large_results import Kept
@@ -48,7 +48,7 @@ async def test_a_standing_grant_of_the_owner_serves_no_guest(tmp_path: Path) -> 
     )
     book.add(entry, now)
     anna = house.guest()
-    acting = Voters(house.bus, house.tokens).acting(anna.client)
+    acting = RunPrincipals(house.bus, house.tokens).acting(anna.client)
     executor = ToolExecutor(house.bus, tools, store=house.store, grants=book, acting_for=acting)
     body = ask()
     del body["input"]["tools"]
@@ -115,7 +115,7 @@ async def test_one_call_is_made_under_the_clients_token_too() -> None:
     house = House(MemoryRuns())
     house.bus.tools["rag.query@1.0"] = gives({"chunks": []})
     anna = house.guest()
-    acting = Voters(house.bus, house.tokens).acting(anna.client)
+    acting = RunPrincipals(house.bus, house.tokens).acting(anna.client)
     tools = builtin_tools(["search_corpus", "market_post"], {"search_corpus": {"corpus": "system"}})
     executor = ToolExecutor(house.bus, tools, acting_for=acting)
     found = await executor.dispatch(ToolCall("s", "search_corpus", {"query": "water"}))
@@ -201,9 +201,11 @@ async def test_where_no_approval_can_be_made_the_question_says_why() -> None:
     """As for a run that was saved before it was settled which home was meant."""
     house = House(MemoryRuns())
     anna = house.guest()
-    voter = Voter("p", anna.client.key, house.bus.peer.identity.node_id, house.bus.peer.community, house.bus)
-    signing = Signing(voter, Toolbox([capability_tool("rag.ingest@1.0", {})]), Proposed())
-    pending = Pending(
+    voter = ClientApprover(
+        "p", anna.client.key, house.bus.peer.identity.node_id, house.bus.peer.community, house.bus
+    )
+    signing = ApprovalPresenter(voter, Toolbox([capability_tool("rag.ingest@1.0", {})]), ApprovalCache())
+    pending = PendingApproval(
         confirmation_id="c",
         run="r",
         tool_call_id="i",
@@ -227,7 +229,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
     anna = house.guest()
     run = house.runs.open(anna.client, ask(), Ear(), waits=False)
     await run.drive()
-    ballot = RunDesk(store, house.bus.peer.identity, house.bus.peer.community).ballot
+    ballot = SavedRuns(store, house.bus.peer.identity, house.bus.peer.community).ballot
     (listed,) = await house.runs.listing(anna.client)
     (asked,) = listed["pending"]
     about = asked["confirmation_id"]
@@ -254,7 +256,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
 async def test_of_very_many_keys_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hearthnet.gateway.runs.principals._MOST_SEEN", 1)
     house = House(MemoryRuns())
-    voters = Voters(house.bus, house.tokens)
+    voters = RunPrincipals(house.bus, house.tokens)
     first, second = house.guest(), house.guest()
     acting = voters.acting(first.client)
     voters.remember(second.client)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.types import Approve, Deny, Edit
@@ -24,10 +24,10 @@ def terminal(house: House) -> ToolExecutor:
     return ToolExecutor(house.bus, builtin_tools(["market_post"]), store=house.store)
 
 
-def desk(house: House) -> RunDesk:
+def desk(house: House) -> SavedRuns:
     """What `hearthnet runs` decides at."""
     peer = house.bus.peer
-    return RunDesk(house.store, peer.identity, peer.community)
+    return SavedRuns(house.store, peer.identity, peer.community)
 
 
 def page(house: House) -> Guest:

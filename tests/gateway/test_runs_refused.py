@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.refusal_audit import SINGLE
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from tests.agent.scripted import calls, done
 from tests.gateway.running import ENDS, POST, Ear, Guest, House, ask, driving
 
@@ -32,7 +32,7 @@ async def waiting(house: House, guest: Guest) -> tuple[str, dict[str, dict[str, 
     return run.run, {one["tool_call_id"]: one for one in listed["pending"]}
 
 
-async def refused(house: House) -> list[Entry]:
+async def refused(house: House) -> list[AuditEntry]:
     """What is on record of decisions that were none."""
     log = house.store
     assert isinstance(log, MemoryRuns)
@@ -255,7 +255,7 @@ async def test_the_owner_sees_all_runs_and_says_no_but_not_yes() -> None:
     anna = house.guest()
     run, _asked = await waiting(house, anna)
     peer = house.bus.peer
-    desk = RunDesk(house.store, peer.identity, peer.community)
+    desk = SavedRuns(house.store, peer.identity, peer.community)
     assert [record.principal for record in (await desk.listing()).runs] == [anna.client.principal]
     for decision in (Approve(), Edit({**POST, "title": "Mine"})):
         with pytest.raises(HearthNetError) as caught:
@@ -276,7 +276,7 @@ async def test_for_a_guest_without_a_key_the_owner_may_say_yes() -> None:
     ben = house.guest("ben", own_key=False)
     run, _asked = await waiting(house, ben)
     peer = house.bus.peer
-    taken = await RunDesk(house.store, peer.identity, peer.community).decide(run, "p", Approve(), via="cli")
+    taken = await SavedRuns(house.store, peer.identity, peer.community).decide(run, "p", Approve(), via="cli")
     assert (taken.said.word, taken.said.by) == ("approved", peer.identity.node_id)
     again = await house.runs.open_saved(ben.client, run, Ear())
     await again.drive()

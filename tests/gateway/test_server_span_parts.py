@@ -13,7 +13,7 @@ from hearthnet.bus.session.tracing import Traces
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http.server_span import server_span
 from hearthnet.gateway.mcp.span import call_span
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 
 pytestmark = pytest.mark.req("TRACE-9")
 ABOVE = f"00-{'ab' * 16}-{'cd' * 8}-01"
@@ -33,7 +33,7 @@ def scope(method: str = "POST", path: str = "/v1/call", kind: str = "http", **he
     }
 
 
-def traced(asked: dict[str, Any], status: int, error: Exception | None = None) -> Entry | None:
+def traced(asked: dict[str, Any], status: int, error: Exception | None = None) -> SpanRecord | None:
     """The step that a request with that answer leaves."""
     traces = Traces()
     try:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls.attempt import Answer, Request, parse_body, send
+from hearthnet.bus.calls.attempt import PendingReply, Request, parse_body, send
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract
 from hearthnet.core import ids
@@ -32,7 +32,7 @@ async def ask(
     sent = cast("dict[str, Any]", msgspec.Raw(body) if isinstance(body, bytes) else body)
     request = Request(contract=contract, body=sent, idempotency_key=key if isinstance(key, str) else "")
     trace = bus.peer.traces.calling(contract.id, "")
-    answer = Answer(bus.peer, view, ids.new_ulid())
+    answer = PendingReply(bus.peer, view, ids.new_ulid())
     until = asyncio.get_running_loop().time() + seconds
     try:
         await send(bus.peer, request, view, "call", answer.call_id, int(seconds * 1000), trace)

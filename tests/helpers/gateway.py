@@ -22,7 +22,7 @@ from hearthnet.core.config_loader import load_config
 from hearthnet.core.node_state import ServiceState
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.gateway.app import Gateway
-from hearthnet.gateway.auth.client_store import Entry, api_key
+from hearthnet.gateway.auth.client_store import StoredClient, api_key
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.server import serving
@@ -102,7 +102,7 @@ class Workshop(ProbeService):
 class Guest:
     """A client of the book, with all it needs to ask."""
 
-    entry: Entry
+    entry: StoredClient
     secret: str
     cookie: str
     identity: Identity | None

@@ -57,7 +57,7 @@ def agreeing(
     held: Roster, event_type: str, target: Identity, what: str, client_id: str, *signers: Identity
 ) -> tuple[CoSigner, ...]:
     """The signatures of `signers` under what is to happen to `target`."""
-    agreed = quorum.agreement(event_type, held.community_id, target.node_id, what, client_id)
+    agreed = quorum.cosign_payload(event_type, held.community_id, target.node_id, what, client_id)
     return tuple(
         CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
     )

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.nats import client, connection
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.trust.keys import Login
 from tests.helpers.nats_server import NatsServer
 from tests.helpers.waiting import DEADLINE_SECONDS, wait_for
@@ -43,8 +43,8 @@ async def server(nats_server: Start) -> AsyncIterator[NatsServer]:
     yield nats_server()
 
 
-async def _join(server: NatsServer) -> Link:
-    return await Link.connect(server.url, LOGIN, "test")
+async def _join(server: NatsServer) -> NatsClient:
+    return await NatsClient.connect(server.url, LOGIN, "test")
 
 
 @pytest.mark.req("BUS-61")
@@ -202,9 +202,9 @@ async def test_a_login_that_is_refused_is_said_so_and_one_that_is_taken_away_end
 ) -> None:
     users = "authorization {{ users: [ {{ nkey: {} }} ] }}"
     guarded = nats_server(users.format(LOGIN.public))
-    one = await Link.connect(guarded.url, LOGIN, "test")
+    one = await NatsClient.connect(guarded.url, LOGIN, "test")
     with pytest.raises(HearthNetError) as caught:
-        await Link.connect(guarded.url, Login(bytes([1]) * 32), "stranger")
+        await NatsClient.connect(guarded.url, Login(bytes([1]) * 32), "stranger")
     assert (caught.value.code, "refuses this node's login" in caught.value.message) == ("unauthorized", True)
     guarded.reload(users.format(Login(bytes([2]) * 32).public))
     async with asyncio.timeout(DEADLINE_SECONDS):
@@ -234,10 +234,10 @@ async def test_what_is_no_nats_server_is_a_partition(
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as elsewhere:
         port = elsewhere.sockets[0].getsockname()[1]
         with pytest.raises(HearthNetError, match="no NATS server answers") as caught:
-            await Link.connect(f"nats://127.0.0.1:{port}", LOGIN, "test")
+            await NatsClient.connect(f"nats://127.0.0.1:{port}", LOGIN, "test")
         assert caught.value.code == "partition"
         with pytest.raises(HearthNetError, match="no NATS server answers"):
-            await Link.connect("nats://127.0.0.1:1", LOGIN, "test")
+            await NatsClient.connect("nats://127.0.0.1:1", LOGIN, "test")
 
 
 @pytest.mark.req("BUS-63")
@@ -273,11 +273,11 @@ async def test_a_connection_that_breaks_again_while_it_comes_back_is_made_once_m
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its end may come between the server's word that the login is good and the next turn of the loop."""
-    one, ear, opened = await _join(server), Ear(), connection.Connection.open
+    one, ear, opened = await _join(server), Ear(), connection.NatsConnection.open
     await one.subscribe("a", ear)
-    broken: list[connection.Connection] = []
+    broken: list[connection.NatsConnection] = []
 
-    async def open_and_break(*arguments: Any) -> connection.Connection:
+    async def open_and_break(*arguments: Any) -> connection.NatsConnection:
         made = await opened(*arguments)
         if len(broken) < 3:
             broken.append(made)
@@ -285,7 +285,7 @@ async def test_a_connection_that_breaks_again_while_it_comes_back_is_made_once_m
             await asyncio.sleep(0)
         return made
 
-    monkeypatch.setattr(connection.Connection, "open", open_and_break)
+    monkeypatch.setattr(connection.NatsConnection, "open", open_and_break)
     assert one._connection is not None
     one._connection.abort()
     await wait_for(lambda: len(broken) == 3 and one.is_connected, 20, "the way back")
@@ -299,10 +299,10 @@ async def test_a_connection_that_breaks_again_while_it_comes_back_is_made_once_m
 async def test_the_first_connection_may_break_as_soon_as_it_is_made(
     server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = connection.Connection.open
-    broken: list[connection.Connection] = []
+    opened = connection.NatsConnection.open
+    broken: list[connection.NatsConnection] = []
 
-    async def open_and_break(*arguments: Any) -> connection.Connection:
+    async def open_and_break(*arguments: Any) -> connection.NatsConnection:
         made = await opened(*arguments)
         if not broken:
             broken.append(made)
@@ -310,7 +310,7 @@ async def test_the_first_connection_may_break_as_soon_as_it_is_made(
             await asyncio.sleep(0)
         return made
 
-    monkeypatch.setattr(connection.Connection, "open", open_and_break)
+    monkeypatch.setattr(connection.NatsConnection, "open", open_and_break)
     one = await _join(server)
     assert not broken[0].alive
     await one.settle()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.nats.parser import LONGEST_LINE, ProtocolError, Reader
+from hearthnet.nats.parser import LONGEST_LINE, NatsParser, ProtocolError
 
 pytestmark = pytest.mark.req("BUS-60")
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.-_\x0b\x0c\x1c\x85\u00a0\u2028", min_size=1, max_size=20)
@@ -42,7 +42,7 @@ def operations(draw: st.DrawFn) -> tuple[bytes, Operation]:
 def read(pieces: list[bytes]) -> list[Operation]:
     """What a reader makes of the pieces."""
     heard: list[Operation] = []
-    reader = Reader(lambda *message: heard.append(message), heard.append)
+    reader = NatsParser(lambda *message: heard.append(message), heard.append)
     for piece in pieces:
         reader.feed(piece)
     return heard

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import Clock
 from hearthnet.agent.tools.builtin import builtin_tools
@@ -116,16 +116,16 @@ class Scene:
         return ToolExecutor(self.bus, more or tools(), store=self.runs, **options)
 
     @property
-    def desk(self) -> RunDesk:
+    def desk(self) -> SavedRuns:
         """The runs as another process sees them."""
-        return RunDesk(self.runs, self.mesh.identity, self.bus.peer.community)
+        return SavedRuns(self.runs, self.mesh.identity, self.bus.peer.community)
 
-    def later(self, ms: int) -> tuple[ToolExecutor, RunDesk]:
+    def later(self, ms: int) -> tuple[ToolExecutor, SavedRuns]:
         """Executor and desk of processes whose clocks are `ms` ahead."""
         executor = self.executor()
         executor._clock = _Later(ms)
         community = self.bus.peer.community
-        return executor, RunDesk(self.runs, self.mesh.identity, community, clock=lambda: now_ms() + ms)
+        return executor, SavedRuns(self.runs, self.mesh.identity, community, clock=lambda: now_ms() + ms)
 
     async def suspended(self, **options: Any) -> str:
         """A run that waits for somebody, its process gone; its id."""

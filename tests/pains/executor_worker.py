@@ -14,7 +14,7 @@ from typing import Any
 
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.core.home import Home
@@ -30,7 +30,7 @@ def say(word: str) -> None:
 async def main(home: Home, url: str, point: str) -> None:
     """Asks, approves, and goes on until it is killed."""
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         say(pending.run)
         return Approve()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.service import Offer
 from hearthnet_market import MarketService
 from tests.agent.bench import paired
@@ -101,7 +101,7 @@ async def test_a_provider_that_is_killed_leaves_one_effect(mesh: Mesh, step: str
     """The market ends at `step` of the post, and comes back while the executor waits for its answer."""
     said: list[str] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         said.append(pending.tool_call_id)
         return Approve()
 

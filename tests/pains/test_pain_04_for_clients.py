@@ -18,7 +18,7 @@ from hearthnet.core import ids
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, read_node_state
 from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.gateway.auth.client_store import ClientBook, api_key
+from hearthnet.gateway.auth.client_store import ClientStore, api_key
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.keys import Identity
@@ -41,7 +41,7 @@ class Client:
     def __init__(self, home: Home, name: str, principal: str) -> None:
         self.home = home
         self.identity = Identity.generate()
-        entry, secret = ClientBook(home).add(name, principal, key=self.identity.node_id)
+        entry, secret = ClientStore(home).add(name, principal, key=self.identity.node_id)
         self._headers = {"Authorization": f"Bearer {api_key(entry, secret)}"}
 
     def http(self) -> httpx2.Client:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.service import Call
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, QUESTION, Held, acting, asked_to_confirm, says, wants
@@ -15,7 +15,7 @@ from tests.pains.acting import POST, QUESTION, Held, acting, asked_to_confirm, s
 pytestmark = pytest.mark.asyncio
 
 
-async def yes(_pending: Pending) -> Decision:
+async def yes(_pending: PendingApproval) -> Decision:
     return Approve()
 
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.tools.types import Approve, Decision, Deny
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, acting, says, wants
@@ -22,8 +22,8 @@ async def test_five_calls_get_exactly_five_decisions(mesh: Mesh) -> None:
     turn = [wants("market_post", {**POST, "title": name}, name) for name in CALLS]
     async with acting(mesh, turn, [says("Done.")]) as scene, await mesh.store() as other:
         run = await scene.suspended()
-        second = RunDesk(StoredRuns(other, mesh.identity), mesh.identity, scene.bus.peer.community)
-        answers: list[tuple[RunDesk, str, Decision]] = [
+        second = SavedRuns(StoredRuns(other, mesh.identity), mesh.identity, scene.bus.peer.community)
+        answers: list[tuple[SavedRuns, str, Decision]] = [
             (random.choice([scene.desk, second]), name, Approve()) for name in random.sample(CALLS, 5)
         ]
         name = random.choice(CALLS)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.authorization.authority import Standing, Token
+from hearthnet.trust.authorization.authority import CallerStatus, PresentedToken
 from hearthnet.trust.authorization.token import Scope
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
@@ -37,8 +37,8 @@ def test_at_any_depth_a_call_may_do_what_its_token_says_and_nothing_else(
     call is allowed exactly where the direct one is and, from depth 1, the wrapper is granted as well.
     """
     body = {"params": {"corpus": corpus}, "input": {}}
-    member = Standing(CALLER, "member")
-    token = Token(claims("run", CALLER, CALLER, scope), member)
+    member = CallerStatus(CALLER, "member")
+    token = PresentedToken(claims("run", CALLER, CALLER, scope), member)
     direct = outcome(member, token, demand("member", capability=parse_capability(target)), body)[0]
     granted = scope.covers(parse_capability("llm.tools.call@1.0"))
     if depth == 0:

@@ -14,13 +14,13 @@ from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID
-from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.service import Call, Offer, Stream
@@ -81,7 +81,7 @@ async def _knows_the_model(bus: Bus) -> bool:
     return any(view.offer.params.get("model") == "probe" for view in await bus.offers(CHAT))
 
 
-async def _yes(_pending: Pending) -> Decision:
+async def _yes(_pending: PendingApproval) -> Decision:
     return Approve()
 
 
@@ -177,13 +177,13 @@ class Tap:
 @pytest.fixture
 def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
     """Set on every process of the test."""
-    tapped, box, keep, mint = Tap(), frames.box, Link._keep, mint_token
+    tapped, box, keep, mint = Tap(), frames.box, NatsClient._keep, mint_token
 
     def boxed(inner: bytes, key: bytes) -> bytes:
         tapped.inner.append(inner)
         return box(inner, key)
 
-    def kept(link: Link, *pieces: bytes) -> None:
+    def kept(link: NatsClient, *pieces: bytes) -> None:
         tapped.raw += b"".join(pieces)
         keep(link, *pieces)
 
@@ -192,7 +192,7 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
         return tapped.tokens[-1]
 
     monkeypatch.setattr(frames, "box", boxed)
-    monkeypatch.setattr(Link, "_keep", kept)
+    monkeypatch.setattr(NatsClient, "_keep", kept)
     monkeypatch.setattr("hearthnet.agent.runtime.authority.mint", minted)
     return tapped
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.trust.authorization.token import SCHEME
 from tests.agent.bench import POST, QUERY
 from tests.agent.runtime.test_executor import tools
@@ -35,7 +35,7 @@ async def test_no_token_is_seen_by_model_listener_person_or_log(caplog: pytest.L
     async def listen(frame: dict[str, Any]) -> None:
         seen.append(frame)
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         seen.append(repr(pending))
         return Approve()
 

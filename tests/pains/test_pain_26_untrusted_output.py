@@ -12,7 +12,7 @@ import pytest
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.tools.builtin import builtin_tools
-from hearthnet.agent.tools.types import Decision, Deny, Pending
+from hearthnet.agent.tools.types import Decision, Deny, PendingApproval
 from hearthnet.core.times import now_ms
 from tests.agent.bench import POST
 from tests.agent.runtime.test_grant_store import HOUR, entry
@@ -35,9 +35,9 @@ async def test_a_post_that_gives_orders_gets_a_question_and_no_grant(tmp_path: P
     book, now, me = GrantBook(tmp_path / "grants.json"), now_ms(), bus.peer
     kept = entry(uses=5, identity=me.identity, community=me.community, now_ms=now, until_ms=now + HOUR)
     book.add(kept, now)
-    questions: list[Pending] = []
+    questions: list[PendingApproval] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         questions.append(pending)
         return Deny("not mine")
 

@@ -18,7 +18,7 @@ from hearthnet.agent.tools.types import Approve, Decision, Deny
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth.client_store import ClientBook
+from hearthnet.gateway.auth.client_store import ClientStore
 from hearthnet.gateway.auth.clients import Clients
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.service.effects.audit_log import AuditLog
@@ -44,7 +44,7 @@ class Gateway:
     """A gateway of the scene's node, and its clients."""
 
     def __init__(self, scene: Scene, **options: Any) -> None:
-        self.clients = Clients(scene.bus.peer, ClientBook(scene.mesh.home))
+        self.clients = Clients(scene.bus.peer, ClientStore(scene.mesh.home))
         self.runs = GatewayRuns(scene.bus, self.clients, scene.runs, **options)
 
     def guest(self, name: str, *, own_key: bool = True) -> Guest:

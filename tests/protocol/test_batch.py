@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hearthnet.core import ids
 from hearthnet.protocol import batch
-from hearthnet.protocol.batch import Answered, Asked
+from hearthnet.protocol.batch import Answered, BatchedCall
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.protocol.header import Header, Kind
 from tests.protocol.mutants import ANNA, BERTA, mutations
@@ -50,7 +50,7 @@ def calls(body: bytes) -> list[Frame]:
 @pytest.mark.req("WIRE-17")
 def test_calls_come_out_as_if_each_had_come_alone() -> None:
     items = [
-        Asked(
+        BatchedCall(
             id=FIRST,
             body=raw({"input": {"query": "water"}}),
             deadline=30_000,
@@ -60,7 +60,7 @@ def test_calls_come_out_as_if_each_had_come_alone() -> None:
             traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
             session="table 7",
         ),
-        Asked(id=SECOND, body=raw({}), deadline=1),
+        BatchedCall(id=SECOND, body=raw({}), deadline=1),
     ]
     first, second = calls(batch.encode(items))
     alone = header(
@@ -102,7 +102,7 @@ def test_answers_are_replies_and_frames_of_streams() -> None:
     ],
 )
 def test_an_item_that_is_malformed_is_a_call_without_a_body_and_harms_no_other(spoilt: bytes) -> None:
-    good = batch.encode([Asked(id=SECOND, body=raw({"a": 1}), deadline=5)])[1:-1]
+    good = batch.encode([BatchedCall(id=SECOND, body=raw({"a": 1}), deadline=5)])[1:-1]
     first, second = calls(b"[" + spoilt + b"," + good + b"]")
     assert first == Frame(msgspec.structs.replace(first.header, id=FIRST, kind="call"), b"", None)
     assert (first.header.token, first.header.deadline) == ("", 0)
@@ -112,7 +112,7 @@ def test_an_item_that_is_malformed_is_a_call_without_a_body_and_harms_no_other(s
 @pytest.mark.req("WIRE-17")
 @pytest.mark.parametrize("nobody", [b"{}", b"5", b"null", b'{"id":5}', b'{"id":"../../*"}', b'{"body":{}}'])
 def test_an_item_without_an_id_is_left_out(nobody: bytes) -> None:
-    good = batch.encode([Asked(id=SECOND, body=raw({}))])[1:-1]
+    good = batch.encode([BatchedCall(id=SECOND, body=raw({}))])[1:-1]
     assert [frame.header.id for frame in calls(b"[" + nobody + b"," + good + b"]")] == [SECOND]
 
 
@@ -139,14 +139,14 @@ def test_what_is_no_list_of_1_to_64_items_is_no_pack(body: bytes) -> None:
 
 @pytest.mark.req("WIRE-17")
 def test_as_many_as_may_be_are_read() -> None:
-    items = [Asked(id=ids.new_ulid(), body=raw({"n": number})) for number in range(batch.MOST)]
+    items = [BatchedCall(id=ids.new_ulid(), body=raw({"n": number})) for number in range(batch.MOST)]
     assert [frame.header.id for frame in calls(batch.encode(items))] == [item.id for item in items]
 
 
 @pytest.mark.req("WIRE-16", "WIRE-17")
 def test_spoilt_packs_break_nobody() -> None:
     asked = batch.encode(
-        [Asked(id=name, body=raw({"a": [1]}), deadline=5, run="r") for name in (FIRST, SECOND)]
+        [BatchedCall(id=name, body=raw({"a": [1]}), deadline=5, run="r") for name in (FIRST, SECOND)]
     )
     answered = batch.encode([Answered(id=FIRST, body=raw({})), Answered(id=SECOND, seq=1, event="token")])
     came = {"read": 0, "refused": 0}

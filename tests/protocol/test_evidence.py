@@ -12,7 +12,7 @@ from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.protocol import evidence, frame
 from hearthnet.protocol.header import Header
 from hearthnet.trust import audit_chain
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.grant import Grant, sign_grant
 from hearthnet.trust.authorization.token import Scope, decode, mint
@@ -88,7 +88,7 @@ def proof(**header: Any) -> str:
     return audit_chain.evidence(frame.signed(Header(**{**said, **header}), msgspec.json.encode(body), ANNA))
 
 
-def entry(**changes: Any) -> Entry:
+def entry(**changes: Any) -> AuditEntry:
     """Berta's entry of that call."""
     fields: dict[str, Any] = {
         "node": BERTA.node_id,
@@ -110,7 +110,7 @@ def entry(**changes: Any) -> Entry:
         "idempotency_key": KEY,
         "frame": proof(),
     }
-    return Entry(**{**fields, **changes})
+    return AuditEntry(**{**fields, **changes})
 
 
 @pytest.mark.req("AUDIT-3")

@@ -65,7 +65,7 @@ def test_headers_offers_and_documents_break_nobody() -> None:
         "HearthNetError",
     }
     assert set(outcomes(offer.decode, mutations(NOTICE, 8_000, 6))) == {"read", "FrameError"}
-    community = roster.encode(roster.found(ANNA, roster.member(ANNA, "anchor", "Küche", 0), "Ahornweg", 0))
+    community = roster.encode(roster.create(ANNA, roster.member(ANNA, "anchor", "Küche", 0), "Ahornweg", 0))
     altered = [
         data
         for data in mutations(community, 1_000, 7)

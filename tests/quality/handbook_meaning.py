@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.index.vectors import Asked, pending, store
+from hearthnet_rag.index.vectors import QueryEmbedding, pending, store
 
 if TYPE_CHECKING:
     from hearthnet_embed.minilm.model import Model
@@ -24,11 +24,11 @@ _TEXTS: Final = 16
 def model() -> Model | None:
     """The model, loaded; None where it is not installed."""
     try:
-        from hearthnet_embed.minilm.files import found
+        from hearthnet_embed.minilm.files import checked_files
         from hearthnet_embed.minilm.model import Model
 
         with tempfile.TemporaryDirectory() as folder:
-            return Model(found(Path(folder)), 2)
+            return Model(checked_files(Path(folder)), 2)
     except (HearthNetError, ImportError):
         return None
 
@@ -45,9 +45,9 @@ def make(index: Index, read: Model, language: str) -> None:
             store(connection, NAME, made)
 
 
-def asked(read: Model, query: str) -> Asked:
+def asked(read: Model, query: str) -> QueryEmbedding:
     """The vector of a query."""
-    return Asked(NAME, [float(number) for number in _vectors(read, [query])[0]])
+    return QueryEmbedding(NAME, [float(number) for number in _vectors(read, [query])[0]])
 
 
 def _vectors(read: Model, texts: Sequence[str]) -> Sequence[Any]:

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from hearthnet.core.canonical_json import content_hash
-from hearthnet_rag.index.index import Entry, Index
+from hearthnet_rag.index.index import Index, IndexEntry
 from hearthnet_rag.readers import read_document
 from tests.quality.handbook import pages
 
@@ -24,5 +24,5 @@ def ingest(index: Index, language: str) -> int:
 def _add(index: Index, language: str, page: Path) -> int:
     data = page.read_bytes()
     document = dataclasses.replace(read_document(data, "text/html", page.name), language=language)
-    entry = Entry(content_hash(data), document, "01", 2022, {"path": page.name}, page.name)
+    entry = IndexEntry(content_hash(data), document, "01", 2022, {"path": page.name}, page.name)
     return index.add(corpus_of(language), entry).chunks

@@ -23,7 +23,7 @@ import msgspec
 from hearthnet.core.config import LlmConfig
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from hearthnet_rag.index.index import Index
@@ -123,7 +123,7 @@ def found(places: Sequence[int | None]) -> int:
 
 async def _main(file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, starter_index(Path(folder)) as index:
-        box = Box(LlmConfig(), Path(folder) / "model-checked.json")
+        box = ModelLocator(LlmConfig(), Path(folder) / "model-checked.json")
         file = box.check()
         profile = box.profile(file)
         backend = BuiltinBackend(Engine(box.load(file), profile.max_concurrent, profile.ctx), profile)

@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.config import LlmConfig
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from tests.quality.measure_queries import found, measure, questions, starter_index
 
 PROMISED = 18
@@ -22,7 +22,7 @@ PROMISED = 18
 @pytest.mark.timeout(300)
 @pytest.mark.req("LLM-13")
 async def test_eighteen_of_twenty_questions_are_found(tmp_path: Path) -> None:
-    box = Box(LlmConfig(), tmp_path / "model-checked.json")
+    box = ModelLocator(LlmConfig(), tmp_path / "model-checked.json")
     file = box.check()
     profile = box.profile(file)
     backend = BuiltinBackend(Engine(box.load(file), 2, profile.ctx), profile)

@@ -13,7 +13,7 @@ from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Call, NodeContext, Offer, Stream
 from hearthnet.service.hosting import announcer, main
-from hearthnet.service.hosting.call_execution import Running
+from hearthnet.service.hosting.call_execution import CallExecution
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.status import Status
 from tests.helpers.mesh import Mesh
@@ -105,7 +105,7 @@ async def test_a_clock_that_is_set_ends_no_stream(mesh: Mesh, monkeypatch: pytes
     service, real, ticks = ProbeService(), time.time_ns, []
     look = Host._look_after
 
-    def look_after(host: Host, running: Running) -> None:
+    def look_after(host: Host, running: CallExecution) -> None:
         look(host, running)
         ticks.append(running)
 

@@ -16,7 +16,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet, heeding_cancellation
 from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
 from hearthnet.service.decorators import endpoints
-from hearthnet.service.hosting.active_offers import Hosted
+from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.status import Status
 from tests.helpers.probe import CHAT, QUERY, Anything, ProbeService
 from tests.helpers.waiting import DEADLINE_SECONDS
@@ -33,7 +33,7 @@ def test_marked_methods_are_bound_to_their_contracts() -> None:
 @pytest.mark.req("SERVICE-4")
 def test_an_offer_its_contract_does_not_allow_is_the_authors_mistake() -> None:
     with pytest.raises(HearthNetError) as caught:
-        Hosted(contracts().get(CHAT), Offer(capability=CHAT, params={"model": "m"}))
+        ActiveOffer(contracts().get(CHAT), Offer(capability=CHAT, params={"model": "m"}))
     assert caught.value.code == "bad_request"
 
 
@@ -45,15 +45,17 @@ def test_an_offer_may_demand_more_trust_and_never_less(trust: str, allowed: bool
     contract = contracts().get("rag.ingest@1.0")
     offer = Offer(capability=contract.id, params={"corpora_available": []}, trust=trust)
     if allowed:
-        assert Hosted(contract, offer).offer.trust == trust
+        assert ActiveOffer(contract, offer).offer.trust == trust
         return
     with pytest.raises(HearthNetError, match="never less"):
-        Hosted(contract, offer)
+        ActiveOffer(contract, offer)
 
 
 @pytest.mark.req("SERVICE-4")
 def test_an_offer_takes_its_places_from_the_contract_and_is_named_for_people() -> None:
-    hosted = Hosted(contracts().get(QUERY), Offer(capability=QUERY, params={"corpus": "system", "k_max": 20}))
+    hosted = ActiveOffer(
+        contracts().get(QUERY), Offer(capability=QUERY, params={"corpus": "system", "k_max": 20})
+    )
     assert hosted.offer.max_concurrent == contracts().get(QUERY).max_concurrent
     assert str(hosted) == "rag.query@1.0 corpus=system"
 

@@ -20,7 +20,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.protocol import evidence
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.trust import audit_chain
-from hearthnet.trust.audit_chain import Entry, Finding, Verifier
+from hearthnet.trust.audit_chain import AuditEntry, ChainProblem, Verifier
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.grant import Grant, sign_grant
 from hearthnet.trust.authorization.token import Scope, mint
@@ -99,7 +99,7 @@ class Workers:
             process.wait()
         self.running.clear()
 
-    async def entries(self) -> list[Entry]:
+    async def entries(self) -> list[AuditEntry]:
         """The node's audit log, which is found whole."""
         async with await self.mesh.store() as store:
             found, finding = await audited(self.mesh, AuditLog(store, self.mesh.identity))
@@ -118,7 +118,7 @@ def working(mesh: Mesh) -> Iterator[Workers]:
             workers.end()
 
 
-async def audited(mesh: Mesh, log: AuditLog) -> tuple[list[Entry], Finding | None]:
+async def audited(mesh: Mesh, log: AuditLog) -> tuple[list[AuditEntry], ChainProblem | None]:
     """All entries of the node's log, and what is wrong with them."""
     verifier, found = Verifier(mesh.identity.node_id, check=evidence.problem), []
     async for batch in log.lines(0, (await log.end()).sequence):

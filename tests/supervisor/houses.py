@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.core.home import Home
 from hearthnet.supervisor.nats import home_setup
-from hearthnet.supervisor.nats.access_control import Admitted
+from hearthnet.supervisor.nats.access_control import AllowedLogins
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.nats.server_config import BusLogin
@@ -116,9 +116,9 @@ def way_to(house: House) -> Upstream:
     return Upstream(house.server.state.address)
 
 
-def admitted(*members: Identity, invites: tuple[Identity, ...] = ()) -> Admitted:
+def admitted(*members: Identity, invites: tuple[Identity, ...] = ()) -> AllowedLogins:
     """These and no others."""
-    return Admitted(tuple(map(entry, members)), tuple(map(entry, invites)))
+    return AllowedLogins(tuple(map(entry, members)), tuple(map(entry, invites)))
 
 
 class Visitor:

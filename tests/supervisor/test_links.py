@@ -16,7 +16,7 @@ import pytest_asyncio
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.community import temporary_server as guest_module
-from hearthnet.supervisor.community.temporary_server import guest_server
+from hearthnet.supervisor.community.temporary_server import temporary_server
 from hearthnet.supervisor.nats import server_config
 from hearthnet.supervisor.nats.leaf_links import linked
 from hearthnet.supervisor.nats.server_config import ANY_PORT
@@ -340,13 +340,13 @@ async def test_a_guest_reaches_the_inviters_home_for_as_long_as_the_invite_is_op
 ) -> None:
     key, me = Identity.generate(), founder.identity
     with pytest.raises(HearthNetError, match="does not accept this invite") as caught:
-        async with guest_server(tmp_path / "guest", key, way_to(founder)):
+        async with temporary_server(tmp_path / "guest", key, way_to(founder)):
             pytest.fail("let in without an invite")
     assert caught.value.code == "unauthorized"
     await founder.server.admit(admitted(me, invites=(key,)))
     host = await callers.connect(founder.url, me.login())
     await host.listen(f"hn.call.*.{me.token}.abcdefgh.>")
-    async with guest_server(tmp_path / "guest", key, way_to(founder)) as url:
+    async with temporary_server(tmp_path / "guest", key, way_to(founder)) as url:
         guest = await callers.connect(url, key.login())
         await guest.listen(f"hn.rep.*.{key.token}.>")
         subject = f"hn.call.{key.token}.{me.token}.abcdefgh.community.join.v1"
@@ -374,6 +374,6 @@ async def test_a_home_that_is_not_there_is_said_to_be_so(
         paused(founder.server.state.pid),
         pytest.raises(HearthNetError, match=f"{way.address} cannot be reached") as caught,
     ):
-        async with guest_server(tmp_path / "guest", Identity.generate(), way):
+        async with temporary_server(tmp_path / "guest", Identity.generate(), way):
             pytest.fail("linked to a server that stands still")
     assert caught.value.code == "partition"

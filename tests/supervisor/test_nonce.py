@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame
 from hearthnet.supervisor.nats.upstream import Upstream
 from hearthnet.trust.authorization import approval, grant, revocation
@@ -122,7 +122,7 @@ async def test_a_process_that_logs_in_signs_nothing_of_ours(asker: Asker, number
     asker.wanted = demands(identity)[number]
     login = identity.login()
     with contextlib.suppress(HearthNetError):
-        await Link.connect(f"nats://127.0.0.1:{asker.port}", login, "victim")
+        await NatsClient.connect(f"nats://127.0.0.1:{asker.port}", login, "victim")
     for signature in asker.signatures():
         nothing_of_ours(identity, login, signature, asker.wanted)
     if number < 2:

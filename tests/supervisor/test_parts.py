@@ -22,17 +22,17 @@ from hearthnet.core.config import Config, GatewayConfig, ServicesConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, ServiceState
-from hearthnet.supervisor.console import Progress, Screen
+from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
 from hearthnet.supervisor.nats.link_watch import LinkWatch
 from hearthnet.supervisor.os import parent_death
 from hearthnet.supervisor.os.backoff import FIRST_SECONDS, HEALTHY_SECONDS, LONGEST_SECONDS, Backoff
-from hearthnet.supervisor.os.cancellation import END_SECONDS, briefly, heed_cancelling, obeying
+from hearthnet.supervisor.os.cancellation import END_SECONDS, cancellable, heed_cancelling, with_grace
 from hearthnet.supervisor.os.log_file import LogFile, LogHandler
-from hearthnet.supervisor.os.os_process import Process, ending
+from hearthnet.supervisor.os.os_process import Process, exit_text
 from hearthnet.supervisor.os.program import program
 from hearthnet.supervisor.ready_file import ReadyFile
 from hearthnet.supervisor.services import service_process as children
-from hearthnet.supervisor.services.service_process import Child
+from hearthnet.supervisor.services.service_process import ServiceProcess
 from hearthnet.supervisor.services.specs import ChildSpec, choose, installed
 from hearthnet.supervisor.services.status_pipe import Status, StatusPipe
 from hearthnet.trust.keys import Identity
@@ -109,8 +109,8 @@ def test_the_supervisors_own_log_has_tracebacks(tmp_path: Path) -> None:
 
 
 def test_an_ending_in_words() -> None:
-    assert ending(0, "") == "ended with exit code 0"
-    assert ending(-9, "bye") == "was killed by SIGKILL: bye"
+    assert exit_text(0, "") == "ended with exit code 0"
+    assert exit_text(-9, "bye") == "was killed by SIGKILL: bye"
 
 
 @pytest.mark.req("UP-7")
@@ -178,11 +178,11 @@ def test_the_settings_choose_among_the_installed_services(tmp_path: Path) -> Non
 @pytest.mark.req("UP-3")
 def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     out = io.StringIO()
-    screen = Screen(out)
+    screen = NodeConsole(out)
     for current in range(3):
-        screen.progress([Progress("llm", "starting", "loading", f"loading {current}/2")])
-    screen.progress([Progress("llm", "waiting", "", "ended with exit code 3")])
-    screen.progress([Progress("llm", "ready", "", "")])
+        screen.progress([ConsoleProgress("llm", "starting", "loading", f"loading {current}/2")])
+    screen.progress([ConsoleProgress("llm", "waiting", "", "ended with exit code 3")])
+    screen.progress([ConsoleProgress("llm", "ready", "", "")])
     assert out.getvalue() == "llm: loading\nllm: waiting, ended with exit code 3\nllm: ready\n"
     screen.table(Home(tmp_path / "a b"), STATE)
     text = out.getvalue()
@@ -193,7 +193,7 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
 @pytest.mark.req("UP-28")
 def test_the_commands_of_the_table_fit_a_new_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    screen = Screen(out)
+    screen = NodeConsole(out)
     _install(tmp_path / "a venv", monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
     monkeypatch.setenv("HEARTHNET_HOME", str(tmp_path / "a b"))
@@ -253,9 +253,9 @@ def _install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_changing_display_on_a_terminal(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     with os.fdopen(slave, "w") as terminal:
-        screen = Screen(terminal)
-        screen.progress([Progress("llm", "starting", "loading", "loading 1/2")])
-        screen.progress([Progress("llm", "starting", "loading", "loading 2/2")])
+        screen = NodeConsole(terminal)
+        screen.progress([ConsoleProgress("llm", "starting", "loading", "loading 1/2")])
+        screen.progress([ConsoleProgress("llm", "starting", "loading", "loading 2/2")])
         screen.line("a line [in between]")
         screen.table(Home(tmp_path), STATE)
     text = _all_of(master).decode()
@@ -279,7 +279,7 @@ def test_a_closed_output_is_no_reason_to_end(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
-        screen = Screen(closed)
+        screen = NodeConsole(closed)
         screen.line("nobody hears this")
         screen.table(Home(tmp_path), STATE)
 
@@ -290,11 +290,11 @@ def test_progress_in_words() -> None:
     assert Status("starting", "reading", 0.5).progress == "reading 0.5"
 
 
-def double(tmp_path: Path, *behaviours: str) -> tuple[Child, int]:
+def double(tmp_path: Path, *behaviours: str) -> tuple[ServiceProcess, int]:
     """A supervised double and the end of its lifeline that the supervisor holds."""
     lifeline, held = os.pipe()
     spec = ChildSpec("market", (sys.executable, str(DOUBLE), *behaviours))
-    child = Child(spec, LogFile(tmp_path / "market.log"), lifeline, lambda changed: None)
+    child = ServiceProcess(spec, LogFile(tmp_path / "market.log"), lifeline, lambda changed: None)
     return child, held
 
 
@@ -322,7 +322,7 @@ async def test_a_silent_service_is_not_waited_for_for_ever(
 async def test_a_service_whose_program_is_gone_is_said_to_be(tmp_path: Path) -> None:
     lifeline, held = os.pipe()
     spec = ChildSpec("gone", ("/no/such",))
-    missing = Child(spec, LogFile(tmp_path / "gone.log"), lifeline, lambda changed: None)
+    missing = ServiceProcess(spec, LogFile(tmp_path / "gone.log"), lifeline, lambda changed: None)
     task = asyncio.create_task(missing.supervise())
     await missing.settled()
     assert missing.state.note == "ended with exit code 127: cannot start /no/such: No such file or directory"
@@ -338,7 +338,7 @@ async def test_a_service_whose_program_is_gone_is_said_to_be(tmp_path: Path) -> 
 async def test_a_command_line_too_long_for_the_system_is_an_error_in_words(tmp_path: Path) -> None:
     lifeline, held = os.pipe()
     spec = ChildSpec("big", ("/bin/true", "x" * 10_000_000))
-    child = Child(spec, LogFile(tmp_path / "big.log"), lifeline, lambda changed: None)
+    child = ServiceProcess(spec, LogFile(tmp_path / "big.log"), lifeline, lambda changed: None)
     assert await child._run_once() == "cannot start /bin/true: Argument list too long"
     os.close(lifeline)
     os.close(held)
@@ -412,7 +412,7 @@ async def test_a_task_that_keeps_its_cancellation_to_itself_ends_all_the_same(de
             except asyncio.CancelledError:
                 heard += 1
 
-    task = asyncio.create_task(obeying(work()))
+    task = asyncio.create_task(cancellable(work()))
     await asyncio.sleep(0)
     watch = Stopwatch()
     task.cancel()
@@ -428,8 +428,8 @@ async def test_what_obeys_still_fails_as_it_does() -> None:
         raise HearthNetError("internal_error", "no")
 
     with pytest.raises(HearthNetError, match="no"):
-        await obeying(work())
-    await briefly(work())
+        await cancellable(work())
+    await with_grace(work())
 
 
 @pytest.mark.req("UP-3", "UP-53")
@@ -450,7 +450,7 @@ def test_the_table_says_how_other_homes_are_reached(
 ) -> None:
     out = io.StringIO()
     state = msgspec.structs.replace(STATE, server=msgspec.structs.replace(STATE.server, **server))
-    Screen(out).table(Home(tmp_path), state)
+    NodeConsole(out).table(Home(tmp_path), state)
     assert words in out.getvalue()
 
 

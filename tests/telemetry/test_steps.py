@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.bus.session.tracing import Traces, handled, handling
+from hearthnet.bus.session.tracing import Traces, span_ended, span_started
 from hearthnet.core.errors import HearthNetError
-from hearthnet.models.http_client import Connection, HttpRequest
+from hearthnet.models.http_client import HttpRequest, ModelHttpClient
 from hearthnet.telemetry import steps
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 from tests.bus.session.test_tracing import header
 from tests.helpers.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.req("TRACE-10")
 
 
-def entries(traces: Traces) -> list[Entry]:
+def entries(traces: Traces) -> list[SpanRecord]:
     return [entry for _, entry in traces.after(0)]
 
 
@@ -29,13 +29,13 @@ def test_a_client_step_outside_of_a_step_is_none() -> None:
 def test_a_client_step_lies_below_the_method_and_notes_its_failure() -> None:
     traces = Traces()
     served = traces.serving(header(), 0)
-    token = handling(served)
+    token = span_started(served)
     with steps.client_step("POST here", {"a": 1, "b": ""}, span="POST") as entry:
         assert entry is not None
         assert steps.traceparent() != entry.traceparent, "it is not the running step"
     with pytest.raises(HearthNetError), steps.client_step("GET here", {}):
         raise HearthNetError("timeout", "late")
-    handled(served, token)
+    span_ended(served, token)
     traces.end(served)
     post, get, _ = entries(traces)
     assert post.detail is not None
@@ -47,21 +47,21 @@ def test_a_client_step_lies_below_the_method_and_notes_its_failure() -> None:
 def test_a_method_that_goes_on_after_its_call_makes_no_steps() -> None:
     traces = Traces()
     served = traces.serving(header(), 0)
-    token = handling(served)
+    token = span_started(served)
     traces.end(served)
     with steps.client_step("POST here", {}) as entry:
         assert entry is None
     assert steps.traceparent() == ""
-    handled(served, token)
+    span_ended(served, token)
 
 
 def test_what_a_method_says_of_its_span_adds_up() -> None:
     traces = Traces()
     served = traces.serving(header(), 0)
-    token = handling(served)
+    token = span_started(served)
     steps.describe("tools/call x", "client", {"a": 1})
     steps.describe("tools/call x", "client", {"b": 2})
-    handled(served, token)
+    span_ended(served, token)
     assert served.detail is not None
     assert served.detail.attributes == {"a": 1, "b": 2}
     with traces.run("ask", "r"):
@@ -74,14 +74,14 @@ async def test_a_request_to_a_model_server_tells_no_key_and_its_status() -> None
     traces = Traces()
     with ScriptedModel() as model:
         url = model.url.replace("http://", "http://me:secret@")
-        connection = Connection("scripted", "", ("Authorization", "Bearer {key}"))
+        connection = ModelHttpClient("scripted", "", ("Authorization", "Bearer {key}"))
         served = traces.serving(header(), 0)
-        token = handling(served)
+        token = span_started(served)
         wrong = HttpRequest("DELETE", f"{url}/models?key=secret", {})
         with pytest.raises(HearthNetError):
             async with connection.post(wrong):
                 pass
-        handled(served, token)
+        span_ended(served, token)
         await connection.close()
     (entry,) = entries(traces)
     assert entry.detail is not None

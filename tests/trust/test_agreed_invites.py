@@ -199,7 +199,7 @@ def test_signatures_cover_every_term(changes: dict[str, object]) -> None:
     altered = msgspec.structs.replace(proposal(held, QUINN, SAM), **changes)
     event = carried_out(held, TILDA, altered)
     with pytest.raises(HearthNetError, match="signed something else") as caught:
-        event_validation.check(event, held.community_id)
+        event_validation.validate_event(event, held.community_id)
     assert caught.value.code == "invalid_signature"
     assert roster.merge(held, [event]) is held, "nobody keeps it, whoever wrote it"
 
@@ -222,7 +222,7 @@ def test_forged_and_foreign_signatures_are_refused() -> None:
     nameless = msgspec.structs.replace(said, target_node_id="", co_signers=())
     nameless = proposals.sign(nameless, QUINN)
     with pytest.raises(HearthNetError, match="names the node") as caught:
-        event_validation.check(carried_out(held, TILDA, nameless), held.community_id)
+        event_validation.validate_event(carried_out(held, TILDA, nameless), held.community_id)
     assert caught.value.code == "bad_request"
 
 

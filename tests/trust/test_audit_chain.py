@@ -13,7 +13,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import audit_chain, signed_document
-from hearthnet.trust.audit_chain import Entry, Place, Verifier
+from hearthnet.trust.audit_chain import AuditEntry, ChainPosition, Verifier
 from hearthnet.trust.keys import Identity
 
 ANNA, BERTA, ROOT = (Identity(bytes([number]) * 32) for number in (1, 2, 3))
@@ -21,19 +21,21 @@ CALLS = 4
 Lines = list[bytes]
 
 
-def entry(number: int, node: Identity = ANNA, community: str = ROOT.node_id) -> Entry:
+def entry(number: int, node: Identity = ANNA, community: str = ROOT.node_id) -> AuditEntry:
     """Odd ones begin a call, even ones end it."""
     began = number % 2 == 1
     call = ids.new_ulid((number + 1) // 2)[:10] + "0" * 16
     common = {"node": node.node_id, "community": community, "sequence": 0, "previous": "", "time": number}
     if began:
-        return Entry(**common, kind="began", call=call, instance="a1b2c3d4", capability="market.post@1.0")  # type: ignore[arg-type]
-    return Entry(**common, kind="ended", call=call, instance="a1b2c3d4", began=number - 1)  # type: ignore[arg-type]
+        return AuditEntry(
+            **common, kind="began", call=call, instance="a1b2c3d4", capability="market.post@1.0"
+        )  # type: ignore[arg-type]
+    return AuditEntry(**common, kind="ended", call=call, instance="a1b2c3d4", began=number - 1)  # type: ignore[arg-type]
 
 
-def chain(*entries: Entry, by: Identity = ANNA) -> tuple[Lines, Place]:
+def chain(*entries: AuditEntry, by: Identity = ANNA) -> tuple[Lines, ChainPosition]:
     """The lines of a chain of these, and its end."""
-    lines, place = [], Place()
+    lines, place = [], ChainPosition()
     for each in entries:
         line, place = audit_chain.write(each, place, by)
         lines.append(line)
@@ -68,7 +70,10 @@ def test_a_whole_chain_is_found_whole() -> None:
     assert verifier.end(HEAD) is verifier.end(None) is None
     assert verifier.open == {}
     assert verdict([], head=None) is None
-    assert verdict([], head=audit_chain.read_head(audit_chain.head(ANNA, ROOT.node_id, Place(), 1))) is None
+    assert (
+        verdict([], head=audit_chain.read_head(audit_chain.head(ANNA, ROOT.node_id, ChainPosition(), 1)))
+        is None
+    )
 
 
 @pytest.mark.req("AUDIT-1")

@@ -31,8 +31,8 @@ from hearthnet.trust.community.events import (
     Withdrawn,
 )
 from hearthnet.trust.community.history import History
-from hearthnet.trust.community.quorum import agreement
-from hearthnet.trust.community.reducer import fold
+from hearthnet.trust.community.quorum import cosign_payload
+from hearthnet.trust.community.reducer import replay
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act
@@ -125,7 +125,7 @@ def inviting(held: Roster, step: Step, draw: random.Random, friends: Sequence[Id
     """An invite for anybody, or for a node and signed by some of `friends`."""
     whose = draw.choice(["", "", step.whom.node_id])
     ends, client_id, recalls = NOW + DAY_MS, "x", draw.choice(["", held.revocation_of(step.whom.node_id)])
-    agreed = agreement(
+    agreed = cosign_payload(
         events.INVITED,
         held.community_id,
         whose,
@@ -206,10 +206,10 @@ def test_merging_is_commutative_associative_idempotent_and_loses_nothing(steps: 
     for part in (one, two):
         assert set(part.history.heads()) <= set(both.history.heads())
         assert all(both.history.get(event.hash) == event for event in part.events)
-        roster.refuse_older(part, both)
+        roster.check_not_older(part, both)
         if part.version < both.version:
             with pytest.raises(HearthNetError, match="older"):
-                roster.refuse_older(both, part)
+                roster.check_not_older(both, part)
     assert roster.decode(roster.encode(both)) == both
 
 
@@ -252,7 +252,7 @@ def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
     whole = everything(steps)
     flaws = whole.folded.flaws
     blanked = [_blank(event) if event.hash in flaws else event for event in whole.events]
-    state = fold(History(whole.community_id, blanked))
+    state = replay(History(whole.community_id, blanked))
     assert state._replace(flaws={}) == whole.folded._replace(flaws={})
     assert state.flaws.keys() == flaws.keys()
 

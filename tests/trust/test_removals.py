@@ -11,7 +11,7 @@ from hearthnet.core import ids
 from hearthnet.trust.community import events as community
 from hearthnet.trust.community import reducer, roster
 from hearthnet.trust.community.events import CommunityEvent, Joined, Level, Promoted
-from hearthnet.trust.community.replay import Judge
+from hearthnet.trust.community.replay import RosterReplay
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import NOW, act, agreeing, raise_to, take_in
@@ -360,9 +360,9 @@ def test_leaving_again_and_again_costs_few_rounds(monkeypatch: pytest.MonkeyPatc
         events.append(event)
     rounds = []
 
-    def counting(*given: Any) -> Judge:
+    def counting(*given: Any) -> RosterReplay:
         rounds.append(1)
-        return Judge(*given)
+        return RosterReplay(*given)
 
     monkeypatch.setattr(reducer, "Judge", counting)
     held = with_events(town(), *events)
@@ -376,9 +376,9 @@ def test_removals_of_those_who_removed_others_cost_no_round_where_they_knew_of_i
 ) -> None:
     rounds = []
 
-    def counting(*given: Any) -> Judge:
+    def counting(*given: Any) -> RosterReplay:
         rounds.append(1)
-        return Judge(*given)
+        return RosterReplay(*given)
 
     held = with_events(town(), removal(town(), UMA, MAX, SAM, QUINN))
     later = removal(held, TILDA, UMA, SAM, QUINN)

@@ -37,7 +37,7 @@ TRUSTED = (TILDA, QUINN, SAM, UMA)
 
 def founded() -> Roster:
     """The community of its founder alone."""
-    return roster.found(ROOT, roster.member(FOUNDER, "anchor", "founder", NOW), "Ahornweg", NOW)
+    return roster.create(ROOT, roster.member(FOUNDER, "anchor", "founder", NOW), "Ahornweg", NOW)
 
 
 @functools.cache

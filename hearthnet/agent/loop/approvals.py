@@ -19,9 +19,9 @@ from hearthnet.agent.loop.events import (
     AskPerson,
     ClientAnswered,
     ClientEvent,
-    Decided,
-    Granted,
+    DecisionMade,
     GrantEvent,
+    GrantUsed,
     HomeEvent,
     Located,
     NotGranted,
@@ -34,19 +34,19 @@ from hearthnet.agent.loop.state import CallPhase, CallState, CallStep
 from hearthnet.agent.loop.transcript import error_text
 from hearthnet.agent.tools.providers import is_for_one_home
 from hearthnet.agent.tools.toolbox import Prepared
-from hearthnet.agent.tools.types import Deny, Edit, Pending, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, Deny, Edit, PendingApproval
 
 MAX_EDITS: Final = 5
 
 
-class Asking(Outcomes):
+class PendingCalls(Outcomes):
     """Requests to people and to the client, and their answers."""
 
     def hear(self, event: AnswerEvent) -> None:
         """Handle an answer, or the news that there is none."""
-        if isinstance(event, Decided | Undecided):
+        if isinstance(event, DecisionMade | Undecided):
             self.hear_person(event)
-        elif isinstance(event, Granted | NotGranted):
+        elif isinstance(event, GrantUsed | NotGranted):
             self.hear_grant(event)
         elif isinstance(event, Located | NotLocated):
             self.hear_home(event)
@@ -102,7 +102,7 @@ class Asking(Outcomes):
         if call is None or not call.granting or call.phase is not CallPhase.PENDING:
             return
         call.granting = False
-        if isinstance(event, Granted) and self._may_be_granted(call):
+        if isinstance(event, GrantUsed) and self._may_be_granted(call):
             call.grant, call.use = event.grant, event.use
             call.step(CallStep.APPROVED)
             text = f"{call.name} runs without a question: a standing grant covers it (use {event.use})"
@@ -116,7 +116,7 @@ class Asking(Outcomes):
         self._emit("confirmation_required", msgspec.to_builtins(pending))
         self._out.append(AskPerson(pending))
 
-    def pending(self, call: CallState) -> Pending:
+    def pending(self, call: CallState) -> PendingApproval:
         """Return the parts of `call` that a person must see."""
         return pending_of(self._state.run, call)
 
@@ -134,7 +134,7 @@ class Asking(Outcomes):
         else:
             self._agree(call, event)
 
-    def _agree(self, call: CallState, event: Decided) -> None:
+    def _agree(self, call: CallState, event: DecisionMade) -> None:
         if event.now >= call.expires_at:
             self._expire(call)
         elif isinstance(event.decision, Edit):
@@ -181,9 +181,9 @@ class Asking(Outcomes):
         self._emit("tool_wanted", msgspec.to_builtins(wanted))
         self._out.append(AskClient(wanted))
 
-    def wanted(self, call: CallState) -> Wanted:
+    def wanted(self, call: CallState) -> ClientCallRequest:
         """Return the parts of `call` that the client needs to run it."""
-        return Wanted(
+        return ClientCallRequest(
             run=self._state.run,
             tool_call_id=call.id,
             name=call.name,
@@ -230,9 +230,9 @@ class Asking(Outcomes):
                 call.undecided = True
 
 
-def pending_of(run: str, call: CallState) -> Pending:
+def pending_of(run: str, call: CallState) -> PendingApproval:
     """Return the parts of `call` that a person must see, or has seen."""
-    return Pending(
+    return PendingApproval(
         confirmation_id=call.confirmation_id,
         run=run,
         tool_call_id=call.id,

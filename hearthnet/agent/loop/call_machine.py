@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from hearthnet.agent.loop import ids, limits
-from hearthnet.agent.loop.approvals import Asking
+from hearthnet.agent.loop.approvals import PendingCalls
 from hearthnet.agent.loop.events import (
     Action,
     CallComplete,
@@ -28,7 +28,7 @@ from hearthnet.agent.loop.memory import fingerprint
 from hearthnet.agent.loop.outcomes import failure
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.agent.loop.transcript import DEEPEST, INVALID, error_text, too_deep
-from hearthnet.agent.tools.names import is_safe, presentable
+from hearthnet.agent.tools.names import is_safe, sanitize
 from hearthnet.agent.tools.result_reader import ReaderTool
 from hearthnet.agent.tools.toolbox import Tool, Toolbox
 
@@ -40,7 +40,7 @@ UNKNOWN: Final = "unknown_tool"
 _TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
 
 
-class Calls(Asking):
+class CallTable(PendingCalls):
     """The calls in `state`; the actions that they require are appended to `out`."""
 
     def __init__(self, state: RunState, toolbox: Toolbox, per_tool_seconds: float, out: list[Action]) -> None:
@@ -94,10 +94,10 @@ class Calls(Asking):
         if not state.limit and state.call_count > state.limits.max_calls:
             state.limit = "max_calls"
         if state.limit:
-            return limits.over(state)
+            return limits.refusal_text(state)
         call.excessive = self._memory.count(call.name, arguments) > state.limits.max_equal_calls
         if call.excessive:
-            return limits.repeated(state.limits)
+            return limits.repetition_text(state.limits)
         if tool is None:
             return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
         call.capability, call.effect = tool.capability, tool.effect
@@ -234,4 +234,4 @@ def _model_name(called: str, tool: Tool | None) -> str:
     """Return the name, accepted by every vendor, under which the call goes back to the model."""
     if tool is not None:
         return tool.safe_name
-    return called if is_safe(called) else presentable(called)
+    return called if is_safe(called) else sanitize(called)

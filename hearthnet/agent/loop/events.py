@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.types import Decision, Pending, ToolChoice, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, Decision, PendingApproval, ToolChoice
 
 _SEALS: Final = ("signature", "called_by", "toolset")
 
@@ -24,21 +24,21 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 # --- events: the model --------------------------------------------------------------------------------------
 
 
-class Display(_Event, frozen=True, kw_only=True, tag=True):
+class PassThrough(_Event, frozen=True, kw_only=True, tag="Display"):
     """A frame of the model that is passed through: `notice` or `progress`."""
 
     event: str
     data: dict[str, Any]
 
 
-class Token(_Event, frozen=True, kw_only=True, tag=True):
+class TextDelta(_Event, frozen=True, kw_only=True, tag="Token"):
     """A piece of the answer."""
 
     text: str
     logprob: float | None = None
 
 
-class Kept(_Event, frozen=True, kw_only=True, tag=True):
+class VendorData(_Event, frozen=True, kw_only=True, tag="Kept"):
     """A part of a turn that some vendors require back unchanged with the transcript.
 
     `event` is `thought`, or `served` for the work of a tool of the vendor's own.
@@ -81,7 +81,7 @@ class ModelFailed(_Event, frozen=True, kw_only=True, tag=True):
     error: dict[str, Any]
 
 
-ModelEvent = Display | Token | Kept | CallDelta | CallComplete | ModelDone | ModelFailed
+ModelEvent = PassThrough | TextDelta | VendorData | CallDelta | CallComplete | ModelDone | ModelFailed
 
 # --- events: everything else --------------------------------------------------------------------------------
 
@@ -120,14 +120,14 @@ class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):
     message: str
 
 
-class Decided(_Event, frozen=True, kw_only=True, tag=True):
+class DecisionMade(_Event, frozen=True, kw_only=True, tag="Decided"):
     """A person's decision about a call."""
 
     confirmation_id: str
     decision: Decision
 
 
-class Granted(_Event, frozen=True, kw_only=True, tag=True):
+class GrantUsed(_Event, frozen=True, kw_only=True, tag="Granted"):
     """The use `use` of a standing grant, taken for this call; no client can send this event."""
 
     confirmation_id: str
@@ -177,7 +177,7 @@ class Resume(_Event, frozen=True, kw_only=True, tag=True):
     `decisions` and `answers` were given since it was saved, each with its own time.
     """
 
-    decisions: tuple[Decided, ...] = ()
+    decisions: tuple[DecisionMade, ...] = ()
     answers: tuple[ClientAnswered, ...] = ()
 
 
@@ -196,8 +196,8 @@ class Cancel(_Event, frozen=True, kw_only=True, tag=True):
 
 
 CallEvent = ToolProgress | ToolReturned | ToolFailed
-PersonEvent = Decided | Undecided
-GrantEvent = Granted | NotGranted
+PersonEvent = DecisionMade | Undecided
+GrantEvent = GrantUsed | NotGranted
 HomeEvent = Located | NotLocated
 ClientEvent = ClientAnswered | Unanswered
 AnswerEvent = PersonEvent | GrantEvent | HomeEvent | ClientEvent
@@ -243,27 +243,27 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class AskPerson(msgspec.Struct, frozen=True, tag=True):
-    """Request a decision about this call; `Decided` or `Undecided` follows."""
+    """Request a decision about this call; `DecisionMade` or `Undecided` follows."""
 
-    pending: Pending
+    pending: PendingApproval
 
 
 class AskGrant(msgspec.Struct, frozen=True, tag=True):
-    """Look for a standing grant for this call; `Granted` or `NotGranted` follows."""
+    """Look for a standing grant for this call; `GrantUsed` or `NotGranted` follows."""
 
-    pending: Pending
+    pending: PendingApproval
 
 
 class AskHome(msgspec.Struct, frozen=True, tag=True):
     """Find the home that this effect is for; `Located` or `NotLocated` follows."""
 
-    pending: Pending
+    pending: PendingApproval
 
 
 class AskClient(msgspec.Struct, frozen=True, tag=True):
     """Have the client run this call; `ClientAnswered` or `Unanswered` follows."""
 
-    wanted: Wanted
+    wanted: ClientCallRequest
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
@@ -290,8 +290,8 @@ class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     run: str
     text: str
-    pending: list[Pending]
-    wanted: list[Wanted] = []
+    pending: list[PendingApproval]
+    wanted: list[ClientCallRequest] = []
     results: list[dict[str, Any]] = []
 
 
@@ -309,7 +309,7 @@ def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None
     """Return the event for a frame of `llm.chat`; None for an unknown frame."""
     match event:
         case "token":
-            return Token(now=now, text=str(data.get("text", "")), logprob=data.get("logprob"))
+            return TextDelta(now=now, text=str(data.get("text", "")), logprob=data.get("logprob"))
         case "tool_call":
             return CallComplete(
                 now=now,
@@ -330,8 +330,8 @@ def model_event(event: str, data: dict[str, Any], now: int) -> ModelEvent | None
         case "error":
             return ModelFailed(now=now, error=data)
         case "thought" | "served":
-            return Kept(now=now, event=event, data=data)
+            return VendorData(now=now, event=event, data=data)
         case "notice" | "progress":
-            return Display(now=now, event=event, data=data)
+            return PassThrough(now=now, event=event, data=data)
         case _:
             return None

@@ -13,7 +13,7 @@ from hearthnet.agent.loop.transcript import error_text
 REPEATED: Final = "repeated_call"
 
 
-def reached(state: RunState) -> str:
+def exceeded_limit(state: RunState) -> str:
     """Return the limit that ends the calling of tools after this turn, or an empty string.
 
     `max_calls` and `wall_clock` are set in the middle of a turn, where they are exceeded.
@@ -30,7 +30,7 @@ def reached(state: RunState) -> str:
     return ""
 
 
-def told(limit: str, limits: Limits) -> str:
+def limit_text(limit: str, limits: Limits) -> str:
     """Return a limit in words, to follow "the limit of"."""
     words = {
         "max_iterations": f"{limits.max_iterations} rounds of tool calls",
@@ -42,12 +42,12 @@ def told(limit: str, limits: Limits) -> str:
     return words[limit]
 
 
-def over(state: RunState) -> str:
+def refusal_text(state: RunState) -> str:
     """Return the result of a call that a limit forbids."""
     return error_text("budget_exhausted", f"not run; the limit {state.limit} is reached")
 
 
-def repeated(limits: Limits) -> str:
+def repetition_text(limits: Limits) -> str:
     """Return the result of a call that was made too often."""
     return error_text(
         REPEATED, f"not run; the same call was made {limits.max_equal_calls} times: use the result it had"

@@ -47,7 +47,7 @@ from typing import Any, assert_never
 import msgspec
 
 from hearthnet.agent.loop import limits, transcript, usage
-from hearthnet.agent.loop.call_machine import Calls
+from hearthnet.agent.loop.call_machine import CallTable
 from hearthnet.agent.loop.events import (
     Action,
     AskModel,
@@ -56,33 +56,33 @@ from hearthnet.agent.loop.events import (
     Cancel,
     ClientAnswered,
     ClientEvent,
-    Decided,
-    Display,
+    DecisionMade,
     Emit,
     Event,
     Fail,
     Finish,
-    Granted,
-    Kept,
+    GrantUsed,
     Located,
     ModelDone,
     ModelEvent,
     ModelFailed,
     NotGranted,
     NotLocated,
+    PassThrough,
     PersonEvent,
     Resume,
     Start,
     Suspend,
+    TextDelta,
     Tick,
-    Token,
     ToolFailed,
     ToolProgress,
     ToolReturned,
     Unanswered,
     Undecided,
+    VendorData,
 )
-from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState, Step
+from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState, RunStep
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, Toolbox
 from hearthnet.agent.tools.types import ToolChoice
 
@@ -98,7 +98,7 @@ class ToolLoop:
     ) -> None:
         self.state = state
         self._out: list[Action] = []
-        self._calls = Calls(state, toolbox, per_tool_seconds, self._out)
+        self._calls = CallTable(state, toolbox, per_tool_seconds, self._out)
 
     def feed(self, event: Event) -> list[Action]:
         """Return the actions that `event` requires, in order. Never raises."""
@@ -133,17 +133,25 @@ class ToolLoop:
 
     def _take(self, event: Event) -> None:
         match event:
-            case Token() | Kept() | CallDelta() | Display() | CallComplete() | ModelDone() | ModelFailed():
+            case (
+                TextDelta()
+                | VendorData()
+                | CallDelta()
+                | PassThrough()
+                | CallComplete()
+                | ModelDone()
+                | ModelFailed()
+            ):
                 if self.state.phase is Phase.ASKING:
                     self._hear(event)
             case ToolProgress() | ToolReturned() | ToolFailed():
                 self._calls.hear_tool(event)
             case (
-                Decided()
+                DecisionMade()
                 | Undecided()
                 | ClientAnswered()
                 | Unanswered()
-                | Granted()
+                | GrantUsed()
                 | NotGranted()
                 | Located()
                 | NotLocated()
@@ -153,7 +161,7 @@ class ToolLoop:
                 self._calls.lose_patience()
             case Start():
                 if self.state.phase is Phase.READY:
-                    self._ask_model(Step.STARTED)
+                    self._ask_model(RunStep.STARTED)
             case Resume():
                 self._resume(event)
             case Cancel():
@@ -163,13 +171,13 @@ class ToolLoop:
 
     # --- the model's turn
 
-    def _ask_model(self, step: Step) -> None:
+    def _ask_model(self, step: RunStep) -> None:
         state = self.state
         state.step(step)
         state.iteration += 1
         state.closing = bool(state.limit) or self._choice() == "none"
         if state.limit:
-            state.messages.append(transcript.limit_note(limits.told(state.limit, state.limits)))
+            state.messages.append(transcript.limit_note(limits.limit_text(state.limit, state.limits)))
         self._request_turn()
 
     def _choice(self) -> ToolChoice:
@@ -188,14 +196,14 @@ class ToolLoop:
 
     def _hear(self, event: ModelEvent) -> None:
         match event:
-            case Token():
+            case TextDelta():
                 self.state.text.append(event.text)
                 self._emit("token", {"text": event.text, "logprob": event.logprob})
-            case Kept(event="thought") if not self.state.served:
+            case VendorData(event="thought") if not self.state.served:
                 self.state.thoughts.append(event.data)
-            case Kept():
+            case VendorData():
                 self.state.served.append((len(self.state.text), event.data))
-            case Display():
+            case PassThrough():
                 self._emit(event.event, event.data)
             case CallDelta():
                 if not self.state.closing:
@@ -225,9 +233,9 @@ class ToolLoop:
         kept, known = _count(meta, "thread_length"), len(state.messages) + 1
         state.thread_kept = kept if kept == known else 0
         if state.calls:
-            state.step(Step.CALLED)
+            state.step(RunStep.CALLED)
         else:
-            state.step(Step.ANSWERED)
+            state.step(RunStep.ANSWERED)
             self._finish(str(meta.get("stop_reason", "end")))
 
     # --- a saved run
@@ -235,11 +243,11 @@ class ToolLoop:
     def _resume(self, event: Resume) -> None:
         state = self.state
         if state.phase is Phase.READY:
-            self._ask_model(Step.STARTED)
+            self._ask_model(RunStep.STARTED)
             return
         if state.phase is Phase.ASKING and state.calls:
-            state.step(Step.CALLED)
-        state.step(Step.RESUMED)
+            state.step(RunStep.CALLED)
+        state.step(RunStep.RESUMED)
         answers: list[PersonEvent | ClientEvent] = [*event.decisions, *event.answers]
         for answer in answers:
             self._calls.hear(answer)
@@ -268,7 +276,7 @@ class ToolLoop:
         state.limit = "wall_clock"
         for call in state.calls:
             if not call.effect and call.phase in (CallPhase.QUEUED, CallPhase.RUNNING):
-                self._calls.abandon(call, limits.over(state))
+                self._calls.abandon(call, limits.refusal_text(state))
 
     # --- what follows
 
@@ -299,12 +307,12 @@ class ToolLoop:
     def _next_turn(self) -> None:
         state = self.state
         self._keep_turn()
-        state.limit = limits.reached(state)
-        self._ask_model(Step.SETTLED)
+        state.limit = limits.exceeded_limit(state)
+        self._ask_model(RunStep.SETTLED)
 
     def _suspend(self, unsettled: list[CallState]) -> None:
         state = self.state
-        state.step(Step.PARKED)
+        state.step(RunStep.PARKED)
         pending = [self._calls.pending(call) for call in unsettled if call.phase is CallPhase.PENDING]
         wanted = [self._calls.wanted(call) for call in unsettled if call.phase is CallPhase.WANTED]
         asked = {"pending": msgspec.to_builtins(pending), "wanted": msgspec.to_builtins(wanted)}
@@ -316,13 +324,13 @@ class ToolLoop:
 
     def _cancel(self) -> None:
         self._give_up("cancelled: the run was cancelled")
-        self.state.step(Step.CANCELLED)
+        self.state.step(RunStep.CANCELLED)
         self._finish("cancelled")
 
     def _fail(self, error: dict[str, Any]) -> None:
         self._give_up("cancelled: the model failed before this call had ended")
         self._keep_turn()
-        self.state.step(Step.FAILED)
+        self.state.step(RunStep.FAILED)
         self._emit("error", error)
         self._out.append(Fail(error))
 

@@ -34,7 +34,7 @@ def fingerprint(*parts: Any) -> str:
     return blake3.blake3(text).hexdigest()
 
 
-class Memory:
+class RunMemory:
     """The memory in `state`."""
 
     def __init__(self, state: RunState) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.agent.loop.events import Abort, Action, Emit
-from hearthnet.agent.loop.memory import Memory
+from hearthnet.agent.loop.memory import RunMemory
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.agent.loop.statuses import status_frame
 from hearthnet.agent.loop.transcript import error_text, fit, json_text
@@ -31,7 +31,7 @@ class Outcomes:
         self._state = state
         self._toolbox = toolbox
         self._out = out
-        self._memory = Memory(state)
+        self._memory = RunMemory(state)
 
     def _return(
         self,

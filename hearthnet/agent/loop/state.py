@@ -28,7 +28,7 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class Step(StrEnum):
+class RunStep(StrEnum):
     """The causes of a change of a run's phase."""
 
     STARTED = "started"
@@ -41,22 +41,22 @@ class Step(StrEnum):
     CANCELLED = "cancelled"
 
 
-TRANSITIONS: Final[dict[Phase, dict[Step, Phase]]] = {
-    Phase.READY: {Step.STARTED: Phase.ASKING, Step.CANCELLED: Phase.ENDED},
+TRANSITIONS: Final[dict[Phase, dict[RunStep, Phase]]] = {
+    Phase.READY: {RunStep.STARTED: Phase.ASKING, RunStep.CANCELLED: Phase.ENDED},
     Phase.ASKING: {
-        Step.RESUMED: Phase.ASKING,
-        Step.CALLED: Phase.WORKING,
-        Step.ANSWERED: Phase.ENDED,
-        Step.FAILED: Phase.ENDED,
-        Step.CANCELLED: Phase.ENDED,
+        RunStep.RESUMED: Phase.ASKING,
+        RunStep.CALLED: Phase.WORKING,
+        RunStep.ANSWERED: Phase.ENDED,
+        RunStep.FAILED: Phase.ENDED,
+        RunStep.CANCELLED: Phase.ENDED,
     },
     Phase.WORKING: {
-        Step.RESUMED: Phase.WORKING,
-        Step.SETTLED: Phase.ASKING,
-        Step.PARKED: Phase.SUSPENDED,
-        Step.CANCELLED: Phase.ENDED,
+        RunStep.RESUMED: Phase.WORKING,
+        RunStep.SETTLED: Phase.ASKING,
+        RunStep.PARKED: Phase.SUSPENDED,
+        RunStep.CANCELLED: Phase.ENDED,
     },
-    Phase.SUSPENDED: {Step.RESUMED: Phase.WORKING, Step.CANCELLED: Phase.ENDED},
+    Phase.SUSPENDED: {RunStep.RESUMED: Phase.WORKING, RunStep.CANCELLED: Phase.ENDED},
     Phase.ENDED: {},
 }
 
@@ -253,7 +253,7 @@ class RunState(msgspec.Struct, kw_only=True):
     spent_ms: int = 0
     now: int = 0
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RunStep) -> None:
         """Change the phase as the table allows."""
         self.phase = TRANSITIONS[self.phase][step]
 

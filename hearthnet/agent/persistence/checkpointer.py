@@ -10,13 +10,13 @@ import logging
 from typing import Any, Final
 
 from hearthnet.agent.loop.approvals import pending_of
-from hearthnet.agent.loop.events import Decided
+from hearthnet.agent.loop.events import DecisionMade
 from hearthnet.agent.loop.state import CallPhase, CallState, RunState
-from hearthnet.agent.persistence.decision_log import Ballot
+from hearthnet.agent.persistence.decision_log import DecisionLog
 from hearthnet.agent.persistence.run_record import RunRecord, Sealer, unseal
 from hearthnet.agent.persistence.run_store import RunStore, Stop, Superseded, Wake
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
-from hearthnet.agent.tools.types import Decision, Edit, Pending
+from hearthnet.agent.tools.types import Decision, Edit, PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -26,14 +26,14 @@ TAKEN_OVER: Final = "taken_over"
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
-class Keeper:
+class Checkpointer:
     """The record of one run and its place in the store."""
 
     def __init__(
         self,
         store: RunStore,
         identity: Identity,
-        ballot: Ballot,
+        ballot: DecisionLog,
         toolbox: Toolbox,
         record: RunRecord,
         revision: int = 0,
@@ -127,7 +127,7 @@ class Keeper:
         if unseal(kept.data, self.record.run, self._identity).writer != self.writer:
             raise taken_over(self.record.run)
 
-    async def said(self) -> list[Decided]:
+    async def said(self) -> list[DecisionMade]:
         """Return the decisions about the waiting calls, after putting them into the audit log.
 
         A decision about a call with another digest than the one shown does not count.
@@ -142,7 +142,7 @@ class Keeper:
                     found.append(said.event)
         return found
 
-    async def decide(self, asked: Pending, decision: Decision) -> Decided | None:
+    async def decide(self, asked: PendingApproval, decision: Decision) -> DecisionMade | None:
         """Store the decision of the person here; return the one that counts.
 
         None for an edit that is not valid and an approval that comes too late, which the loop handles:

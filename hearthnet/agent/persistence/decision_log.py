@@ -11,16 +11,16 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hearthnet.agent.loop.events import Decided
+from hearthnet.agent.loop.events import DecisionMade
 from hearthnet.agent.persistence.run_record import altered
 from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.tools.types import Decision, Deny, Edit, Pending
+from hearthnet.agent.tools.types import Decision, Deny, Edit, PendingApproval
 from hearthnet.core.canonical_json import content_hash, read_json
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.trust import signed_document
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.keys import Identity
 
@@ -67,19 +67,19 @@ class SignedDecision(signed_document.Signed, frozen=True, kw_only=True, forbid_u
         return "approved"
 
     @property
-    def event(self) -> Decided:
+    def event(self) -> DecisionMade:
         """The event for the tool loop."""
-        return Decided(now=self.time, confirmation_id=self.confirmation_id, decision=self.decision)
+        return DecisionMade(now=self.time, confirmation_id=self.confirmation_id, decision=self.decision)
 
 
-class Taken(NamedTuple):
+class StoredDecision(NamedTuple):
     """The decision that counts, and whether it had been made before."""
 
     said: SignedDecision
     repeated: bool
 
 
-class Ballot:
+class DecisionLog:
     """The decisions about the runs of one node, as one of its processes makes and reads them."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Ballot:
         self._instance = instance
         self._clock = clock
 
-    async def find(self, asked: Pending) -> SignedDecision | None:
+    async def find(self, asked: PendingApproval) -> SignedDecision | None:
         """Return the decision about the call `asked`; None where there is none.
 
         Raises:
@@ -126,8 +126,13 @@ class Ballot:
         return said
 
     async def cast(
-        self, asked: Pending, decision: Decision, via: str, digest: str, approval: Approval | None = None
-    ) -> Taken:
+        self,
+        asked: PendingApproval,
+        decision: Decision,
+        via: str,
+        digest: str,
+        approval: Approval | None = None,
+    ) -> StoredDecision:
         """Decide about `asked`; where there is a decision already, return that one.
 
         `digest` is the digest of the call that is allowed. `approval` is the person's own signature, checked
@@ -162,13 +167,15 @@ class Ballot:
         )
         data = _encode(said)
         stands = await self._store.say(asked.run, asked.confirmation_id, data)
-        taken = Taken(said, False) if stands == data else Taken(self._read(stands, asked), True)
+        taken = (
+            StoredDecision(said, False) if stands == data else StoredDecision(self._read(stands, asked), True)
+        )
         await self.note(taken.said)
         return taken
 
     async def note(self, said: SignedDecision) -> None:
         """Put a decision into the audit log, once, even if several processes do so repeatedly."""
-        entry = Entry(
+        entry = AuditEntry(
             node=self._identity.node_id,
             community=self._community,
             sequence=0,
@@ -190,7 +197,7 @@ class Ballot:
         )
         await self._store.note(entry, said.since)
 
-    def _read(self, data: bytes, asked: Pending) -> SignedDecision:
+    def _read(self, data: bytes, asked: PendingApproval) -> SignedDecision:
         said = self._proved(data, asked.run)
         about = (asked.run, asked.confirmation_id, asked.tool_call_id, asked.capability, asked.client_id)
         if about != (said.run, said.confirmation_id, said.tool_call_id, said.capability, said.client_id):

@@ -14,14 +14,20 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hearthnet.agent.persistence.run_store import Kept, Stop, Superseded, Wake, entries_of
+from hearthnet.agent.persistence.run_store import Stop, StoredDocument, Superseded, Wake, entries_of
 from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.audit_log import AuditLog
-from hearthnet.service.effects.jetstream_records import BEGUN_SHARE, Message, Room, Taken, Unanswered
+from hearthnet.service.effects.jetstream_records import (
+    BEGUN_SHARE,
+    DiskGuard,
+    Message,
+    StoreTimeout,
+    WrongSequence,
+)
 from hearthnet.trust import audit_chain as audit
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.keys import Identity
 
 if TYPE_CHECKING:
@@ -46,7 +52,7 @@ class StoredRuns:
     """The runs of the node that owns the store; `RunStore` specifies the methods."""
 
     def __init__(
-        self, store: Store | Callable[[], Awaitable[Store]], identity: Identity, room: Room | None = None
+        self, store: Store | Callable[[], Awaitable[Store]], identity: Identity, room: DiskGuard | None = None
     ) -> None:
         """Use `store`, or the function that connects to it at first need.
 
@@ -54,7 +60,7 @@ class StoredRuns:
         """
         self._store = store
         self._identity = identity
-        self._room = room or Room(None)
+        self._room = room or DiskGuard(None)
         self._parts: _Parts | None = None
         self._connecting = asyncio.Lock()
         self._watching: list[Wake] = []
@@ -72,10 +78,10 @@ class StoredRuns:
                 store.link.on_back(self._back)
             return self._parts
 
-    async def load(self, run: str) -> Kept | None:
+    async def load(self, run: str) -> StoredDocument | None:
         """Implement `RunStore.load`."""
         found = await self._last(_RUN + run)
-        return None if found is None else Kept(found.data, found.sequence)
+        return None if found is None else StoredDocument(found.data, found.sequence)
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
         """Implement `RunStore.save`."""
@@ -143,13 +149,13 @@ class StoredRuns:
         """Implement `RunStore.place`."""
         return (await (await self._open()).audit.end()).sequence
 
-    async def note(self, entry: Entry, since: int) -> int:
+    async def note(self, entry: AuditEntry, since: int) -> int:
         """Implement `RunStore.note`."""
         return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
 
-    async def noted(self, run: str, since: int) -> list[Entry]:
+    async def noted(self, run: str, since: int) -> list[AuditEntry]:
         """Implement `RunStore.noted`."""
-        log: list[Entry] = []
+        log: list[AuditEntry] = []
         audit_log = (await self._open()).audit
         async for batch in audit_log.lines(since, await self.place()):
             log += [audit.read(message.data) for message in batch]
@@ -195,12 +201,12 @@ class StoredRuns:
                 ack = await jetstream_records.write(
                     store, STREAM, subject, data, expected=expected, seconds=left
                 )
-            except Taken:
+            except WrongSequence:
                 now = await self._last(subject) if unsure else None
                 if now is None or now.data != data:
                     raise Superseded from None
                 return now.sequence
-            except Unanswered:
+            except StoreTimeout:
                 unsure = True
                 self._room.unwritten()
                 await self._room.check(share)

@@ -21,7 +21,7 @@ import msgspec
 from hearthnet.agent.loop.approvals import pending_of
 from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
-from hearthnet.agent.tools.types import Pending, ToolDefinition
+from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
 from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
@@ -54,7 +54,7 @@ class EffectRecord(msgspec.Struct, kw_only=True):
     for the model. `grant` is the standing grant that replaces a decision, and `use` the number of its use.
     """
 
-    asked: Pending
+    asked: PendingApproval
     status: str
     proposed_at: int
     claimed_at: int = 0
@@ -106,7 +106,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
         return self.state.phase is Phase.ENDED
 
     @property
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingApproval]:
         """The calls that wait for a person."""
         return [effect.asked for effect in self.effects if effect.status == "pending"]
 

@@ -13,13 +13,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 
 Wake = Callable[[], None]
 Stop = Callable[[], Awaitable[None]]
 
 
-class Kept(NamedTuple):
+class StoredDocument(NamedTuple):
     """A stored document, and the revision under which to replace it."""
 
     data: bytes
@@ -39,7 +39,7 @@ class RunStore(Protocol):
             large.
     """
 
-    async def load(self, run: str) -> Kept | None:
+    async def load(self, run: str) -> StoredDocument | None:
         """Return the run as it was saved last; None where none is stored under that id."""
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
@@ -70,13 +70,13 @@ class RunStore(Protocol):
     async def place(self) -> int:
         """Return the number of entries in the audit log."""
 
-    async def note(self, entry: Entry, since: int) -> int:
+    async def note(self, entry: AuditEntry, since: int) -> int:
         """Append `entry` unless one of its kind and `call` follows number `since`.
 
         Returns the number of the entry.
         """
 
-    async def noted(self, run: str, since: int) -> list[Entry]:
+    async def noted(self, run: str, since: int) -> list[AuditEntry]:
         """Return the entries about `run` after number `since`, each `ended` with its `began`."""
 
 
@@ -84,13 +84,13 @@ class MemoryRuns:
     """Runs in the memory of this process."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Kept] = {}
+        self._runs: dict[str, StoredDocument] = {}
         self._said: dict[tuple[str, str], bytes] = {}
         self._watching: dict[str, list[Wake]] = {}
-        self._log: list[Entry] = []
+        self._log: list[AuditEntry] = []
         self._saves = 0
 
-    async def load(self, run: str) -> Kept | None:
+    async def load(self, run: str) -> StoredDocument | None:
         """Implement `RunStore.load`."""
         await asyncio.sleep(0)  # let other tasks run, as any other store does
         return self._runs.get(run)
@@ -101,7 +101,7 @@ class MemoryRuns:
         kept = self._runs.get(run)
         if (kept.revision if kept else 0) != revision:
             raise Superseded
-        self._runs[run] = Kept(data, revision + 1)
+        self._runs[run] = StoredDocument(data, revision + 1)
         self._saves += 1
         return revision + 1
 
@@ -140,7 +140,7 @@ class MemoryRuns:
         """Implement `RunStore.place`."""
         return len(self._log)
 
-    async def note(self, entry: Entry, since: int) -> int:
+    async def note(self, entry: AuditEntry, since: int) -> int:
         """Implement `RunStore.note`."""
         for there in self._log[since:]:
             if (there.kind, there.call) == (entry.kind, entry.call):
@@ -148,12 +148,12 @@ class MemoryRuns:
         self._log.append(msgspec.structs.replace(entry, sequence=len(self._log) + 1))
         return len(self._log)
 
-    async def noted(self, run: str, since: int) -> list[Entry]:
+    async def noted(self, run: str, since: int) -> list[AuditEntry]:
         """Implement `RunStore.noted`."""
         return entries_of(run, self._log[since:])
 
 
-def entries_of(run: str, log: list[Entry]) -> list[Entry]:
+def entries_of(run: str, log: list[AuditEntry]) -> list[AuditEntry]:
     """Return the entries of `log` about `run`, each `ended` with its `began`."""
     began = {entry.sequence for entry in log if entry.run == run}
     return [entry for entry in log if entry.run == run or entry.began in began]

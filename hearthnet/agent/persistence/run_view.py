@@ -11,14 +11,14 @@ from hearthnet.agent.loop import limits
 from hearthnet.agent.loop.transcript import limit_note
 from hearthnet.agent.persistence.decision_log import SignedDecision
 from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord
-from hearthnet.agent.persistence.saved_runs import RunPage, status_of
-from hearthnet.agent.tools.types import Pending
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.agent.persistence.saved_runs import RunDetails, status_of
+from hearthnet.agent.tools.types import PendingApproval
+from hearthnet.trust.audit_chain import AuditEntry
 
 _MOST_OF_A_QUESTION: Final = 280
 
 
-def summary(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
+def summary(record: RunRecord, asked: list[PendingApproval]) -> dict[str, Any]:
     """Return the run as a line of a list.
 
     `asked` are the calls without a decision. Times are in milliseconds since the epoch.
@@ -42,19 +42,19 @@ def question(record: RunRecord) -> str:
     The loop's note about a limit, which is a user message too, is skipped.
     """
     state = record.state
-    note = limit_note(limits.told(state.limit, state.limits)) if state.limit else None
+    note = limit_note(limits.limit_text(state.limit, state.limits)) if state.limit else None
     said = [message for message in state.messages if message.get("role") == "user" and message != note]
     content = said[-1].get("content", "") if said else ""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     return text[:_MOST_OF_A_QUESTION]
 
 
-def calls(page: RunPage, now_ms: int) -> list[dict[str, Any]]:
+def calls(page: RunDetails, now_ms: int) -> list[dict[str, Any]]:
     """Return each call with its proposal, decision, execution and result."""
     return [_call(effect, page, now_ms) for effect in page.record.effects]
 
 
-def _call(effect: EffectRecord, page: RunPage, now_ms: int) -> dict[str, Any]:
+def _call(effect: EffectRecord, page: RunDetails, now_ms: int) -> dict[str, Any]:
     one = page.said.get(effect.asked.confirmation_id)
     entries = executed(effect, page)
     began = next((entry for entry in entries if entry.kind == "began"), None)
@@ -68,13 +68,13 @@ def _call(effect: EffectRecord, page: RunPage, now_ms: int) -> dict[str, Any]:
         "result": effect.result,
         "grant": effect.grant,
         "use": effect.use,
-        "decided": None if one is None else said(one),
+        "decided": None if one is None else decision_view(one),
         "executed": began and {"entry": began.sequence, "digest": began.digest},
         "outcome": ended and {"entry": ended.sequence, "code": ended.code, "hash": ended.outcome},
     }
 
 
-def executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
+def executed(effect: EffectRecord, page: RunDetails) -> list[AuditEntry]:
     """Return the entries of this node's audit log about the call itself."""
     key = effect.asked.client_id
     began = {entry.sequence for entry in page.log if entry.kind == "began" and entry.idempotency_key == key}
@@ -85,7 +85,7 @@ def executed(effect: EffectRecord, page: RunPage) -> list[Entry]:
     ]
 
 
-def said(one: SignedDecision) -> dict[str, Any]:
+def decision_view(one: SignedDecision) -> dict[str, Any]:
     """Return a decision: its word, principal, way, time and approval."""
     fields = ("run", "tool_call_id", "capability", "shown", "digest", "by", "via", "time")
     decision: dict[str, Any] = msgspec.to_builtins(one.decision)

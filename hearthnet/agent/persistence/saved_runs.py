@@ -19,45 +19,45 @@ import msgspec
 
 from hearthnet.agent.loop.events import Cancel
 from hearthnet.agent.loop.loop import ToolLoop
-from hearthnet.agent.persistence.checkpointer import Keeper
-from hearthnet.agent.persistence.decision_log import Ballot, SignedDecision, Taken
+from hearthnet.agent.persistence.checkpointer import Checkpointer
+from hearthnet.agent.persistence.decision_log import DecisionLog, SignedDecision, StoredDecision
 from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord, contracts_digest, unseal
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
-from hearthnet.agent.tools.types import Decision, Deny, Edit, Pending
+from hearthnet.agent.tools.types import Decision, Deny, Edit, PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.keys import Identity
 
 _SEEN: Final = frozenset({"pending", "expired"})
 
 
-class Loaded(NamedTuple):
+class LoadedRun(NamedTuple):
     """A run as it was saved, and the revision under which to replace it."""
 
     record: RunRecord
     revision: int
 
 
-class Listing(NamedTuple):
+class RunList(NamedTuple):
     """The stored runs, newest first, and the ids of those that were altered."""
 
     runs: list[RunRecord]
     altered: list[str]
 
 
-class RunPage(NamedTuple):
+class RunDetails(NamedTuple):
     """A run as it was saved, its decisions by confirmation id, and its audit entries."""
 
     record: RunRecord
     said: dict[str, SignedDecision]
-    log: list[Entry]
+    log: list[AuditEntry]
 
 
-class ClientDesk(Protocol):
+class RunApprover(Protocol):
     """A client that decides about its runs; `key` is empty where its gateway approves."""
 
     @property
@@ -68,11 +68,11 @@ class ClientDesk(Protocol):
     def sees(self, principal: str) -> bool:
         """Return whether the runs of `principal` are the client's, too."""
 
-    async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
+    async def check(self, tool: Tool, allowed: PendingApproval, approval: Approval | None, now: int) -> None:
         """Check that `approval` is the client's signed approval of the call in `allowed`."""
 
 
-class RunDesk:
+class SavedRuns:
     """The runs of one node."""
 
     def __init__(
@@ -82,21 +82,21 @@ class RunDesk:
         community: str,
         instance: str = "",
         clock: Callable[[], int] = now_ms,
-        client: ClientDesk | None = None,
+        client: RunApprover | None = None,
     ) -> None:
         """Create the desk of the node's owner, or of one `client`.
 
         `clock` returns milliseconds since the epoch.
         """
         self.store: Final = store
-        self.ballot: Final = Ballot(
+        self.ballot: Final = DecisionLog(
             store, identity, community, instance, clock, by="" if client is None else client.principal
         )
         self._identity = identity
         self._client = client
         self._clock = clock
 
-    async def load(self, run: str) -> Loaded:
+    async def load(self, run: str) -> LoadedRun:
         """Return a saved run.
 
         Raises:
@@ -106,12 +106,12 @@ class RunDesk:
         kept = await self.store.load(run) if ids.is_ulid(run) else None
         if kept is None:
             raise _no_run(run)
-        loaded = Loaded(unseal(kept.data, run, self._identity), kept.revision)
+        loaded = LoadedRun(unseal(kept.data, run, self._identity), kept.revision)
         if self._client is not None and not self._client.sees(loaded.record.principal):
             raise _no_run(run)
         return loaded
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> RunList:
         """Return the stored runs, or those of the client.
 
         Only the owner gets the ids of altered runs.
@@ -125,22 +125,22 @@ class RunDesk:
                     altered += [run] * (self._client is None)
                 elif error.code != "not_found":
                     raise
-        return Listing(runs, altered)
+        return RunList(runs, altered)
 
-    async def page(self, run: str) -> RunPage:
+    async def page(self, run: str) -> RunDetails:
         """Return a run with the proposal, decision, execution and result of each of its calls."""
         record = (await self.load(run)).record
         said = await self.said(record)
         since = min((one.since for one in said.values()), default=None)
         log = [] if since is None else await self.store.noted(run, since)
-        return RunPage(record, said, log)
+        return RunDetails(record, said, log)
 
     async def said(self, record: RunRecord) -> dict[str, SignedDecision]:
         """Return the decisions about the calls of a run, by confirmation id."""
         found = {one.asked.confirmation_id: await self.ballot.find(one.asked) for one in record.effects}
         return {name: said for name, said in found.items() if said is not None}
 
-    async def waiting(self, record: RunRecord) -> list[Pending]:
+    async def waiting(self, record: RunRecord) -> list[PendingApproval]:
         """Return the calls that can still be decided about and have no decision."""
         said, now = await self.said(record), self._clock()
         return [one for one in record.pending if one.confirmation_id not in said and one.expires_at > now]
@@ -154,7 +154,7 @@ class RunDesk:
         via: str,
         shown: str | None = None,
         approval: Approval | None = None,
-    ) -> Taken:
+    ) -> StoredDecision:
         """Decide about `call`, given by its tool call id or confirmation id.
 
         `shown` is the digest of the call as the person saw it; a denial needs neither it nor an
@@ -185,7 +185,7 @@ class RunDesk:
         if earlier is not None:
             await self.ballot.note(earlier)
             await self.store.tell(run)  # the process that decided may have died before this
-            return Taken(earlier, True)
+            return StoredDecision(earlier, True)
         self.check_waits(record, call, decision)
         allowed = _allowed(record, asked, decision).arguments_digest
         taken = await self.ballot.cast(asked, decision, via, allowed, approval)
@@ -210,7 +210,7 @@ class RunDesk:
         )
 
     async def _check_key(
-        self, record: RunRecord, asked: Pending, decision: Decision, approval: Approval | None
+        self, record: RunRecord, asked: PendingApproval, decision: Decision, approval: Approval | None
     ) -> None:
         """Check that an approval is given in the way that counts for this run."""
         if isinstance(decision, Deny):
@@ -236,7 +236,7 @@ class RunDesk:
         elif approval is not None:
             raise HearthNetError("unauthorized", "whoever decides here has no key that signs approvals")
 
-    async def preview(self, run: str, call: str, arguments: dict[str, Any]) -> Pending:
+    async def preview(self, run: str, call: str, arguments: dict[str, Any]) -> PendingApproval:
         """Return `call` as it would be sent after an edit to `arguments`, without deciding.
 
         Raises what `decide` raises.
@@ -256,7 +256,7 @@ class RunDesk:
         loaded = await self.load(run)
         check_open(loaded.record, self._clock())
         toolbox = toolbox_of(loaded.record)
-        keeper = Keeper(self.store, self._identity, self.ballot, toolbox, *loaded)
+        keeper = Checkpointer(self.store, self._identity, self.ballot, toolbox, *loaded)
         ToolLoop(keeper.state, toolbox).feed(Cancel(now=self._clock()))
         await keeper.save()
         await keeper.tell()
@@ -286,7 +286,7 @@ def _effect(record: RunRecord, call: str) -> EffectRecord:
     return effect
 
 
-def _allowed(record: RunRecord, asked: Pending, decision: Decision) -> Pending:
+def _allowed(record: RunRecord, asked: PendingApproval, decision: Decision) -> PendingApproval:
     """Return `asked` as `decision` allows it to be sent.
 
     Raises:

@@ -24,7 +24,7 @@ from hearthnet.agent.persistence.decision_log import SignedDecision
 from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, RunAuthority
 from hearthnet.agent.tools.providers import Offers, provider_of
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
-from hearthnet.agent.tools.types import Pending
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -37,7 +37,7 @@ from hearthnet.trust.keys import Identity
 MODEL: Final = "llm.chat@2.0"
 
 
-class ActingFor(msgspec.Struct, frozen=True):
+class ClientPrincipal(msgspec.Struct, frozen=True):
     """The client for whom a run works.
 
     `principal` is as trust/authorization/authority.py gives it. `key` is the node id whose signature counts for its
@@ -90,7 +90,7 @@ def _fields(tool: BoundTool, section: str) -> Mapping[str, Any]:
     return fields
 
 
-def must_be_signed(tool: Tool) -> bool:
+def requires_approval(tool: Tool) -> bool:
     """Return whether approving a call of `tool` takes a signed approval.
 
     That is so for every effect that a provider carries out.
@@ -98,7 +98,7 @@ def must_be_signed(tool: Tool) -> bool:
     return isinstance(tool, BoundTool) and tool.contract.side_effects
 
 
-class Said(Protocol):
+class ApprovalLookup(Protocol):
     """The decisions of people about the calls of a run."""
 
     async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
@@ -113,8 +113,8 @@ class ClientAuthority:
         identity: Identity,
         community: str,
         run: str,
-        acting: ActingFor,
-        said: Said | None,
+        acting: ClientPrincipal,
+        said: ApprovalLookup | None,
         clock: Callable[[], int] = now_ms,
         owner: RunAuthority | None = None,
     ) -> None:
@@ -199,8 +199,8 @@ class ClientAuthority:
             )
 
 
-async def to_sign(
-    tool: BoundTool, asked: Pending, key: str, actor: str, community: str, bus: Offers
+async def approval_template(
+    tool: BoundTool, asked: PendingApproval, key: str, actor: str, community: str, bus: Offers
 ) -> Approval:
     """Return the approval of exactly the call in `asked`, without the signature of `key`.
 
@@ -224,7 +224,7 @@ async def to_sign(
     )
 
 
-def check_signed(approval: Approval, expected: Approval, now: int) -> None:
+def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
     """Check that `approval` matches `expected` (of `to_sign`) and is signed by its approver.
 
     Its id and time may differ.
@@ -261,7 +261,7 @@ def check_signed(approval: Approval, expected: Approval, now: int) -> None:
         )
 
 
-class Voter:
+class ClientApprover:
     """A client that decides about its runs (`desk.ClientDesk`)."""
 
     def __init__(
@@ -279,16 +279,16 @@ class Voter:
         """Implement `desk.ClientDesk.sees`."""
         return principal == self.principal or (self._is_owner and is_owner(principal, self._actor))
 
-    async def to_sign(self, tool: Tool, asked: Pending) -> Approval | None:
+    async def to_sign(self, tool: Tool, asked: PendingApproval) -> Approval | None:
         """Return the approval that the client has to sign for `asked`.
 
         None where the client has no key, or the call takes no approval. Raises what `to_sign` raises.
         """
-        if not self.key or not isinstance(tool, BoundTool) or not must_be_signed(tool):
+        if not self.key or not isinstance(tool, BoundTool) or not requires_approval(tool):
             return None
-        return await to_sign(tool, asked, self.key, self._actor, self._community, self._bus)
+        return await approval_template(tool, asked, self.key, self._actor, self._community, self._bus)
 
-    async def check(self, tool: Tool, allowed: Pending, approval: Approval | None, now: int) -> None:
+    async def check(self, tool: Tool, allowed: PendingApproval, approval: Approval | None, now: int) -> None:
         """Implement `desk.ClientDesk.check`."""
         expected = await self.to_sign(tool, allowed)
         if expected is None:
@@ -299,4 +299,4 @@ class Voter:
                 f"a yes to {allowed.name} takes your signed approval of exactly what is shown",
                 details={"rule": "approval"},
             )
-        check_signed(approval, expected, now)
+        verify_approval(approval, expected, now)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.types import Wanted
+from hearthnet.agent.tools.types import ClientCallRequest
 from hearthnet.core.errors import HearthNetError
 
 _MOST_ENDED: Final = 1024
@@ -37,7 +37,7 @@ class ClientTools:
         self._waiting: dict[str, asyncio.Future[ClientResult]] = {}
         self._ended: dict[str, str] = {}
 
-    async def __call__(self, wanted: Wanted) -> ClientResult | None:
+    async def __call__(self, wanted: ClientCallRequest) -> ClientResult | None:
         """Wait for the client's result of one call; for `ToolExecutor.open_run(run_tool=...)`."""
         future: asyncio.Future[ClientResult] = asyncio.get_running_loop().create_future()
         self._waiting[wanted.tool_call_id] = future

@@ -14,7 +14,7 @@ import msgspec
 from hearthnet.agent.loop import ids as derive
 from hearthnet.agent.loop.events import (
     Dispatch,
-    Granted,
+    GrantUsed,
     Located,
     NotGranted,
     NotLocated,
@@ -30,8 +30,8 @@ from hearthnet.agent.runtime.stream_collector import OnProgress, drain
 from hearthnet.agent.tools.providers import home_of, provider_of
 from hearthnet.agent.tools.result_reader import READ_RESULT, piece, shown, surely_fits
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
-from hearthnet.agent.tools.types import Pending
-from hearthnet.bus.calls.unary import InDoubt
+from hearthnet.agent.tools.types import PendingApproval
+from hearthnet.bus.calls.unary import OutcomeUnknown
 from hearthnet.contracts import is_told
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -167,7 +167,7 @@ class Dispatcher:
             except HearthNetError as error:
                 if error.code in LOST:
                     lost, left = error, left - 1
-                elif isinstance(error, InDoubt):
+                elif isinstance(error, OutcomeUnknown):
                     lost = error
                 elif not (error.code in _BUSY or (lost and error.code == "not_found")):
                     raise
@@ -178,7 +178,7 @@ class Dispatcher:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def granted(self, pending: Pending) -> Granted | NotGranted:
+    async def granted(self, pending: PendingApproval) -> GrantUsed | NotGranted:
         """Take a use of a standing grant that covers `pending`; an unreadable book has none."""
         use = None
         try:
@@ -191,9 +191,9 @@ class Dispatcher:
         now, about = self._clock.now_ms(), pending.confirmation_id
         if use is None:
             return NotGranted(now=now, confirmation_id=about)
-        return Granted(now=now, confirmation_id=about, grant=use.grant.id, use=use.number)
+        return GrantUsed(now=now, confirmation_id=about, grant=use.grant.id, use=use.number)
 
-    async def located(self, pending: Pending) -> Located | NotLocated:
+    async def located(self, pending: PendingApproval) -> Located | NotLocated:
         """Find the home that the effect in `pending` is for, before a person sees it."""
         about, peer = pending.confirmation_id, self._bus.peer
         try:

@@ -30,7 +30,7 @@ from hearthnet.agent.loop.events import (
     AskPerson,
     Cancel,
     ClientAnswered,
-    Decided,
+    DecisionMade,
     Dispatch,
     Emit,
     Event,
@@ -46,15 +46,15 @@ from hearthnet.agent.loop.events import (
     Undecided,
 )
 from hearthnet.agent.loop.loop import ToolLoop
-from hearthnet.agent.persistence.checkpointer import TAKEN_OVER, Keeper
+from hearthnet.agent.persistence.checkpointer import TAKEN_OVER, Checkpointer
 from hearthnet.agent.persistence.run_store import Stop
 from hearthnet.agent.runtime import spans
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
-from hearthnet.agent.runtime.event_queue import Mailbox
-from hearthnet.agent.runtime.model_turns import Talk
+from hearthnet.agent.runtime.event_queue import EventQueue
+from hearthnet.agent.runtime.model_turns import ModelClient
 from hearthnet.agent.runtime.ports import BusPort, Clock, Decide, Listener, RunTool
-from hearthnet.agent.tools.types import Pending, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, PendingApproval
 from hearthnet.core import tasks
 from hearthnet.core.errors import HearthNetError
 
@@ -78,8 +78,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     message: dict[str, Any]
     messages: list[dict[str, Any]]
     done: dict[str, Any] | None = None
-    pending: list[Pending] = []
-    wanted: list[Wanted] = []
+    pending: list[PendingApproval] = []
+    wanted: list[ClientCallRequest] = []
     results: list[dict[str, Any]] = []
 
 
@@ -97,7 +97,7 @@ class ToolRun:
         decide: Decide | None,
         run_tool: RunTool | None = None,
         clock: Clock,
-        keeper: Keeper | None = None,
+        keeper: Checkpointer | None = None,
         answers: Mapping[str, ClientResult] | None = None,
     ) -> None:
         """Create a run; `request` is the body of `llm.chat` without messages and tool choice.
@@ -108,7 +108,7 @@ class ToolRun:
         self._loop = loop
         self._bus = bus
         self._dispatcher = dispatcher
-        self._model = Talk(bus, request, loop.state, clock, dispatcher.model_token)
+        self._model = ModelClient(bus, request, loop.state, clock, dispatcher.model_token)
         self._stream_to = stream_to
         self._decide = decide
         self._run_tool_of_client = run_tool
@@ -118,7 +118,7 @@ class ToolRun:
         self._lost: HearthNetError | None = None
         self._unwatch: Stop | None = None
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._events = Mailbox(clock)
+        self._events = EventQueue(clock)
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._seq = 0
 
@@ -157,7 +157,7 @@ class ToolRun:
             if self._unwatch is not None:
                 await self._unwatch()
 
-    async def _watch(self, keeper: Keeper) -> None:
+    async def _watch(self, keeper: Checkpointer) -> None:
         if self._unwatch is None:
             self._unwatch = await keeper.watch(self._look_soon)
 
@@ -185,7 +185,7 @@ class ToolRun:
         return actions
 
     def _hand_over(self, event: Event) -> list[Action]:
-        if isinstance(event, Decided) and (asking := self._asking.pop(event.confirmation_id, None)):
+        if isinstance(event, DecisionMade) and (asking := self._asking.pop(event.confirmation_id, None)):
             asking.cancel()  # it was decided elsewhere
         return self._loop.feed(event)
 
@@ -318,7 +318,7 @@ class ToolRun:
 
         self._events.put(await self._dispatcher.outcome(call, on_progress))
 
-    async def _ask(self, pending: Pending) -> None:
+    async def _ask(self, pending: PendingApproval) -> None:
         """Request a decision; an error counts as no answer, never as an approval.
 
         Where the run is stored, the decision is stored first; an earlier decision of another process counts.
@@ -338,15 +338,15 @@ class ToolRun:
         if decision is None:
             self._events.put(Undecided(now=now, confirmation_id=about))
         else:
-            self._events.put(Decided(now=now, confirmation_id=about, decision=decision))
+            self._events.put(DecisionMade(now=now, confirmation_id=about, decision=decision))
 
-    async def _ask_grant(self, pending: Pending) -> None:
+    async def _ask_grant(self, pending: PendingApproval) -> None:
         self._events.put(await self._dispatcher.granted(pending))
 
-    async def _ask_home(self, pending: Pending) -> None:
+    async def _ask_home(self, pending: PendingApproval) -> None:
         self._events.put(await self._dispatcher.located(pending))
 
-    async def _ask_client(self, wanted: Wanted) -> None:
+    async def _ask_client(self, wanted: ClientCallRequest) -> None:
         """Have the client run a tool; an error counts as a client that is not connected."""
         result, about = None, wanted.tool_call_id
         try:

@@ -13,7 +13,7 @@ MOST_WAITING: Final = 32
 """The most events that wait; a sender beyond them waits itself."""
 
 
-class Mailbox:
+class EventQueue:
     """A queue of events, with ticks for the time that passes."""
 
     def __init__(self, clock: Clock) -> None:

@@ -26,18 +26,18 @@ from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.outcomes import failure
 from hearthnet.agent.loop.state import Limits, RunState, new_run
 from hearthnet.agent.loop.transcript import error_text
-from hearthnet.agent.persistence.checkpointer import Keeper
+from hearthnet.agent.persistence.checkpointer import Checkpointer
 from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, told_contracts
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.persistence.saved_runs import check_open, toolbox_of
 from hearthnet.agent.runtime.authority import Scopes
-from hearthnet.agent.runtime.client_authority import ActingFor
+from hearthnet.agent.runtime.client_authority import ClientPrincipal
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.model_turns import take_thread_length, warm
 from hearthnet.agent.runtime.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
-from hearthnet.agent.runtime.run_principal import Whose
+from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
 from hearthnet.agent.tools.selection import first_choice, shown
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
@@ -47,7 +47,7 @@ from hearthnet.agent.tools.types import (
     Decision,
     Deny,
     Edit,
-    Pending,
+    PendingApproval,
     ToolCall,
     ToolDefinition,
     ToolError,
@@ -74,7 +74,7 @@ class ToolExecutor:
         via: str = "decide",
         grants: GrantsPort | None = None,
         results: ResultsPort | None = None,
-        acting_for: ActingFor | None = None,
+        acting_for: ClientPrincipal | None = None,
         follow_up: bool = False,
     ) -> None:
         """Create an executor for `tools`.
@@ -95,7 +95,7 @@ class ToolExecutor:
             raise HearthNetError("bad_request", "a turn is given back where it is kept: give it a store")
         self._follow_up = follow_up
         self._bus = bus
-        self._whose = Whose(bus, acting_for)
+        self._whose = RunPrincipal(bus, acting_for)
         self._toolbox = self._whose.toolbox(tools)
         self._scopes = _scopes(self._toolbox)
         self._store = store
@@ -164,8 +164,8 @@ class ToolExecutor:
             return _error(call, prepared)
         return tool, prepared
 
-    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> Pending:
-        return Pending(
+    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> PendingApproval:
+        return PendingApproval(
             confirmation_id=derive.confirmation_id(self._run, call.id),
             run=self._run,
             tool_call_id=call.id,
@@ -360,14 +360,16 @@ class ToolExecutor:
             via=self._via,
         )
 
-    def _keeper(self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0) -> Keeper:
+    def _keeper(
+        self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0
+    ) -> Checkpointer:
         record.via = self._via
         record.by_owner = record.by_owner and self._whose.is_owner
         # The owner has no key to replace it: emptied, it would let a client without a key approve.
         if not self._whose.owner:
             record.key = self._whose.key
         ballot = self._whose.desk(store).ballot
-        return Keeper(store, self._bus.peer.identity, ballot, toolbox, record, revision)
+        return Checkpointer(store, self._bus.peer.identity, ballot, toolbox, record, revision)
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
         authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)

@@ -21,7 +21,7 @@ import msgspec
 
 from hearthnet.agent.loop.memory import fingerprint
 from hearthnet.agent.tools.toolbox import BoundTool
-from hearthnet.agent.tools.types import Pending
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.constraints import Constraints
@@ -32,7 +32,7 @@ MOST_KEPT: Final = 1000
 Standing = Literal["active", "expired", "used_up", "changed"]
 
 
-class Entry(msgspec.Struct, kw_only=True):
+class StoredGrant(msgspec.Struct, kw_only=True):
     """A grant in the book, with its tool as the person saw it and the number of used uses."""
 
     grant: Grant
@@ -74,7 +74,7 @@ def new_entry(
     uses: int,
     now_ms: int,
     until_ms: int,
-) -> Entry:
+) -> StoredGrant:
     """Return a grant for calls of `tool` at `provider`, signed for `identity`'s own runs.
 
     Raises:
@@ -100,7 +100,9 @@ def new_entry(
         time=now_ms,
         expires=until_ms,
     )
-    return Entry(grant=sign_grant(identity, grant), tool=tool.definition.name, tool_digest=tool_digest(tool))
+    return StoredGrant(
+        grant=sign_grant(identity, grant), tool=tool.definition.name, tool_digest=tool_digest(tool)
+    )
 
 
 class GrantBook:
@@ -109,14 +111,14 @@ class GrantBook:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredGrant]:
         """Return all grants, oldest first.
 
         Raises:
             HearthNetError: `internal_error` if the file is damaged or cannot be read.
         """
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=list[Entry])
+            return msgspec.json.decode(self._file.read_bytes(), type=list[StoredGrant])
         except FileNotFoundError:
             return []
         except (msgspec.DecodeError, OSError) as error:
@@ -128,7 +130,7 @@ class GrantBook:
         """Return the tools that have at least one grant."""
         return sorted({entry.tool for entry in self.entries()})
 
-    def add(self, entry: Entry, now_ms: int) -> None:
+    def add(self, entry: StoredGrant, now_ms: int) -> None:
         """Store `entry` and drop expired grants.
 
         Raises:
@@ -140,7 +142,7 @@ class GrantBook:
                 raise HearthNetError("capacity_exceeded", f"{MOST_KEPT} grants are kept; revoke some")
             entries.append(entry)
 
-    def remove(self, grant_id: str) -> Entry:
+    def remove(self, grant_id: str) -> StoredGrant:
         """Remove a grant, so that no process here uses it any more.
 
         Raises:
@@ -153,7 +155,7 @@ class GrantBook:
             entries.remove(found)
             return found
 
-    def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> Use | None:
+    def take(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> Use | None:
         """Take the next use of a grant that covers `pending`; None where there is none."""
         shown = tool_digest(tool)
         with self._changing() as entries:
@@ -175,7 +177,7 @@ class GrantBook:
         raise HearthNetError("not_found", f"the standing grant {grant_id} was revoked; ask the person again")
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[Entry]]:
+    def _changing(self) -> Iterator[list[StoredGrant]]:
         """Yield the entries under an exclusive lock; write them back unless the block raises."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.with_suffix(".lock").open("w") as lock:
@@ -197,7 +199,7 @@ class GrantBook:
         fresh.replace(self._file)
 
 
-def _covers(grant: Grant, pending: Pending) -> bool:
+def _covers(grant: Grant, pending: PendingApproval) -> bool:
     fits = Constraints(grant.params_constraints).violated(pending.body) is None
     here = pending.provider in ("", grant.provider)
     return fits and here and grant.capability == pending.capability

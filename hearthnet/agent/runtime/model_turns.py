@@ -17,11 +17,11 @@ import msgspec
 from hearthnet.agent.loop.events import (
     AskModel,
     CallComplete,
-    Kept,
     ModelDone,
     ModelEvent,
     ModelFailed,
-    Token,
+    TextDelta,
+    VendorData,
     model_event,
 )
 from hearthnet.agent.loop.state import RunState
@@ -68,22 +68,22 @@ def session_of(request: dict[str, Any]) -> str:
 def _size(event: ModelEvent) -> int:
     """Return the approximate number of bytes kept for an event."""
     match event:
-        case Token():
+        case TextDelta():
             return len(event.text)
-        case Kept():
+        case VendorData():
             return len(_ENCODE(event.data))
         case CallComplete():
             return len(_ENCODE(event.arguments))
     return 0
 
 
-class Lender(Protocol):
+class TokenSource(Protocol):
     """The source of the token for requests to the model."""
 
     def model_token(self) -> str: ...
 
 
-async def warm(bus: BusPort, body: dict[str, Any], lender: Lender) -> None:
+async def warm(bus: BusPort, body: dict[str, Any], lender: TokenSource) -> None:
     """Send a request of `llm.chat` that has no answer. Raises the model's errors."""
     body = {**body, "input": {**body["input"], "stream": True}}
     async with bus.stream(CHAT, body, token=lender.model_token(), session=session_of(body)) as frames:
@@ -92,7 +92,7 @@ async def warm(bus: BusPort, body: dict[str, Any], lender: Lender) -> None:
                 raise HearthNetError.from_body(frame.data)
 
 
-class Talk:
+class ModelClient:
     """The model of one run.
 
     `request` is the body of `llm.chat` without messages and tool choice.

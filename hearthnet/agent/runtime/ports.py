@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.grant_store import Use
 from hearthnet.agent.tools.toolbox import BoundTool
-from hearthnet.agent.tools.types import Decision, Pending, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, Decision, PendingApproval
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.keys import Identity
 
-Decide = Callable[[Pending], Awaitable[Decision | None]]
+Decide = Callable[[PendingApproval], Awaitable[Decision | None]]
 """Requests a decision of a person; returns None where no person can be reached.
 
 Called concurrently when a model makes several calls.
@@ -27,7 +27,7 @@ class GrantsPort(Protocol):
     """The standing grants of the runs' owner, as kept by `hearthnet.agent.runtime.grant_store.GrantBook`."""
 
     def names(self) -> list[str]: ...
-    def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> Use | None: ...
+    def take(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> Use | None: ...
     def find(self, grant_id: str) -> Grant: ...
 
 
@@ -38,7 +38,7 @@ class ResultsPort(Protocol):
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]: ...
 
 
-RunTool = Callable[[Wanted], Awaitable[ClientResult | None]]
+RunTool = Callable[[ClientCallRequest], Awaitable[ClientResult | None]]
 """Has the client run a tool of its own; returns None where it is not connected."""
 
 Listener = Callable[[dict[str, Any]], Awaitable[None]]

@@ -7,19 +7,19 @@ from typing import Final
 
 from hearthnet.agent.persistence.run_record import RunRecord
 from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.authority import CallAuthority, RunAuthority, Scopes
-from hearthnet.agent.runtime.client_authority import ActingFor, ClientAuthority, Voter
+from hearthnet.agent.runtime.client_authority import ClientApprover, ClientAuthority, ClientPrincipal
 from hearthnet.agent.runtime.ports import BusPort
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.core.errors import HearthNetError
 
 
-class Whose:
+class RunPrincipal:
     """The owner of the node on this bus, or the client `acting_for`."""
 
-    def __init__(self, bus: BusPort, acting_for: ActingFor | None) -> None:
+    def __init__(self, bus: BusPort, acting_for: ClientPrincipal | None) -> None:
         self._bus = bus
         self._acting = acting_for
         own = bus.peer.identity.node_id
@@ -69,15 +69,15 @@ class Whose:
                 details={"rule": "own_key"},
             )
 
-    def desk(self, store: RunStore) -> RunDesk:
+    def desk(self, store: RunStore) -> SavedRuns:
         """Return the saved runs as this principal sees them."""
         peer, voter = self._bus.peer, None
         if self._acting is not None:
             own = peer.identity.node_id
-            voter = Voter(
+            voter = ClientApprover(
                 self.principal, self.key, own, peer.community, self._bus, is_owner=self._acting.is_owner
             )
-        return RunDesk(store, peer.identity, peer.community, client=voter)
+        return SavedRuns(store, peer.identity, peer.community, client=voter)
 
     def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
         """Return the authority for the calls of `run`; `scopes` returns those of the owner."""

@@ -13,7 +13,7 @@ import msgspec
 
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.runtime.client_authority import ActingFor
+from hearthnet.agent.runtime.client_authority import ClientPrincipal
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import BusPort, GrantsPort, ResultsPort
 from hearthnet.agent.tools.builtin import ALL_BUILTIN
@@ -61,7 +61,7 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
         via: str = "decide",
         grants: GrantsPort | None = None,
         results: ResultsPort | None = None,
-        acting_for: ActingFor | None = None,
+        acting_for: ClientPrincipal | None = None,
     ) -> ToolExecutor:
         """Return a `ToolExecutor` within these settings.
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hearthnet.agent.loop.events import Dispatch, ToolFailed
 from hearthnet.agent.persistence.run_record import RunRecord
 from hearthnet.telemetry import names, steps
-from hearthnet.telemetry.span import Detail, Entry
+from hearthnet.telemetry.span import Detail, SpanRecord
 
 RUN: Final = "invoke_agent"
 _TOOL: Final = "execute_tool"
@@ -39,7 +39,7 @@ def run_span(peer: Any, run: str, record: RunRecord | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def tool_span(peer: Any, run: str, call: Dispatch) -> Iterator[Entry | None]:
+def tool_span(peer: Any, run: str, call: Dispatch) -> Iterator[SpanRecord | None]:
     """Open the span of one tool call, the parent of its calls in the mesh."""
     traces = getattr(peer, "traces", None)
     if traces is None:
@@ -51,7 +51,7 @@ def tool_span(peer: Any, run: str, call: Dispatch) -> Iterator[Entry | None]:
         yield entry
 
 
-def note(entry: Entry | None, outcome: Any) -> None:
+def note(entry: SpanRecord | None, outcome: Any) -> None:
     """Record the failure of a tool call in its span."""
     if entry is not None and isinstance(outcome, ToolFailed):
         entry.code = outcome.code

@@ -27,7 +27,7 @@ UNAVAILABLE: Final = "tool_unavailable"
 """The code of the notice about a tool that was requested by name and cannot be called."""
 
 
-class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
+class ToolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A built-in tool in the present mesh.
 
     `nodes` offer its capability; `reason` says why it is not available.
@@ -47,14 +47,14 @@ class ListedTool(msgspec.Struct, frozen=True, kw_only=True):
         return f"the tool {self.name} is not available: {self.reason}"
 
 
-class Chosen(NamedTuple):
+class Availability(NamedTuple):
     """The tools of a set that can be called now, and the others."""
 
     tools: list[ToolDefinition]
-    missing: list[ListedTool]
+    missing: list[ToolStatus]
 
 
-def listed_tools(offers: Iterable[OfferView]) -> list[ListedTool]:
+def listed_tools(offers: Iterable[OfferView]) -> list[ToolStatus]:
     """Return all built-in tools, available or not; `offers` are all offers of the mesh."""
     there = list(offers)
     return [_listed(name, there) for name in ALL_BUILTIN]
@@ -64,7 +64,7 @@ def available_tools(
     names: Sequence[str],
     offers: Iterable[OfferView],
     bound_params: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Chosen:
+) -> Availability:
     """Divide the tools called `names` into those that can be called now and the others.
 
     The former are made by `builtin_tools`, whose errors are raised.
@@ -73,17 +73,17 @@ def available_tools(
     listed = [_listed(name, there) for name in names if name in ALL_BUILTIN]
     missing = [tool for tool in listed if not tool.available]
     gone = {tool.name for tool in missing}
-    return Chosen(builtin_tools([name for name in names if name not in gone], bound_params), missing)
+    return Availability(builtin_tools([name for name in names if name not in gone], bound_params), missing)
 
 
-def _listed(name: str, offers: Sequence[OfferView]) -> ListedTool:
+def _listed(name: str, offers: Sequence[OfferView]) -> ToolStatus:
     capability = parse_capability(capability_of(name))
     nodes = sorted({view.node for view in offers if view.capability.serves(capability)})
     known = name in builtin_names()
     reason = "" if known and nodes else f"nobody offers {capability.name} now"
     if nodes and not known:
         reason = f"this version of HearthNet has no contract for {capability}"
-    return ListedTool(
+    return ToolStatus(
         name=name,
         description=description_of(name),
         capability=str(capability),

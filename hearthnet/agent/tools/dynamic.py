@@ -17,7 +17,7 @@ MOST_DESCRIBED: Final = 2_000
 """The most characters of a description that a model sees."""
 
 
-class Learning(Protocol):
+class ContractSource(Protocol):
     """The part of the bus that learns contracts."""
 
     @property
@@ -26,7 +26,7 @@ class Learning(Protocol):
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
-async def told_tools(bus: Learning, capabilities: Iterable[str]) -> list[ToolDefinition]:
+async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> list[ToolDefinition]:
     """Return the tools that call `capabilities` (`experimental.` names, version optional).
 
     A call of another node's tool always needs a decision, whatever its contract declares: that it only reads

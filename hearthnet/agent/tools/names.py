@@ -29,12 +29,12 @@ def is_safe(name: str) -> bool:
     return _SAFE.fullmatch(name) is not None
 
 
-def presentable(name: str) -> str:
+def sanitize(name: str) -> str:
     """Return `name` in safe characters and length: readable, but not unique."""
     return _UNSAFE.sub("_", name)[:MAX_LENGTH] or "_"
 
 
-def stand_in(name: str) -> str:
+def placeholder(name: str) -> str:
     """Return `name` where it is safe, else a safe name derived from it alone, with a hash.
 
     So a name that a model invents is never taken for that of another tool.
@@ -43,7 +43,7 @@ def stand_in(name: str) -> str:
 
 
 def _stem(name: str) -> str:
-    return presentable(name)[: MAX_LENGTH - _HASH_LENGTH - 1]
+    return sanitize(name)[: MAX_LENGTH - _HASH_LENGTH - 1]
 
 
 def _hash(name: str) -> str:
@@ -71,12 +71,12 @@ class NameMap:
                 self._safe[name] = self._free_name(name)
         self._declared = {safe: name for name, safe in self._safe.items()}
         for name in declared:
-            self._declared.setdefault(stand_in(name), name)
+            self._declared.setdefault(placeholder(name), name)
 
     def _free_name(self, name: str) -> str:
         """Return a safe name that no other tool has, with a hash where the plain one is taken."""
         taken = set(self._safe.values())
-        plain = presentable(name)
+        plain = sanitize(name)
         if plain not in taken and name == name[:MAX_LENGTH]:
             return plain
         stem, digest = _stem(name), _hash(name)

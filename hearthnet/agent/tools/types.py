@@ -85,7 +85,7 @@ class Edit(msgspec.Struct, frozen=True, tag_field="decision", tag="edit"):
 Decision = Approve | Deny | Edit
 
 
-class Pending(msgspec.Struct, frozen=True, kw_only=True):
+class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
     """A call that waits for a person; the data of `confirmation_required`.
 
     `arguments` are the flat ones that may be edited; `body` is the complete `{params, input}` that would be
@@ -112,7 +112,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ClientCallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A call that only the client can run; the data of `tool_wanted`.
 
     Its result must come before `expires_at`, in milliseconds since the epoch.
@@ -160,7 +160,7 @@ class ToolError(Exception):
     `pending` describes the call. A signal inside the process, not an error of the wire.
     """
 
-    def __init__(self, code: str, pending: Pending) -> None:
+    def __init__(self, code: str, pending: PendingApproval) -> None:
         super().__init__(code)
         self.code = code
         self.pending = pending

@@ -13,9 +13,17 @@ from datetime import UTC, datetime
 from typing import Final
 
 from hearthnet.bus.blobs import metadata
-from hearthnet.bus.blobs.metadata import Entry, Hold, Notes, cid_at, joined_holds, meta_subject, read_entry
+from hearthnet.bus.blobs.metadata import (
+    BlobRecord,
+    Hold,
+    Notes,
+    cid_at,
+    joined_holds,
+    meta_subject,
+    read_entry,
+)
 from hearthnet.bus.blobs.reader import Blob, damage, open_blob
-from hearthnet.bus.blobs.stream import BlobLink, Moved
+from hearthnet.bus.blobs.stream import BlobLink, SequenceChanged
 from hearthnet.bus.blobs.writer import Writer
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import ROOM_BYTES, Home
@@ -92,11 +100,11 @@ class Blobs:
                     await writer.discard()
                 return entry.name
 
-    async def find(self, cid: str) -> Entry | None:
+    async def find(self, cid: str) -> BlobRecord | None:
         """Return the entry of `cid`, None if it is not stored here."""
         return (await self._placed(cid))[0]
 
-    async def entry(self, cid: str) -> Entry:
+    async def entry(self, cid: str) -> BlobRecord:
         """Return the entry of `cid`.
 
         Raises:
@@ -155,7 +163,7 @@ class Blobs:
             if await self._take_away(entry, sequence):
                 return True
 
-    async def entries(self, after: int = 0) -> AsyncIterator[tuple[Entry, int]]:
+    async def entries(self, after: int = 0) -> AsyncIterator[tuple[BlobRecord, int]]:
         """Yield the entries written, changed or `deleted` behind place `after`, with their places."""
         subject = f"{metadata.META}>"
         while (kept := await self.link.after(after, subject)) is not None:
@@ -207,7 +215,7 @@ class Blobs:
             ):
                 return False
 
-    async def _placed(self, cid: str) -> tuple[Entry | None, int]:
+    async def _placed(self, cid: str) -> tuple[BlobRecord | None, int]:
         if not is_cid(cid):
             raise HearthNetError("bad_request", "a CID is blake3: and 64 hex characters")
         kept = await self.link.last(meta_subject(cid))
@@ -216,19 +224,19 @@ class Blobs:
         entry = read_entry(kept.data)
         return (None if entry.deleted else entry), kept.sequence
 
-    async def _is_damaged(self, known: Entry, damaged: str) -> bool:
+    async def _is_damaged(self, known: BlobRecord, damaged: str) -> bool:
         return known.nuid == damaged or bool(await damage(self.link, known))
 
-    async def _replace(self, entry: Entry, after: int) -> bool:
+    async def _replace(self, entry: BlobRecord, after: int) -> bool:
         """Write the entry if its predecessor is still in place `after`; return True if written."""
         try:
             await self.link.append(meta_subject(entry.name), entry.encode(), after, alone=True)
-        except Moved:
+        except SequenceChanged:
             return False
         return True
 
-    async def _take_away(self, entry: Entry, after: int) -> bool:
-        gone = Entry(name=entry.name, nuid=entry.nuid, mtime=datetime.now(UTC).isoformat(), deleted=True)
+    async def _take_away(self, entry: BlobRecord, after: int) -> bool:
+        gone = BlobRecord(name=entry.name, nuid=entry.nuid, mtime=datetime.now(UTC).isoformat(), deleted=True)
         if not await self._replace(gone, after):
             return False
         await clear(self.link, entry.nuid)

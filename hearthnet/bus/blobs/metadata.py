@@ -43,7 +43,7 @@ class Notes(msgspec.Struct, frozen=True):
     made: int = 0
 
 
-class Entry(msgspec.Struct, frozen=True):
+class BlobRecord(msgspec.Struct, frozen=True):
     """The entry of one object, in the names of NATS's object store; `nuid` locates its chunks."""
 
     name: str
@@ -66,7 +66,7 @@ class Entry(msgspec.Struct, frozen=True):
         except msgspec.DecodeError:
             return Notes()
 
-    def with_notes(self, notes: Notes) -> Entry:
+    def with_notes(self, notes: Notes) -> BlobRecord:
         """Return the entry with other notes."""
         text = msgspec.json.encode(notes).decode("utf-8")
         return msgspec.structs.replace(self, metadata={**(self.metadata or {}), _NOTES: text})
@@ -84,14 +84,14 @@ class Entry(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-def read_entry(data: bytes) -> Entry:
+def read_entry(data: bytes) -> BlobRecord:
     """Read the entry in `data`.
 
     Raises:
         HearthNetError: `internal_error` if it is damaged.
     """
     try:
-        return msgspec.json.decode(data, type=Entry)
+        return msgspec.json.decode(data, type=BlobRecord)
     except msgspec.DecodeError as error:
         raise HearthNetError("internal_error", f"an entry of the blob store is damaged: {error}") from error
 

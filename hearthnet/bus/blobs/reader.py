@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
-from hearthnet.bus.blobs.metadata import Entry, chunk_subject, index_subject, meta_subject, read_entry
+from hearthnet.bus.blobs.metadata import BlobRecord, chunk_subject, index_subject, meta_subject, read_entry
 from hearthnet.bus.blobs.stream import BlobLink
 from hearthnet.bus.blobs.writer import read_index
 from hearthnet.core.errors import HearthNetError
@@ -23,7 +23,9 @@ class Blob:
             blob was removed since.
     """
 
-    def __init__(self, link: BlobLink, entry: Entry, manifest: Manifest, places: tuple[int, ...]) -> None:
+    def __init__(
+        self, link: BlobLink, entry: BlobRecord, manifest: Manifest, places: tuple[int, ...]
+    ) -> None:
         self._link = link
         self.entry = entry
         self.manifest = manifest
@@ -94,7 +96,7 @@ class OldBlob(Blob):
         return data[offset : offset + length]
 
 
-async def open_blob(link: BlobLink, entry: Entry) -> Blob:
+async def open_blob(link: BlobLink, entry: BlobRecord) -> Blob:
     """Open the blob that `entry` describes.
 
     Raises:
@@ -123,7 +125,7 @@ async def open_blob(link: BlobLink, entry: Entry) -> Blob:
 
 
 async def damage(
-    link: BlobLink, entry: Entry, told: Callable[[int], None] = lambda chunks: None
+    link: BlobLink, entry: BlobRecord, told: Callable[[int], None] = lambda chunks: None
 ) -> tuple[int, ...]:
     """Return the numbers of the chunks of `entry` that are unreadable or wrong.
 
@@ -159,7 +161,7 @@ def damaged(cid: str) -> Damaged:
     )
 
 
-async def missing(link: BlobLink, entry: Entry) -> HearthNetError:
+async def missing(link: BlobLink, entry: BlobRecord) -> HearthNetError:
     """Return the error for a message that the store does not have.
 
     The server reports a message damaged on the disk like a deleted one; the entry tells them apart.
@@ -171,7 +173,7 @@ async def missing(link: BlobLink, entry: Entry) -> HearthNetError:
     return HearthNetError("not_found", f"{entry.name[:23]}… was removed while it was read")
 
 
-async def _joined(link: BlobLink, entry: Entry) -> bytes:
+async def _joined(link: BlobLink, entry: BlobRecord) -> bytes:
     """Return the messages of the chunks, in order, up to the entry's size plus one message."""
     data, after = bytearray(), 0
     while len(data) < entry.size and (kept := await link.after(after, chunk_subject(entry.nuid))):

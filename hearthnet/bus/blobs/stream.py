@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hearthnet.bus.blobs.metadata import STREAM
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.jetstream_client import StoreLink, heeded
+from hearthnet.nats.jetstream_client import StoreLink, reraise_cancellation
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -32,11 +32,11 @@ def _ample() -> None:
     """Check nothing; the default of `room`."""
 
 
-class Moved(Exception):
+class SequenceChanged(Exception):
     """Raised when nothing was written: the subject's last message is not the expected one."""
 
 
-class Kept(NamedTuple):
+class StoredChunk(NamedTuple):
     """A message of the stream and its place in it."""
 
     data: bytes
@@ -61,15 +61,15 @@ class BlobLink:
         """Check that raises `capacity_exceeded` for a full disk, whose server does not answer."""
         link.on_lost(self._on_lost)
 
-    async def last(self, subject: str) -> Kept | None:
+    async def last(self, subject: str) -> StoredChunk | None:
         """Return the newest message under `subject`."""
         return await self._found(lambda: self._js.get_last_msg(STREAM, subject, direct=True))
 
-    async def at(self, sequence: int) -> Kept | None:
+    async def at(self, sequence: int) -> StoredChunk | None:
         """Return the message in that place."""
         return await self._found(lambda: self._js.get_msg(STREAM, sequence, direct=True))
 
-    async def after(self, sequence: int, subject: str) -> Kept | None:
+    async def after(self, sequence: int, subject: str) -> StoredChunk | None:
         """Return the first message under `subject` behind that place."""
         return await self._found(
             lambda: self._js.get_msg(STREAM, sequence + 1, subject, direct=True, next=True)
@@ -104,7 +104,7 @@ class BlobLink:
 
         try:
             written = await self._until_answered(publish, self.room)
-        except Moved:
+        except SequenceChanged:
             found = await self.last(subject)
             if found is None or found.sequence <= after or found.data != data:
                 raise
@@ -127,7 +127,7 @@ class BlobLink:
         """Return the size of the bucket."""
         return (await self._until_answered(lambda: self._js.stream_info(STREAM))).state.bytes
 
-    async def _found(self, ask: Callable[[], Awaitable[RawStreamMsg]]) -> Kept | None:
+    async def _found(self, ask: Callable[[], Awaitable[RawStreamMsg]]) -> StoredChunk | None:
         from nats.js.errors import NotFoundError
 
         try:
@@ -135,7 +135,7 @@ class BlobLink:
         except NotFoundError:
             return None
         written = 0 if message.time is None else int(message.time.timestamp() * 1000)
-        return Kept(message.data or b"", message.seq or 0, written)
+        return StoredChunk(message.data or b"", message.seq or 0, written)
 
     async def _until_answered(
         self, ask: Callable[[], Awaitable[_Answer]], check: Callable[[], None] = _ample
@@ -167,7 +167,7 @@ class BlobLink:
         async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
             self._asking.add(attempt)
             try:
-                with heeded():
+                with reraise_cancellation():
                     return await ask()
             finally:
                 self._asking.discard(attempt)
@@ -181,7 +181,7 @@ class BlobLink:
 def _refuse(error: APIError) -> None:
     """Translate a refusal of the server, if it has a translation."""
     if error.err_code == _MOVED:
-        raise Moved from error
+        raise SequenceChanged from error
     if error.err_code in _FULL or NO_SPACE in str(error.description):
         raise HearthNetError(
             "capacity_exceeded", "the disk has no room for content; make room, then try again"

@@ -10,8 +10,8 @@ import struct
 from datetime import UTC, datetime
 from typing import Final
 
-from hearthnet.bus.blobs.metadata import Entry, chunk_subject, index_subject
-from hearthnet.bus.blobs.stream import BlobLink, Moved
+from hearthnet.bus.blobs.metadata import BlobRecord, chunk_subject, index_subject
+from hearthnet.bus.blobs.stream import BlobLink, SequenceChanged
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.manifest import CHUNK_BYTES, HASH_BYTES, LARGEST_BYTES, Manifest, chunk_hash
 
@@ -61,7 +61,7 @@ class Writer:
             raise HearthNetError("bad_request", f"content has at most {LARGEST_BYTES} bytes")
         try:
             place = await self._link.append(self._subject, chunk, self._last, unchecked=self._appended > 0)
-        except Moved as error:
+        except SequenceChanged as error:
             raise _two_writers() from error
         self._appended += 1
         self._take(chunk, place)
@@ -80,7 +80,7 @@ class Writer:
         self._take(kept.data, kept.sequence)
         return True
 
-    async def entry(self) -> Entry:
+    async def entry(self) -> BlobRecord:
         """Write the list of chunks and return the entry, which is not visible yet.
 
         Raises:
@@ -91,7 +91,7 @@ class Writer:
             if not await self.is_alone():
                 raise _two_writers()
             await self._write_index()
-        return Entry(
+        return BlobRecord(
             name=manifest.cid,
             nuid=self.nuid,
             size=self._size,
@@ -139,7 +139,7 @@ class Writer:
                 await self._link.append(
                     index_subject(self.nuid), index, 0 if before is None else before.sequence, alone=True
                 )
-            except Moved:
+            except SequenceChanged:
                 continue
             return
 

@@ -13,21 +13,21 @@ import msgspec
 
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session import loopback
-from hearthnet.bus.session.batching import Sent
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.batching import SentBatch
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import limit
 from hearthnet.contracts import Contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.timer_wheel import Waiting
+from hearthnet.core.timer_wheel import Timer
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
-from hearthnet.protocol.batch import Asked
+from hearthnet.protocol.batch import BatchedCall
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import Kind
 from hearthnet.protocol.stream import SILENCE_MS
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.authorization.grant import Grant
 
@@ -42,7 +42,7 @@ LONGEST_SECONDS: Final = 3_600.0
 """Maximum duration of a call, whatever its caller requests."""
 
 
-class Gone(HearthNetError):
+class ProviderGone(HearthNetError):
     """Raised when the server reports that the process is gone; the request may have started."""
 
     def __init__(self, node: str) -> None:
@@ -51,11 +51,11 @@ class Gone(HearthNetError):
         )
 
 
-class NobodyThere(Gone):
+class NoResponders(ProviderGone):
     """Raised when the server reports so for the request itself, which provably never started."""
 
 
-class Lost(HearthNetError):
+class ConnectionLost(HearthNetError):
     """Raised when this process lost its NATS connection while waiting for a reply.
 
     Does not count against the provider.
@@ -86,7 +86,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 async def send(
-    peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int, trace: Entry
+    peer: Session,
+    request: Request,
+    view: OfferView,
+    kind: Kind,
+    call_id: str,
+    deadline_ms: int,
+    trace: SpanRecord,
 ) -> None:
     """Send the call or the opening of a stream to the process that made the offer.
 
@@ -98,7 +104,13 @@ async def send(
 
 
 def _send(
-    peer: Peer, request: Request, view: OfferView, kind: Kind, call_id: str, deadline_ms: int, trace: Entry
+    peer: Session,
+    request: Request,
+    view: OfferView,
+    kind: Kind,
+    call_id: str,
+    deadline_ms: int,
+    trace: SpanRecord,
 ) -> None:
     header = peer.header(
         kind,
@@ -122,7 +134,7 @@ def _send(
     trace.peer, trace.call, trace.bytes_out = view.node, call_id, len(body)
     trace.attempts += 1
     signed = request.contract.side_effects
-    here = loopback.inside(peer, view.node, view.offer.instance)
+    here = loopback.local_provider(peer, view.node, view.offer.instance)
     if here is not None:
         here.take(loopback.frame(peer, header, body, signed=signed))
         return
@@ -136,8 +148,13 @@ def _send(
     peer.link.send(subject, data, nobody)
 
 
-def ask(
-    peer: Peer, request: Request, view: OfferView, answer: Answer, deadline_ms: int, trace: Entry
+def send_call(
+    peer: Session,
+    request: Request,
+    view: OfferView,
+    answer: PendingReply,
+    deadline_ms: int,
+    trace: SpanRecord,
 ) -> None:
     """Send a call, in a batch with others of this turn of the loop if it may be.
 
@@ -154,7 +171,7 @@ def ask(
         return
     trace.peer, trace.call, trace.bytes_out = view.node, answer.call_id, len(body)
     trace.attempts += 1
-    item = Asked(
+    item = BatchedCall(
         id=answer.call_id,
         body=msgspec.Raw(body),
         deadline=deadline_ms,
@@ -191,21 +208,21 @@ def encode_body(body: dict[str, Any]) -> bytes:
         raise HearthNetError("bad_request", f"the body has no JSON text: {error}") from error
 
 
-async def control(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
+async def send_control(peer: Session, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
     """Send a control frame as `say`; wait while the server reads more slowly."""
-    say(peer, view, call_id, kind, body)
+    send_control_nowait(peer, view, call_id, kind, body)
     if peer.link.full:
         await peer.link.room()
 
 
-def say(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
+def send_control_nowait(peer: Session, view: OfferView, call_id: str, kind: Kind, body: bytes) -> None:
     """Send a control frame about a running call: ack, input or cancel.
 
     If the process is gone, the server reports that to the waiting call.
     """
     instance = view.offer.instance
     header = peer.header(kind, ids.new_ulid(), to=view.node, to_instance=instance, stream=call_id)
-    here = loopback.inside(peer, view.node, instance)
+    here = loopback.local_provider(peer, view.node, instance)
     if here is not None:
         here.control(loopback.frame(peer, header, body))
         return
@@ -215,9 +232,11 @@ def say(peer: Peer, view: OfferView, call_id: str, kind: Kind, body: bytes) -> N
     peer.link.send(subject, frames.sealed(header, body, peer.keys.to(view.node)), nobody)
 
 
-def blame(peer: Peer, error: HearthNetError) -> str | None:
+def failure_code(peer: Session, error: HearthNetError) -> str | None:
     """Return the code that counts in the health of the provider; None if it is not at fault."""
-    if isinstance(error, Lost | Gone) or (error.code == "partition" and not peer.link.is_connected):
+    if isinstance(error, ConnectionLost | ProviderGone) or (
+        error.code == "partition" and not peer.link.is_connected
+    ):
         return None
     return error.code
 
@@ -249,7 +268,7 @@ def left_ms(request: Request, until: float) -> int:
     return left
 
 
-class Answer:
+class PendingReply:
     """The wait for one reply, until `forget`; signs of life of a slow provider extend it."""
 
     __slots__ = (
@@ -267,18 +286,18 @@ class Answer:
         "pack",
     )
 
-    def __init__(self, peer: Peer, view: OfferView, call_id: str) -> None:
+    def __init__(self, peer: Session, view: OfferView, call_id: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._peer = peer
         self._view = view
         self.call_id = call_id
-        self.pack: Sent | None = None
-        self.is_inside = loopback.inside(peer, view.node, view.offer.instance) is not None
+        self.pack: SentBatch | None = None
+        self.is_inside = loopback.local_provider(peer, view.node, view.offer.instance) is not None
         self._future: asyncio.Future[Frame] = self._loop.create_future()
         peer.replies.expect(call_id, self)
         self._heard = self._looked = self._loop.time()
         self._until = 0.0
-        self._alarm: set[Waiting] | None = None
+        self._alarm: set[Timer] | None = None
         self._looking: asyncio.Task[None] | None = None
 
     def on_frame(self, frame: Frame) -> None:
@@ -316,13 +335,13 @@ class Answer:
     def on_nobody(self, node: str) -> None:
         """Record that the process is gone, before the request or since."""
         if node == self._view.node and not self._future.done():
-            gone = NobodyThere if self._looking is None else Gone
+            gone = NoResponders if self._looking is None else ProviderGone
             self._future.set_exception(gone(self._view.node))
 
     def on_lost(self) -> None:
         """Record the loss of the connection, except for a call inside this process."""
         if not (self.is_inside or self._future.done()):
-            self._future.set_exception(Lost())
+            self._future.set_exception(ConnectionLost())
 
     def within(self, until: float) -> asyncio.Future[Frame]:
         """Return the future reply.
@@ -365,7 +384,7 @@ class Answer:
     async def _look(self) -> None:
         """Probe the process: if it is gone, the server reports that."""
         with contextlib.suppress(HearthNetError):
-            await control(self._peer, self._view, self.call_id, "ack", b"{}")
+            await send_control(self._peer, self._view, self.call_id, "ack", b"{}")
 
 
 def parse_body(frame: Frame) -> dict[str, Any]:

@@ -13,13 +13,13 @@ import random
 from collections import OrderedDict
 from typing import Final
 
-from hearthnet.bus.calls.attempt import Gone, Lost, NobodyThere, Request
+from hearthnet.bus.calls.attempt import ConnectionLost, NoResponders, ProviderGone, Request
 from hearthnet.bus.routing import no_route
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.routing.routing_table import Listing
+from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session import loopback
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import subjects
@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 4.0
 """Pause after which a call that waits for a place looks for another process."""
 
 
-class Starting(HearthNetError):
+class ProviderStarting(HearthNetError):
     """Raised when no process offers it yet, while services of this node are starting."""
 
 
@@ -54,7 +54,7 @@ class Candidates:
         "body",
     )
 
-    def __init__(self, peer: Peer, discovery: Discovery, request: Request) -> None:
+    def __init__(self, peer: Session, discovery: Discovery, request: Request) -> None:
         self.body = request.body
         self._peer = peer
         self._discovery = discovery
@@ -65,7 +65,7 @@ class Candidates:
         self._ahead = self._asked_ms = 0
         self._why: HearthNetError | None = None
 
-    def at_once(self) -> Listing | None:
+    def at_once(self) -> RoutingEntry | None:
         """Return the next process, if one is known and reachable; otherwise call `next`."""
         found = self._pick() if self._attempts < MOST_ATTEMPTS else None
         if found is None or not (self._peer.link.is_connected or self._is_inside(found)):
@@ -74,7 +74,7 @@ class Candidates:
         self._asks(found)
         return found
 
-    async def next(self, until: float) -> Listing:
+    async def next(self, until: float) -> RoutingEntry:
         """Return the next process to call; wait for the connection if it is broken.
 
         Without a connection no provider counts as missing.
@@ -94,17 +94,19 @@ class Candidates:
             except TimeoutError:
                 raise self._why or self._late() from None
         if found is None or self._attempts > MOST_ATTEMPTS:
-            raise self._nobody() if isinstance(self._why, Starting | None) else self._why
+            raise self._nobody() if isinstance(self._why, ProviderStarting | None) else self._why
         self._asks(found)
         return found
 
-    async def next_in_time(self, until: float) -> Listing:
+    async def next_in_time(self, until: float) -> RoutingEntry:
         """Return the next process as `next`, after waiting for starting services and free places."""
         while True:
             try:
                 return await self.next(until)
             except HearthNetError as error:
-                if not (isinstance(error, Starting | no_route.Taken) and self.mark(None, error)):
+                if not (
+                    isinstance(error, ProviderStarting | no_route.AllSlotsBusy) and self.mark(None, error)
+                ):
                     raise
                 await self.settled(error, until)
 
@@ -120,7 +122,7 @@ class Candidates:
             return False
         return self._peer.membership.is_member(node)
 
-    def mark(self, listing: Listing | None, why: HearthNetError) -> bool:
+    def mark(self, listing: RoutingEntry | None, why: HearthNetError) -> bool:
         """Record that `listing` failed, and return whether the request may be repeated at all.
 
         A failure that loaded a provider is charged to the process's budget for repetitions (bus/routing/retry_budget.py).
@@ -128,18 +130,18 @@ class Candidates:
         self._why = why
         if self._attempts >= MOST_ATTEMPTS:
             return False
-        free = isinstance(why, Gone | Lost | Starting | no_route.Taken)
+        free = isinstance(why, ProviderGone | ConnectionLost | ProviderStarting | no_route.AllSlotsBusy)
         return free or self._discovery.retries.take(steady_ms())
 
-    def forget_gone(self, listing: Listing | None, why: HearthNetError) -> None:
+    def forget_gone(self, listing: RoutingEntry | None, why: HearthNetError) -> None:
         """Forget the process of `listing` if `why` is the server's report that it is gone.
 
         No other request should be sent there, whether this one may be repeated or not.
         """
-        if listing is not None and isinstance(why, Gone):
+        if listing is not None and isinstance(why, ProviderGone):
             self._discovery.registry.drop_instance(listing.view.node, listing.view.offer.instance)
 
-    def clock_corrected(self, listing: Listing | None, why: HearthNetError) -> bool:
+    def clock_corrected(self, listing: RoutingEntry | None, why: HearthNetError) -> bool:
         """Return whether `listing` refused the frame only for its time, now known better."""
         if listing is None or not self._peer.clocks.learn(listing.view.node, why, self._ahead):
             return False
@@ -160,7 +162,7 @@ class Candidates:
             HearthNetError: `why`, at the deadline.
         """
         self._tried.clear()
-        if isinstance(why, no_route.Taken):
+        if isinstance(why, no_route.AllSlotsBusy):
             await self._in_line(why, until)
             return
         pause = _BACKOFF_SECONDS * 2 ** (self._attempts - 1) * random.uniform(0.5, 1.5)
@@ -201,16 +203,16 @@ class Candidates:
             if not line and lines.get(topic) is line:
                 del lines[topic]
 
-    def _asks(self, listing: Listing) -> None:
+    def _asks(self, listing: RoutingEntry) -> None:
         view = listing.view
         self._tried.append((view.node, view.offer.instance))
         self._ahead = self._peer.clocks.ahead(view.node)
 
-    def _is_inside(self, listing: Listing) -> bool:
+    def _is_inside(self, listing: RoutingEntry) -> bool:
         """Return whether it is of this very process, which requires no connection."""
-        return loopback.inside(self._peer, listing.view.node, listing.view.offer.instance) is not None
+        return loopback.local_provider(self._peer, listing.view.node, listing.view.offer.instance) is not None
 
-    def _pick(self) -> Listing | None:
+    def _pick(self) -> RoutingEntry | None:
         """Return the best known process now."""
         discovery, request = self._discovery, self._request
         table = discovery.tables.get(request.contract.id)
@@ -228,7 +230,7 @@ class Candidates:
             discovery.sticky.put(topic, request.session, found, now)
         return found
 
-    async def _search(self) -> Listing | None:
+    async def _search(self) -> RoutingEntry | None:
         """Return the best process as `_pick`, after a search of the mesh if none is known."""
         peer, request, contract = self._peer, self._request, self._request.contract
         first, link = request.node or peer.node_id, peer.link
@@ -265,7 +267,7 @@ class Candidates:
         if table is None:
             return None
         fitting = (one for one in table.fitting(self) if self.accepts(one.view))
-        return no_route.not_now(self._request.contract, fitting, steady_ms())
+        return no_route.why_unavailable(self._request.contract, fitting, steady_ms())
 
     def _nobody(self) -> HearthNetError:
         """Return the final error; while services of this node start, it is temporary."""
@@ -275,7 +277,7 @@ class Candidates:
         request, own = self._request, self._peer.node_id
         known = self._discovery.registry.offers(subjects.topic(request.contract.capability), steady_ms())
         chosen = [view for view in known if self.accepts(view)]
-        error = no_route.no_candidate(request.contract, request.body, chosen, request.node)
+        error = no_route.why_no_match(request.contract, request.body, chosen, request.node)
         waits = error.code == "not_found" and request.node in ("", own)
         starting = self._peer.starting(self._asked_ms) if waits else []
         if not starting:
@@ -283,7 +285,7 @@ class Candidates:
             silent = self._unheard and not known and self._peer.membership.is_member(own)
             return no_route.silent(request.contract) if silent else error
         reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
-        return Starting("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
+        return ProviderStarting("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
 
     def _late(self) -> HearthNetError:
         if not self._peer.link.is_connected:
@@ -293,7 +295,7 @@ class Candidates:
 
 def repeatable(request: Request, error: HearthNetError) -> bool:
     """Return whether repeating the request, there or elsewhere, does no harm and may help."""
-    if isinstance(error, NobodyThere | Starting):
+    if isinstance(error, NoResponders | ProviderStarting):
         return True
     if error.code in ("capacity_exceeded", "rate_limited"):
         return worth_waiting(error)

@@ -21,7 +21,7 @@ Ask = Callable[..., Awaitable[Reply]]
 """`Bus.call`."""
 
 
-def known(capability: str) -> Contract | None:
+def cached_contract(capability: str) -> Contract | None:
     """Return the known contract of exactly `name@major.minor`.
 
     None if it is unknown, and for a bare name.
@@ -35,7 +35,7 @@ def known(capability: str) -> Contract | None:
         return None
 
 
-def first(capability: str, offers: list[OfferView], own: str) -> OfferView:
+def first_provider(capability: str, offers: list[OfferView], own: str) -> OfferView:
     """Return the offer whose contract is learned.
 
     Raises:
@@ -46,14 +46,14 @@ def first(capability: str, offers: list[OfferView], own: str) -> OfferView:
     return min(offers, key=lambda view: (view.node != own, str(view.capability), view.key))
 
 
-async def learn(view: OfferView, ask: Ask) -> Contract:
+async def fetch_contract(view: OfferView, ask: Ask) -> Contract:
     """Return the contract of an offer.
 
     Raises:
         HearthNetError: The provider's error; `bad_request` if it supplies another contract.
     """
     capability = str(view.capability)
-    there = known(capability)
+    there = cached_contract(capability)
     if there is None:
         body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
         reply = await ask(TELL, body, node=view.node, instance=view.offer.instance)

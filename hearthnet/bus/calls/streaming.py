@@ -14,29 +14,29 @@ from typing import Any, Final, Self
 import msgspec
 
 from hearthnet.bus.calls.attempt import (
-    Gone,
-    Lost,
-    NobodyThere,
+    ConnectionLost,
+    NoResponders,
+    ProviderGone,
     Request,
-    blame,
-    control,
     deadline,
     encode_body,
+    failure_code,
     left_ms,
     parse_body,
-    say,
     send,
+    send_control,
+    send_control_nowait,
 )
 from hearthnet.bus.calls.candidates import Candidates, worth_waiting
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.routing.routing_table import Listing
+from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session import loopback
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import CANCELLED, code_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.timer_wheel import Waiting
+from hearthnet.core.timer_wheel import Timer
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import Kind
@@ -63,7 +63,7 @@ class StreamCall:
             deadline.
     """
 
-    def __init__(self, peer: Peer, request: Request, discovery: Discovery, timeout_seconds: float) -> None:
+    def __init__(self, peer: Session, request: Request, discovery: Discovery, timeout_seconds: float) -> None:
         self._peer = peer
         self._request = request
         self._discovery = discovery
@@ -77,10 +77,10 @@ class StreamCall:
         self._over = self._spoken = self._acking = False
         self._consumed = 0
         self._view: OfferView | None = None
-        self._listing: Listing | None = None
+        self._listing: RoutingEntry | None = None
         self._asked_ms = self._first_ms = 0
         self._id = ""
-        self._alarm: set[Waiting] | None = None
+        self._alarm: set[Timer] | None = None
 
     @property
     def provider(self) -> str:
@@ -123,7 +123,7 @@ class StreamCall:
             except HearthNetError as error:
                 self._incoming.ended = True
                 asked = self._listing
-                self._judge(blame(self._peer, error))
+                self._judge(failure_code(self._peer, error))
                 if not self._may_move_on(asked, error):
                     raise
                 await self._candidates.again(error, self._until)
@@ -173,14 +173,14 @@ class StreamCall:
         """Handle the report that the process is gone."""
         if self._view is not None and node == self._view.node:
             self._over = True
-            gone = Gone if self._spoken else NobodyThere
+            gone = ProviderGone if self._spoken else NoResponders
             self._give_up(gone(self._view.node))
 
     def on_lost(self) -> None:
         """Handle the loss of the connection, and maybe of frames, unless the provider is inside."""
         view = self._view
-        if view is None or loopback.inside(self._peer, view.node, view.offer.instance) is None:
-            self._give_up(Lost())
+        if view is None or loopback.local_provider(self._peer, view.node, view.offer.instance) is None:
+            self._give_up(ConnectionLost())
 
     def _give_up(self, error: HearthNetError) -> None:
         """End the stream on this side with `error`, after the frames received before, once."""
@@ -237,7 +237,7 @@ class StreamCall:
         except BaseException as error:
             self._incoming.ended = self._over = True
             self._peer.replies.forget(self._id)
-            self._judge(blame(self._peer, error) if isinstance(error, HearthNetError) else None)
+            self._judge(failure_code(self._peer, error) if isinstance(error, HearthNetError) else None)
             raise
 
     async def _next(self) -> Frame:
@@ -284,7 +284,7 @@ class StreamCall:
                 "internal_error", f"a frame of {ids.short_id(self.provider)} does not fit: {error.message}"
             ) from error
 
-    def _may_move_on(self, asked: Listing | None, error: HearthNetError) -> bool:
+    def _may_move_on(self, asked: RoutingEntry | None, error: HearthNetError) -> bool:
         """Return whether the stream may go to the next process.
 
         It may before its first frame, if the process provably did nothing.
@@ -296,7 +296,7 @@ class StreamCall:
             return True
         contract = self._request.contract
         harmless = contract.idempotent != "no" and not contract.side_effects
-        gone = isinstance(error, NobodyThere) or (isinstance(error, Gone) and harmless)
+        gone = isinstance(error, NoResponders) or (isinstance(error, ProviderGone) and harmless)
         if gone or error.code in ("capacity_exceeded", "rate_limited"):
             return worth_waiting(error) and self._candidates.mark(asked, error)
         return False
@@ -335,9 +335,11 @@ class StreamCall:
         """Acknowledge the frames read so far, as a sign of life also to the next provider."""
         if self._view is not None:
             self._spoken = True
-            say(self._peer, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed}))
+            send_control_nowait(
+                self._peer, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed})
+            )
 
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:
             self._spoken = True
-            await control(self._peer, self._view, self._id, kind, body)
+            await send_control(self._peer, self._view, self._id, kind, body)

@@ -12,33 +12,33 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.calls.attempt import (
-    Answer,
-    Gone,
-    NobodyThere,
+    NoResponders,
+    PendingReply,
+    ProviderGone,
     Request,
-    ask,
-    blame,
-    control,
     deadline,
+    failure_code,
     left_ms,
     parse_body,
+    send_call,
+    send_control,
 )
-from hearthnet.bus.calls.candidates import Candidates, Starting, repeatable
+from hearthnet.bus.calls.candidates import Candidates, ProviderStarting, repeatable
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.routing.routing_table import Listing
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.routing.routing_table import RoutingEntry
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import code_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.frame import Frame
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 
 _UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
 
-class InDoubt(HearthNetError):
+class OutcomeUnknown(HearthNetError):
     """Raised when an effect may have happened: the answer was lost, and a repetition refused.
 
     A repetition with the same key returns the outcome.
@@ -63,7 +63,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return dict(self.body.get("meta") or {})
 
 
-async def call(peer: Peer, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:
+async def call(peer: Session, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:
     """Call one process after another until one answers, within `timeout_seconds`.
 
     Another process is called only if the first provably did not start, or repeating does no harm.
@@ -79,7 +79,7 @@ async def call(peer: Peer, discovery: Discovery, request: Request, timeout_secon
 
 
 async def _until_answered(
-    peer: Peer, discovery: Discovery, request: Request, until: float, trace: Entry
+    peer: Session, discovery: Discovery, request: Request, until: float, trace: SpanRecord
 ) -> Reply:
     candidates = Candidates(peer, discovery, request)
     discovery.retries.earn()
@@ -103,13 +103,13 @@ async def _until_answered(
 
 def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | None:
     """Return `error` if the request has an effect that may have happened without an answer."""
-    harmless = isinstance(error, NobodyThere | Starting)
+    harmless = isinstance(error, NoResponders | ProviderStarting)
     return error if request.contract.side_effects and error.code == "partition" and not harmless else None
 
 
 def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
     """Return the final error: a later refusal does not settle an effect whose answer was lost."""
-    return InDoubt(
+    return OutcomeUnknown(
         "outcome_unknown",
         f"it may have happened: {lost.message}; asked again: {error.message}; "
         "ask once more with the same client_id",
@@ -117,14 +117,19 @@ def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
 
 
 async def _ask(
-    peer: Peer, discovery: Discovery, request: Request, listing: Listing, until: float, trace: Entry
+    peer: Session,
+    discovery: Discovery,
+    request: Request,
+    listing: RoutingEntry,
+    until: float,
+    trace: SpanRecord,
 ) -> Reply:
     """Call one process, and record the result in its health."""
     registry, view, began, code = discovery.registry, listing.view, steady_ms(), None
-    answer = Answer(peer, view, ids.new_ulid())
+    answer = PendingReply(peer, view, ids.new_ulid())
     registry.begin(listing)
     try:
-        ask(peer, request, view, answer, left_ms(request, until), trace)
+        send_call(peer, request, view, answer, left_ms(request, until), trace)
         if peer.link.full:
             await peer.link.room()
         frame = await answer.within(until)
@@ -136,10 +141,10 @@ async def _ask(
         await _stop(peer, view, answer)
         raise
     except HearthNetError as error:
-        code = blame(peer, error)
+        code = failure_code(peer, error)
         # The provider may still work: it only paused, or its answer was lost. An effect is left to end.
         unheard = error.code == "partition" and not answer.is_answered
-        if unheard and not (isinstance(error, Gone) or request.contract.side_effects):
+        if unheard and not (isinstance(error, ProviderGone) or request.contract.side_effects):
             await _stop(peer, view, answer)
         raise
     finally:
@@ -148,12 +153,12 @@ async def _ask(
         registry.end(listing, code, now - began, now)
 
 
-async def _stop(peer: Peer, view: OfferView, answer: Answer) -> None:
+async def _stop(peer: Session, view: OfferView, answer: PendingReply) -> None:
     with contextlib.suppress(HearthNetError):
-        await control(peer, view, answer.call_id, "cancel", b"{}")
+        await send_control(peer, view, answer.call_id, "cancel", b"{}")
 
 
-def _read(request: Request, frame: Frame, view: OfferView, trace: Entry) -> Reply:
+def _read(request: Request, frame: Frame, view: OfferView, trace: SpanRecord) -> Reply:
     """Return the reply in the frame; raise the error that it carries, or its fault."""
     trace.bytes_in = len(frame.body)
     body = parse_body(frame)

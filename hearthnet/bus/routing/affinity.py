@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hearthnet.bus.routing.routing_table import Listing
+from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.core.errors import HearthNetError
 
 IDLE_MS: Final = 600_000
@@ -18,11 +18,11 @@ LONGEST_NAME: Final = 64
 
 
 class _Place(NamedTuple):
-    listing: Listing
+    listing: RoutingEntry
     until_ms: int
 
 
-class Sticky:
+class SessionAffinity:
     """The processes of this caller's sessions, by topic and name of the session."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Sticky:
     def __len__(self) -> int:
         return len(self._places)
 
-    def get(self, topic: str, session: str, now_ms: int) -> Listing | None:
+    def get(self, topic: str, session: str, now_ms: int) -> RoutingEntry | None:
         """Return the process of the session; None if the session is new or lost."""
         place = self._places.get((topic, session))
         if place is None:
@@ -41,7 +41,7 @@ class Sticky:
             return None
         return place.listing
 
-    def put(self, topic: str, session: str, listing: Listing, now_ms: int) -> None:
+    def put(self, topic: str, session: str, listing: RoutingEntry, now_ms: int) -> None:
         """Record a call of the session there; of very many sessions, drop the longest idle."""
         self._places.pop((topic, session), None)
         if len(self._places) >= MOST_SESSIONS:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from hearthnet.bus.routing.affinity import Sticky
+from hearthnet.bus.routing.affinity import SessionAffinity
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.retry_budget import Retries
-from hearthnet.bus.routing.routing_table import Table
+from hearthnet.bus.routing.routing_table import RoutingTable
 from hearthnet.contracts import Contract
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
@@ -32,7 +32,7 @@ from hearthnet.protocol.header import SUBJECT_KINDS, Header
 from hearthnet.protocol.offer import REPUBLISH_MS
 
 if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Peer
+    from hearthnet.bus.session.session import Session
 
 _log = logging.getLogger(__name__)
 GRACE_SECONDS: Final = 0.08
@@ -52,7 +52,7 @@ _LATE_SECONDS: Final = 0.05
 """A tick later than this was delayed by work of this process, as unread answers may be: not counted."""
 
 
-class Finding:
+class FindRequest:
     """One find in progress, shared by all who wait for its answers; detects its end.
 
     `silent` takes the services that have answered, and returns whether a further one of this node runs: that
@@ -183,7 +183,7 @@ def _nothing() -> None:
     """Do nothing: before the find is sent there is no waiter to remove."""
 
 
-def _offering(peer: Peer, wanted: str) -> set[str]:
+def _offering(peer: Session, wanted: str) -> set[str]:
     """Return the ready services of this node that offer `wanted`, from the supervisor's state."""
     try:
         services = read_node_state(peer.home).services
@@ -205,15 +205,15 @@ def _topic(line: str) -> str:
 class Discovery:
     """This process's view of the mesh, built by finds and announcements as it is used."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Session) -> None:
         self._peer = peer
         self.registry = Registry(peer.node_id)
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, RoutingTable] = {}
         """The offers that suit each followed contract, by its id."""
-        self.sticky = Sticky()
+        self.sticky = SessionAffinity()
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
-        self._findings: dict[str, Finding] = {}
+        self._findings: dict[str, FindRequest] = {}
         self._searched: dict[str, float] = {}
         """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
         peer.link.on_lost(self._searched.clear)
@@ -272,7 +272,7 @@ class Discovery:
         await finding.wait(lambda: False, lambda: not finding.is_unanswered)
         return heard.everything(steady_ms())
 
-    async def _find(self, topic: str) -> Finding:
+    async def _find(self, topic: str) -> FindRequest:
         """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""
         finding = self._findings.get(topic)
         # Not those that have an answer: it may be older than what the caller knows.
@@ -281,10 +281,10 @@ class Discovery:
             await self._ask(topic, finding)
         return finding
 
-    def _finding(self, registry: Registry, wanted: str, *, lists: bool) -> Finding:
-        return Finding(self._peer.node_id, registry, self._silent_of(wanted), lists=lists)
+    def _finding(self, registry: Registry, wanted: str, *, lists: bool) -> FindRequest:
+        return FindRequest(self._peer.node_id, registry, self._silent_of(wanted), lists=lists)
 
-    async def _ask(self, wanted: str, finding: Finding) -> Finding:
+    async def _ask(self, wanted: str, finding: FindRequest) -> FindRequest:
         peer = self._peer
         header = peer.header("find", ids.new_ulid(), capability=wanted)
         peer.replies.expect(header.id, finding)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.routing.routing_table import Listing, same_schema
+from hearthnet.bus.routing.routing_table import RoutingEntry, same_schema
 from hearthnet.contracts import Contract
 from hearthnet.contracts.language_pairs import nearest, pairs_in
 from hearthnet.contracts.match import fits, value_at
@@ -20,17 +20,19 @@ _SILENT_MS: Final = 3_000
 """Longer than a caller waits by itself: it has waited."""
 
 
-class Taken(HearthNetError):
+class AllSlotsBusy(HearthNetError):
     """Raised when calls of this process take all places, so that none was sent."""
 
 
-def not_now(contract: Contract, fitting: Iterable[Listing], now_ms: int) -> HearthNetError | None:
+def why_unavailable(
+    contract: Contract, fitting: Iterable[RoutingEntry], now_ms: int
+) -> HearthNetError | None:
     """Return the error if fitting offers exist, but none can be called now; None otherwise."""
     waits = []
     for listing in fitting:
         if listing.health.may_be_asked:
             places = listing.view.offer.max_concurrent
-            return Taken(
+            return AllSlotsBusy(
                 "capacity_exceeded",
                 f"all {places} places of {contract.id} are taken by this program; try again in a moment",
                 retry_after_ms=PLACE_FREE_MS,
@@ -54,7 +56,7 @@ def silent(contract: Contract) -> HearthNetError:
     )
 
 
-def no_candidate(
+def why_no_match(
     contract: Contract, body: dict[str, Any], offers: list[OfferView], node: str
 ) -> HearthNetError:
     """Return the error if no offer answers `body`, with the offered alternatives.

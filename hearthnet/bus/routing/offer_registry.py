@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hearthnet.bus.routing.health import Health
-from hearthnet.bus.routing.routing_table import Listing, Table
+from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts import Contract
 from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.ids import short_id
@@ -75,11 +75,11 @@ class Registry:
 
     def __init__(self, own: str = "") -> None:
         self._own = own
-        self._topics: dict[str, dict[_Key, Listing]] = {}
-        self._tables: dict[str, dict[str, Table]] = {}
-        self._nodes: dict[str, list[Listing]] = {}
-        self._ends: list[tuple[int, int, Listing]] = []
-        self._shut: list[tuple[int, int, Listing]] = []
+        self._topics: dict[str, dict[_Key, RoutingEntry]] = {}
+        self._tables: dict[str, dict[str, RoutingTable]] = {}
+        self._nodes: dict[str, list[RoutingEntry]] = {}
+        self._ends: list[tuple[int, int, RoutingEntry]] = []
+        self._shut: list[tuple[int, int, RoutingEntry]] = []
         self._most_ends = MOST_OFFERS
         self._serial = itertools.count()
         self._watchers: dict[str, list[Watcher]] = {}
@@ -108,19 +108,19 @@ class Registry:
         for view in views:
             self._take(view, heard_ms)
 
-    def table(self, contract: Contract) -> Table:
+    def table(self, contract: Contract) -> RoutingTable:
         """Return the table for `contract`, updated from now on at little cost."""
         topic = subjects.topic(contract.capability)
         tables = self._tables.setdefault(topic, {})
         table = tables.get(contract.id)
         if table is None:
-            table = tables[contract.id] = Table(contract)
+            table = tables[contract.id] = RoutingTable(contract)
             for listing in self._topics.get(topic, {}).values():
                 if table.add(listing):
                     listing.file()
         return table
 
-    def begin(self, listing: Listing) -> None:
+    def begin(self, listing: RoutingEntry) -> None:
         """Record that a call of this process begins there."""
         listing.own += 1
         due = listing.health.state == "due"
@@ -129,7 +129,7 @@ class Registry:
         if due or listing.entry is not None:
             listing.file()
 
-    def end(self, listing: Listing, code: str | None, ms: float, now_ms: int) -> None:
+    def end(self, listing: RoutingEntry, code: str | None, ms: float, now_ms: int) -> None:
         """Record its end, as `Health.end`."""
         listing.own -= 1
         if self.lines:
@@ -212,9 +212,9 @@ class Registry:
         if fresh:
             self._ends_at(listing)
 
-    def _add(self, view: OfferView, key: _Key, topic: str) -> Listing:
+    def _add(self, view: OfferView, key: _Key, topic: str) -> RoutingEntry:
         known = self._nodes.get(view.node, ())
-        listing = Listing(view, key, Health(), next(self._serial), near=view.node == self._own)
+        listing = RoutingEntry(view, key, Health(), next(self._serial), near=view.node == self._own)
         if known:
             self._nodes[view.node].append(listing)
         else:
@@ -224,7 +224,7 @@ class Registry:
         self._tell("appeared", topic, view)
         return listing
 
-    def _renew(self, listing: Listing, view: OfferView, topic: str) -> None:
+    def _renew(self, listing: RoutingEntry, view: OfferView, topic: str) -> None:
         before, now = listing.view.offer, view.offer
         if before.params == now.params:
             now = msgspec.structs.replace(now, params=before.params)
@@ -238,18 +238,18 @@ class Registry:
         if _said(before) != _said(now):
             self._tell("changed", topic, view)
 
-    def _list(self, listing: Listing, topic: str) -> None:
+    def _list(self, listing: RoutingEntry, topic: str) -> None:
         for table in self._tables.get(topic, {}).values():
             table.add(listing)
         listing.file()
 
-    def _unlist(self, listing: Listing, topic: str) -> None:
+    def _unlist(self, listing: RoutingEntry, topic: str) -> None:
         listing.unfile()
         listing.shelves = []
         for table in self._tables.get(topic, {}).values():
             table.remove(listing)
 
-    def _forget(self, listing: Listing) -> None:
+    def _forget(self, listing: RoutingEntry) -> None:
         view, topic = listing.view, subjects.topic(listing.view.capability)
         listing.until = 0
         self._unlist(listing, topic)
@@ -263,7 +263,7 @@ class Registry:
             del self._nodes[view.node]
         self._tell("gone", topic, view)
 
-    def _ends_at(self, listing: Listing) -> None:
+    def _ends_at(self, listing: RoutingEntry) -> None:
         heappush(self._ends, (listing.until, listing.serial, listing))
         if len(self._ends) > self._most_ends:
             # Drop the entries of offers that were withdrawn before their expiry.

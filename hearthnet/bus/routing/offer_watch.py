@@ -25,7 +25,7 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.offer import REPUBLISH_MS
 
 if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Peer
+    from hearthnet.bus.session.session import Session
 
 LOOK_SECONDS: Final = 0.5
 """Maximum delay until the expiry of an offer is noticed."""
@@ -39,7 +39,7 @@ class OfferChange(msgspec.Struct, frozen=True):
     view: OfferView
 
 
-class Pending:
+class PendingUpdates:
     """The unread changes, one per offer, in the order of their beginnings. Pure."""
 
     def __init__(self) -> None:
@@ -77,11 +77,11 @@ class OfferWatch:
     Begins with the present offers, each as `appeared`. Ends when the bus is left.
     """
 
-    def __init__(self, peer: Peer, discovery: Discovery, contract: Contract) -> None:
+    def __init__(self, peer: Session, discovery: Discovery, contract: Contract) -> None:
         self._peer = peer
         self._discovery = discovery
         self._contract = contract
-        self._pending = Pending()
+        self._pending = PendingUpdates()
         self._woken = asyncio.Event()
         self._over = False
         self._leave: Callable[[], None] | None = None

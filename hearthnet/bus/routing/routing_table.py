@@ -28,11 +28,11 @@ FAILURE_MALUS: Final = 1_000
 FULL: Final = 1_000_000_000
 """Added to the score of an offer that was full when last announced: it is called only if no other is left."""
 _LAST: Final = 1 << 62
-Entry = tuple[int, int, "Listing"]
+Entry = tuple[int, int, "RoutingEntry"]
 Shelf = list[Entry]
 
 
-class Listing:
+class RoutingEntry:
     """One offer as this process knows it: the offer, its health, and this caller's load on it."""
 
     __slots__ = ("entry", "health", "key", "near", "own", "own_then", "serial", "shelves", "until", "view")
@@ -110,19 +110,19 @@ class Asker(Protocol):
         """Return whether the call may go there: a member, not tried before, on the chosen node."""
 
 
-class Table:
+class RoutingTable:
     """The offers that suit `contract`."""
 
     def __init__(self, contract: Contract) -> None:
         self.contract = contract
-        self.listings: set[Listing] = set()
+        self.listings: set[RoutingEntry] = set()
         fields = [(*path.partition(".")[::2], rule) for path, rule in contract.match.items()]
         self._exact = [(part, name, rule) for part, name, rule in fields if rule.rule in ("equal", "in")]
         self._fields = [(part, name) for part, name, _ in fields]
         self._all: tuple[Shelf, Shelf] = [], []
         self._by: list[dict[str, tuple[Shelf, Shelf]]] = [{} for _ in self._exact]
 
-    def add(self, listing: Listing) -> bool:
+    def add(self, listing: RoutingEntry) -> bool:
         """Add an offer of this topic if it suits the contract, which is checked only here."""
         if not suits(self.contract, listing.view):
             return False
@@ -131,7 +131,7 @@ class Table:
         listing.shelves = [*listing.shelves, *self._shelves(listing)]
         return True
 
-    def remove(self, listing: Listing) -> None:
+    def remove(self, listing: RoutingEntry) -> None:
         """Remove an offer that is in no shelf any more."""
         self.listings.discard(listing)
         for (_, _, rule), values in zip(self._exact, self._by, strict=True):
@@ -139,7 +139,7 @@ class Table:
                 if value in values and not any(values[value]):
                     del values[value]
 
-    def best(self, asker: Asker) -> Listing | None:
+    def best(self, asker: Asker) -> RoutingEntry | None:
         """Return the process to call now, None if there is none.
 
         First this node's below its threshold, else the one with the lowest score; a random one of equals.
@@ -154,16 +154,16 @@ class Table:
                 return listing
         return None
 
-    def takes(self, listing: Listing, asker: Asker) -> bool:
+    def takes(self, listing: RoutingEntry, asker: Asker) -> bool:
         """Return whether `listing` is still listed, and can be called now."""
         return listing.entry is not None and listing in self.listings and self._takes(listing, asker, False)
 
-    def fitting(self, asker: Asker) -> Iterator[Listing]:
+    def fitting(self, asker: Asker) -> Iterator[RoutingEntry]:
         """Iterate over every offer that fits the request, callable or not: for the final error."""
         fits, body = self.contract.fits, asker.body
         return (listing for listing in self.listings if fits(body, listing.view.params))
 
-    def _takes(self, listing: Listing, asker: Asker, exactly: bool) -> bool:
+    def _takes(self, listing: RoutingEntry, asker: Asker, exactly: bool) -> bool:
         return (
             not listing.full
             and asker.accepts(listing.view)
@@ -184,7 +184,7 @@ class Table:
                 break
         return (found, wanted == 1) if found is not None else (self._all, False)
 
-    def _shelves(self, listing: Listing) -> list[Shelf]:
+    def _shelves(self, listing: RoutingEntry) -> list[Shelf]:
         pairs = [self._all]
         for (_, _, rule), values in zip(self._exact, self._by, strict=True):
             offered = rule.offered(listing.view.params)
@@ -225,7 +225,7 @@ def _texts(values: list[Any]) -> list[str]:
     return list(dict.fromkeys(value for value in values if isinstance(value, str)))
 
 
-def _in_order(shelf: Shelf) -> Iterator[Listing]:
+def _in_order(shelf: Shelf) -> Iterator[RoutingEntry]:
     """Iterate from the best on, starting at random among equals, so that callers spread."""
     if not shelf:
         return

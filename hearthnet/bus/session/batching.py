@@ -18,11 +18,11 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import batch as pack
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
-from hearthnet.protocol.batch import Answered, Asked
+from hearthnet.protocol.batch import Answered, BatchedCall
 from hearthnet.protocol.frame import Frame
 
 if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Peer
+    from hearthnet.bus.session.session import Session
 
 _log = logging.getLogger(__name__)
 MOST_BYTES: Final = 131_072
@@ -38,10 +38,10 @@ _AROUND: Final = 320
 """Maximum bytes of an item besides its body and texts."""
 
 
-class Asker(Protocol):
+class BatchCaller(Protocol):
     """A caller that waits for the answer to a call in a batch."""
 
-    pack: Sent | None
+    pack: SentBatch | None
 
     @property
     def waits(self) -> bool:
@@ -54,13 +54,13 @@ class Asker(Protocol):
         """Record that the receiving process is gone."""
 
 
-class Sent:
+class SentBatch:
     """A batch of calls that was sent, which forwards the report that no process received it.
 
     It unregisters with the last of its calls.
     """
 
-    def __init__(self, peer: Peer, pack_id: str, askers: list[Asker]) -> None:
+    def __init__(self, peer: Session, pack_id: str, askers: list[BatchCaller]) -> None:
         self._peer = peer
         self._id = pack_id
         self._askers = set(askers)
@@ -68,7 +68,7 @@ class Sent:
             asker.pack = self
         peer.replies.expect(pack_id, self)
 
-    def ended(self, asker: Asker) -> None:
+    def ended(self, asker: BatchCaller) -> None:
         """Remove one of its calls, so that its answer is not kept while the others wait."""
         self._askers.discard(asker)
         if not self._askers:
@@ -96,8 +96,8 @@ class _Calls:
         self.instance = instance
         self.name = name
         self.capability = capability
-        self.items: list[Asked] = []
-        self.askers: list[Asker] = []
+        self.items: list[BatchedCall] = []
+        self.askers: list[BatchCaller] = []
         self.size = 0
 
 
@@ -113,10 +113,10 @@ class _Answers:
         self.size = 0
 
 
-class Packer:
+class Batcher:
     """The batches of one process that are not sent yet."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Session) -> None:
         self._peer = peer
         self._calls: dict[tuple[str, str, str], _Calls] = {}
         self._answers: dict[tuple[str, str], _Answers] = {}
@@ -135,9 +135,9 @@ class Packer:
         instance: str,
         name: str,
         capability: Capability,
-        item: Asked,
+        item: BatchedCall,
         body_bytes: int,
-        asker: Asker,
+        asker: BatchCaller,
     ) -> None:
         """Send a plain call of the contract `name` to a process that offers `capability`.
 
@@ -220,15 +220,15 @@ class Packer:
             except Exception as error:
                 asker.fail(error)
 
-    def _send_pack(self, calls: _Calls, items: list[Asked], askers: list[Asker]) -> None:
+    def _send_pack(self, calls: _Calls, items: list[BatchedCall], askers: list[BatchCaller]) -> None:
         peer, node, pack_id = self._peer, calls.node, ids.new_ulid()
         header = peer.header("calls", pack_id, to=node, to_instance=calls.instance, capability=calls.name)
         data = frames.sealed(header, pack.encode(items), peer.keys.to(node))
         nobody = subjects.reply(node, peer.node_id, peer.instance, pack_id)
         peer.link.send(subjects.call(peer.node_id, node, calls.instance, calls.capability), data, nobody)
-        Sent(peer, pack_id, askers)
+        SentBatch(peer, pack_id, askers)
 
-    def _send_call(self, calls: _Calls, item: Asked) -> None:
+    def _send_call(self, calls: _Calls, item: BatchedCall) -> None:
         peer, node = self._peer, calls.node
         shared = peer.header("calls", item.id, to=node, to_instance=calls.instance, capability=calls.name)
         data = frames.sealed(pack.call_header(shared, item), bytes(item.body), peer.keys.to(node))

@@ -19,7 +19,7 @@ RULE: Final = "clock"
 _MOST_NODES: Final = 4096
 
 
-class Clocks:
+class ClockOffsets:
     """The lead of each node's clock over this one in milliseconds, where known."""
 
     def __init__(self) -> None:

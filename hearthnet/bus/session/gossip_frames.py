@@ -18,7 +18,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.capability_name import Count
 from hearthnet.core.times import steady_ms
-from hearthnet.core.token_bucket import Allowance
+from hearthnet.core.token_bucket import TokenBucket
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError
@@ -26,7 +26,7 @@ from hearthnet.protocol.header import SUBJECT_KINDS
 from hearthnet.trust.community.roster import RANK
 
 if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Peer
+    from hearthnet.bus.session.session import Session
 
 LOG: Final = "community.log"
 """Events of the community, as they happen."""
@@ -48,24 +48,24 @@ so are 4 KiB: in the long run a node takes half a percent of a process's time.
 _UNIT_BYTES: Final = 4_096
 
 
-class Extent(msgspec.Struct, frozen=True):
+class SetDigest(msgspec.Struct, frozen=True):
     """The extent of a set: the number of its members and a hash over them."""
 
     count: Count
     digest: str
 
-    def less_than(self, other: Extent) -> bool:
+    def less_than(self, other: SetDigest) -> bool:
         """Return whether to request the other's members; of two that differ exactly one does."""
         return (self.count, self.digest) < (other.count, other.digest)
 
 
-class Heads(msgspec.Struct, frozen=True):
+class SetDigests(msgspec.Struct, frozen=True):
     """The extent of a node's record, as it announces it."""
 
-    events: Extent
-    revocations: Extent
+    events: SetDigest
+    revocations: SetDigest
 
-    def behind(self, other: Heads) -> bool:
+    def behind(self, other: SetDigests) -> bool:
         """Return whether to request the other's documents."""
         return self.events.less_than(other.events) or self.revocations.less_than(other.revocations)
 
@@ -78,7 +78,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 _BATCH: Final = msgspec.json.Decoder(Batch)
-_HEADS: Final = msgspec.json.Decoder(Heads)
+_HEADS: Final = msgspec.json.Decoder(SetDigests)
 
 
 def batches(events: Iterable[Any], revocations: Iterable[Any]) -> Iterator[bytes]:
@@ -107,7 +107,7 @@ def read_batch(frame: Frame) -> Batch:
     return read_json(frame.body, _BATCH)
 
 
-def read_heads(frame: Frame) -> Heads:
+def read_heads(frame: Frame) -> SetDigests:
     """Read the heads in a frame.
 
     Raises:
@@ -116,7 +116,7 @@ def read_heads(frame: Frame) -> Heads:
     return read_json(frame.body, _HEADS)
 
 
-async def publish(peer: Peer, event_type: str, body: bytes) -> None:
+async def publish(peer: Session, event_type: str, body: bytes) -> None:
     """Publish an event of `event_type` to all subscribers.
 
     Raises:
@@ -127,14 +127,14 @@ async def publish(peer: Peer, event_type: str, body: bytes) -> None:
     await peer.link.publish(subjects.event(peer.node_id, event_type), data)
 
 
-class Reader:
+class GossipReader:
     """A reader of other nodes' event frames; `level` returns the sender's level."""
 
     def __init__(self, node: str, community: str, level: Callable[[str], str]) -> None:
         self._node = node
         self._community = community
         self._level = level
-        self._allowance = Allowance(_BURST, _PER_SECOND)
+        self._allowance = TokenBucket(_BURST, _PER_SECOND)
 
     def open(self, subject: str, data: bytes) -> Frame:
         """Read the frame in `data`, from the node in its subject; cheap checks come first.

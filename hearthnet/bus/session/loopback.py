@@ -17,10 +17,10 @@ from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import Header
 
 if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Peer
+    from hearthnet.bus.session.session import Session
 
 
-class Inside(Protocol):
+class LocalProvider(Protocol):
     """The host of this process's own offers; neither method blocks or raises."""
 
     def take(self, frame: Frame) -> None:
@@ -30,12 +30,12 @@ class Inside(Protocol):
         """Process a control frame of a running call: ack, input, cancel."""
 
 
-def inside(peer: Peer, node: str, instance: str) -> Inside | None:
+def local_provider(peer: Session, node: str, instance: str) -> LocalProvider | None:
     """Return the host of this very process if it is the addressed one."""
     return peer.inside if instance == peer.instance and node == peer.node_id else None
 
 
-def frame(peer: Peer, header: Header, body: bytes, *, signed: bool = False) -> Frame:
+def frame(peer: Session, header: Header, body: bytes, *, signed: bool = False) -> Frame:
     """Return the frame as the receiver would open it.
 
     Raises:

@@ -15,12 +15,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hearthnet.bus.session import gossip_frames
-from hearthnet.bus.session.gossip_frames import HEADS, LOG, RELAY, REVOKED, Extent, Heads, Reader
+from hearthnet.bus.session.gossip_frames import (
+    HEADS,
+    LOG,
+    RELAY,
+    REVOKED,
+    GossipReader,
+    SetDigest,
+    SetDigests,
+)
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms, steady_ms
-from hearthnet.core.token_bucket import Allowance
-from hearthnet.nats.client import Link
+from hearthnet.core.token_bucket import TokenBucket
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.trust.authorization import revocation
@@ -51,16 +59,16 @@ class Membership:
         self._node = node
         self._roster = roster
         self.revocations = Revocations()
-        self._reader = Reader(node, roster.community_id, lambda sender: self._roster.level(sender))
-        self._written = Allowance(_WRITTEN, _WRITTEN_PER_SECOND)
+        self._reader = GossipReader(node, roster.community_id, lambda sender: self._roster.level(sender))
+        self._written = TokenBucket(_WRITTEN, _WRITTEN_PER_SECOND)
         self._vouching: dict[str, str] = {}
         self._waiting: dict[str, CommunityEvent] = {}
         self._early: tuple[CommunityEvent, ...] = ()
         self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._changed: list[Callable[[], None]] = []
-        self._own_heads: list[Callable[[Heads], None]] = []
-        self._heads: Heads | None = None
+        self._own_heads: list[Callable[[SetDigests], None]] = []
+        self._heads: SetDigests | None = None
         self._heads_until = 0
         self.dropped = 0
 
@@ -73,7 +81,7 @@ class Membership:
         """Call `callback` after each change of the roster or the revoked tokens."""
         self._changed.append(callback)
 
-    def on_own_heads(self, callback: Callable[[Heads], None]) -> None:
+    def on_own_heads(self, callback: Callable[[SetDigests], None]) -> None:
         """Call `callback` with the heads that this node's `auth` service publishes."""
         self._own_heads.append(callback)
 
@@ -81,20 +89,20 @@ class Membership:
         """Return whether `node` belongs to the community now, at any level."""
         return RANK[self._roster.level(node)] >= RANK["member"]
 
-    def heads(self) -> Heads:
+    def heads(self) -> SetDigests:
         """Return the extent of this process's record, without expired revocations."""
         now = steady_ms()
         if self._heads is None or now >= self._heads_until:
             self._heads_until = now + _HEADS_MS
             current = self.revocations.current(now_ms())
             known = sorted(f"{one.issuer} {one.token_id}" for one in current)
-            self._heads = Heads(
-                events=Extent(self._roster.version, digest(self._roster.heads())),
-                revocations=Extent(len(known), digest(known)),
+            self._heads = SetDigests(
+                events=SetDigest(self._roster.version, digest(self._roster.heads())),
+                revocations=SetDigest(len(known), digest(known)),
             )
         return self._heads
 
-    async def follow(self, link: Link) -> None:
+    async def follow(self, link: NatsClient) -> None:
         """Subscribe to the events of the community; `link` is that of a member's process."""
         for event_type in (LOG, REVOKED):
             await link.subscribe(subjects.events_of(event_type), self.on_message)
@@ -117,7 +125,7 @@ class Membership:
         before = self._roster
         offered = [*self._early, *self._waiting.values(), *events]
         self._waiting.clear()
-        self._roster, early = rosters.merge_some(before, offered)
+        self._roster, early = rosters.merge_partial(before, offered)
         self._early = tuple({one.hash: one for one in early}.values())[-_MOST_EARLY:]
         added = [self._revoke(one) for one in revocations]
         if self._roster is before and not any(added):

@@ -21,7 +21,7 @@ _KINDS: Final = SUBJECT_KINDS["rep"] - {"replies"}
 _PACK: Final = f".{subjects.PACK}"
 
 
-class Waiter(Protocol):
+class ReplyHandler(Protocol):
     """A waiter for frames under one id.
 
     All methods are called from the event loop and must not block.
@@ -41,7 +41,7 @@ class Waiter(Protocol):
         """Handle the loss of the connection and of frames on their way."""
 
 
-class Replies:
+class ReplyInbox:
     """The waiters of this process by call id.
 
     Frames that do not open, have no waiter or come from nodes that are not members are dropped; faulty ones
@@ -56,10 +56,10 @@ class Replies:
         self._community = community
         self._keys = keys
         self._is_member = is_member
-        self._waiting: dict[str, Waiter] = {}
+        self._waiting: dict[str, ReplyHandler] = {}
         self.dropped = 0
 
-    def expect(self, call_id: str, waiter: Waiter) -> None:
+    def expect(self, call_id: str, waiter: ReplyHandler) -> None:
         """Dispatch frames with `call_id` to `waiter` from now on."""
         self._waiting[call_id] = waiter
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.bus.session.batching import Packer
-from hearthnet.bus.session.clock_skew import Clocks
-from hearthnet.bus.session.loopback import Inside
+from hearthnet.bus.session.batching import Batcher
+from hearthnet.bus.session.clock_skew import ClockOffsets
+from hearthnet.bus.session.loopback import LocalProvider
 from hearthnet.bus.session.membership import Membership
-from hearthnet.bus.session.reply_inbox import Replies
+from hearthnet.bus.session.reply_inbox import ReplyInbox
 from hearthnet.bus.session.tracing import Traces
-from hearthnet.bus.session.verification_cache import Proved
+from hearthnet.bus.session.verification_cache import VerificationCache
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import GATEWAY, read_node_state
-from hearthnet.core.timer_wheel import Alarms
+from hearthnet.core.timer_wheel import TimerWheel
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import BoxKeys
 from hearthnet.protocol.header import Header, Kind
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.trust.authorization.authority import Standing
+from hearthnet.trust.authorization.authority import CallerStatus
 from hearthnet.trust.authorization.revocation import Revocations
 from hearthnet.trust.authorization.token import Verified
 from hearthnet.trust.community.roster import Roster
@@ -31,10 +31,10 @@ from hearthnet.trust.keys import Identity
 _JUST_READY_MS: Final = 1_000
 
 
-class Peer:
+class Session:
     """One process of one node, shared by everything that uses the bus."""
 
-    def __init__(self, identity: Identity, roster: Roster, link: Link, home: Home) -> None:
+    def __init__(self, identity: Identity, roster: Roster, link: NatsClient, home: Home) -> None:
         self.home = home
         self.identity = identity
         self.membership = Membership(identity.node_id, roster)
@@ -43,20 +43,20 @@ class Peer:
         self.community = roster.community_id
         self.instance = ids.new_instance()
         self.keys = BoxKeys(identity)
-        self.proved = Proved(identity, home.run / "proved")
+        self.proved = VerificationCache(identity, home.run / "proved")
         self.replay = ReplayWindow()
-        self.clocks = Clocks()
-        self.alarms = Alarms()
+        self.clocks = ClockOffsets()
+        self.alarms = TimerWheel()
         self.tokens = Verified()
-        self.replies = Replies(
+        self.replies = ReplyInbox(
             self.node_id, self.instance, self.community, self.keys, self.membership.is_member
         )
-        self.packer = Packer(self)
+        self.packer = Batcher(self)
         self.traces = Traces(node=self.node_id)
         self.traces.dropped["caller"] = lambda: self.replies.dropped
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, CallerStatus] = {}
         self._judged = roster
-        self.inside: Inside | None = None
+        self.inside: LocalProvider | None = None
         """The host of this process's own offers, if there is one."""
         link.on_lost(self.replies.on_lost)
 
@@ -96,7 +96,7 @@ class Peer:
             )
         ]
 
-    def standing(self, node: str) -> Standing:
+    def standing(self, node: str) -> CallerStatus:
         """Return the present standing of `node`.
 
         Cached for members until the roster changes; an invite may expire at any moment.
@@ -107,7 +107,7 @@ class Peer:
             self._standings.clear()
         known = self._standings.get(node)
         if known is None:
-            known = Standing(node, roster.level(node, now_ms()), roster.is_revoked(node))
+            known = CallerStatus(node, roster.level(node, now_ms()), roster.is_revoked(node))
             if roster.member(node) is not None:
                 self._standings[node] = known
         return known

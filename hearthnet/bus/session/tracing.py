@@ -20,8 +20,8 @@ from typing import Final
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import traceparent
 from hearthnet.protocol.header import Header
-from hearthnet.telemetry.span import NO_SPAN, Detail, Entry, Side
-from hearthnet.telemetry.steps import below, current, new_span
+from hearthnet.telemetry.span import NO_SPAN, Detail, Side, SpanRecord
+from hearthnet.telemetry.steps import current, new_span, traceparent_of
 
 KEPT: Final = 10_000
 """Maximum of entries of one process."""
@@ -40,7 +40,7 @@ class Traces:
     def __init__(self, kept: int = KEPT, node: str = "") -> None:
         """`node` is the own node, whose processes decide for each other which traces are exported."""
         self._node = node
-        self._ring: deque[Entry] = deque(maxlen=kept)
+        self._ring: deque[SpanRecord] = deque(maxlen=kept)
         self._epoch_ns = time_ns() - perf_counter_ns()
         self._epoch_until_ns = 0
         self._calling = 0
@@ -50,26 +50,26 @@ class Traces:
         """Functions that return the number of running calls, by the side of this process."""
         self.dropped: dict[Side, Callable[[], int]] = {}
         """Functions that return the number of dropped frames."""
-        self.on_end: Callable[[Entry], None] | None = None
+        self.on_end: Callable[[SpanRecord], None] | None = None
         """Called with every entry; must not block or raise."""
         self.on_selection: Callable[[dict[str, int], list[str]], None] | None = None
         """Called for every ended run with its calls by tool, and the tools shown but not called."""
         self.sampled: Callable[[str], bool] | None = None
         """Returns whether a trace that begins here is exported, by its id."""
 
-    def calling(self, capability: str, run: str) -> Entry:
+    def calling(self, capability: str, run: str) -> SpanRecord:
         """Begin the entry of a call by this process, below the running step."""
         self._calling += 1
         step = current.get()
-        above = self._root() if step is None else below(step)
+        above = self._root() if step is None else traceparent_of(step)
         span = new_span()
-        return Entry("caller", capability, above, span, run, self._epoch_ns, perf_counter_ns())
+        return SpanRecord("caller", capability, above, span, run, self._epoch_ns, perf_counter_ns())
 
-    def serving(self, header: Header, bytes_in: int) -> Entry:
+    def serving(self, header: Header, bytes_in: int) -> SpanRecord:
         """Begin the entry of a call to this process, below its caller's step if that is named."""
         said, is_own = header.traceparent, header.sender == self._node
         above = said and (traceparent.read(said) if is_own else self.foreign(said))
-        return Entry(
+        return SpanRecord(
             "provider",
             header.capability[:_LONGEST_NAME],
             above or self._root(),
@@ -86,7 +86,7 @@ class Traces:
             tracer=self,
         )
 
-    def end(self, entry: Entry) -> None:
+    def end(self, entry: SpanRecord) -> None:
         """End the step and keep its entry."""
         now = perf_counter_ns()
         entry.took_ns = now - entry.began_ns
@@ -104,21 +104,23 @@ class Traces:
             if self.on_end is not None:
                 self.on_end(entry)
 
-    def step(self, name: str, run: str, above: str = "", detail: Detail | None = None) -> Entry:
+    def step(self, name: str, run: str, above: str = "", detail: Detail | None = None) -> SpanRecord:
         """Begin a step that is not a call: below `above`, else the running step, else as a root."""
         inside = current.get()
         if not above:
-            above = self._root() if inside is None else below(inside)
-        entry = Entry("run", name, above, new_span(), run, self._epoch_ns, perf_counter_ns(), tracer=self)
+            above = self._root() if inside is None else traceparent_of(inside)
+        entry = SpanRecord(
+            "run", name, above, new_span(), run, self._epoch_ns, perf_counter_ns(), tracer=self
+        )
         entry.until, entry.hops, entry.detail = limit(), hops(), detail
         return entry
 
-    def fail(self, entry: Entry, error: BaseException) -> None:
+    def fail(self, entry: SpanRecord, error: BaseException) -> None:
         """Record the error of a step, unless a more exact one is recorded."""
         entry.code = entry.code or code_of(error)
 
     @contextlib.contextmanager
-    def inside(self, entry: Entry) -> Iterator[None]:
+    def inside(self, entry: SpanRecord) -> Iterator[None]:
         """Make `entry` the running step inside the block, and record an error that ends it."""
         token = current.set(entry)
         try:
@@ -131,7 +133,9 @@ class Traces:
             current.reset(token)
 
     @contextlib.contextmanager
-    def run(self, name: str, run: str, *, above: str = "", detail: Detail | None = None) -> Iterator[Entry]:
+    def run(
+        self, name: str, run: str, *, above: str = "", detail: Detail | None = None
+    ) -> Iterator[SpanRecord]:
         """Record a step that makes calls and is not one itself; it ends with the block.
 
         The calls inside are one trace. `above` is the `traceparent` of the parent if that is not the running
@@ -144,7 +148,7 @@ class Traces:
         finally:
             self.end(entry)
 
-    def after(self, number: int) -> Iterator[tuple[int, Entry]]:
+    def after(self, number: int) -> Iterator[tuple[int, SpanRecord]]:
         """Return the kept entries after that number, oldest first, each with its own number."""
         forgotten = self.count - len(self._ring)
         skipped = max(number - forgotten, 0)
@@ -187,14 +191,14 @@ def hops() -> int:
     return step.hops if step is not None and step.until else 0
 
 
-def went(path: str) -> None:
+def record_path(path: str) -> None:
     """Record the way of answering the running call: one word of a few, for its metrics."""
     step = current.get()
     if step is not None and step.side == "provider":
         step.path = path
 
 
-def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
+def span_started(entry: SpanRecord, until: float = 0.0) -> Token[SpanRecord | None]:
     """Begin the provider's method; its calls are below it and end at the loop time `until`.
 
     Must be ended with `handled`.
@@ -204,7 +208,7 @@ def handling(entry: Entry, until: float = 0.0) -> Token[Entry | None]:
     return current.set(entry)
 
 
-def handled(entry: Entry, token: Token[Entry | None]) -> None:
+def span_ended(entry: SpanRecord, token: Token[SpanRecord | None]) -> None:
     """End the provider's method, whether it succeeded or not."""
     entry.until = 0.0
     entry.handler_took_ns = perf_counter_ns() - entry.handler_began_ns

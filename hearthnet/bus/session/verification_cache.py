@@ -26,7 +26,7 @@ _SHELVES: Final = 512
 """32 KiB: more marks than all processes of a node need between the first and the last reader."""
 
 
-class Proved:
+class VerificationCache:
     """The marks of one node in `path`; empty if the file cannot be opened.
 
     Read and written with system calls, not mapped: a truncated file, or a full disk, then costs a

@@ -12,7 +12,7 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
 
 if TYPE_CHECKING:
-    from hearthnet.cli.workflows.audit_trail import Call, Verdict
+    from hearthnet.cli.workflows.audit_trail import AuditedCall, Verdict
     from hearthnet.core.home import Home
     from hearthnet.trust.community.roster import Roster
 
@@ -105,8 +105,8 @@ def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> No
         _tell(verdict, members)
 
 
-def _show(calls: list[Call], roster: Roster) -> None:
-    from hearthnet.cli.output.durations import moment
+def _show(calls: list[AuditedCall], roster: Roster) -> None:
+    from hearthnet.cli.output.durations import format_time
     from hearthnet.core.times import now_ms
 
     now = now_ms()
@@ -115,7 +115,7 @@ def _show(calls: list[Call], roster: Roster) -> None:
         [
             (
                 str(call.began.sequence),
-                moment(call.began.time, now),
+                format_time(call.began.time, now),
                 one_line(call.began.capability),
                 _named(call.began.principal or call.began.caller, roster),
                 call.consent,
@@ -128,23 +128,25 @@ def _show(calls: list[Call], roster: Roster) -> None:
 
 def _named(principal: str, roster: Roster) -> str:
     """Return the name of a principal: a member's, a gateway guest's, else a short id."""
-    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.cli.input.member_lookup import display_name
     from hearthnet.core import ids
 
     node, _, guest = principal.partition("/")
     member = roster.member(node)
-    name = ids.short_id(node) if member is None else shown_name(member.display_name)
+    name = ids.short_id(node) if member is None else display_name(member.display_name)
     return f"{one_line(guest)} of {name}" if guest else name
 
 
 def _tell(verdict: Verdict, roster: Roster) -> None:
-    from hearthnet.cli.output.durations import moment
+    from hearthnet.cli.output.durations import format_time
     from hearthnet.core.times import now_ms
 
     now = now_ms()
     calls = counted(verdict.calls, "call")
-    until = "" if verdict.as_of is None else f", as it was {moment(verdict.as_of, now)}"
+    until = "" if verdict.as_of is None else f", as it was {format_time(verdict.as_of, now)}"
     terminal.line(f"whole: {verdict.entries} entries of {calls}, by {_named(verdict.node, roster)}{until}")
     for began in verdict.open:
         what = f"{one_line(began.capability)} for {_named(began.principal, roster)}"
-        terminal.line(f"entry {began.sequence}: {what} began {moment(began.time, now)} and has not ended")
+        terminal.line(
+            f"entry {began.sequence}: {what} began {format_time(began.time, now)} and has not ended"
+        )

@@ -64,7 +64,7 @@ def command(
     made = fill_client_id(contract, request)
     contract.check_request(request)
     if made:
-        terminal.aside(f"client_id {made} (the same one again has no second effect)")
+        terminal.info(f"client_id {made} (the same one again has no second effect)")
     how: _How = {"timeout_seconds": timeout, "token": "" if token is None else read_token(token)}
     if streams(contract, request):
         settings_of(context).frames = json

@@ -15,7 +15,7 @@ from hearthnet.core.errors import HearthNetError
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
     from hearthnet.core.home import Home
-    from hearthnet.gateway.auth.client_store import Entry
+    from hearthnet.gateway.auth.client_store import StoredClient
     from hearthnet.trust.authorization.token import Scope
 
 _DAY: Final = 86_400
@@ -75,12 +75,12 @@ def add(
 
     from hearthnet.bus.session.keyring import load_identity
     from hearthnet.cli.input.member_lookup import roster_of
-    from hearthnet.gateway.auth.client_store import ClientBook, api_key
+    from hearthnet.gateway.auth.client_store import ClientStore, api_key
     from hearthnet.gateway.auth.clients import check_room
 
     identity, community = load_identity(home.device_key), roster_of(home).community_id
     _check_scope(home, scope)
-    entry, secret = ClientBook(home).add(
+    entry, secret = ClientStore(home).add(
         name,
         guest or "",
         key=key or "",
@@ -92,10 +92,10 @@ def add(
         terminal.json_page(_row(entry) | {"secret": api_key(entry, secret), "url": _url(home) or None})
         return
     terminal.line(api_key(entry, secret))
-    terminal.aside(f"for {one_line(name)} ({entry.id}); it is not shown again")
+    terminal.info(f"for {one_line(name)} ({entry.id}); it is not shown again")
     url = _url(home)
     if url:
-        terminal.aside(f"the gateway is at {url}; the base URL of the OpenAI API is {url}/v1")
+        terminal.info(f"the gateway is at {url}; the base URL of the OpenAI API is {url}/v1")
 
 
 @command.command("list")
@@ -104,9 +104,9 @@ def add(
 def list_(home: Home, json: bool) -> None:
     """Show all clients, including pages that were opened by a link."""
     from hearthnet.core.times import now_ms
-    from hearthnet.gateway.auth.client_store import ClientBook
+    from hearthnet.gateway.auth.client_store import ClientStore
 
-    entries, now = ClientBook(home).entries(), now_ms()
+    entries, now = ClientStore(home).entries(), now_ms()
     if json:
         terminal.json_page([_row(entry) for entry in entries])
     elif entries:
@@ -121,9 +121,9 @@ def list_(home: Home, json: bool) -> None:
 @json_option
 def remove(client: str, home: Home, json: bool) -> None:
     """Shut the gateway to a client, by its name or id, from its next request on."""
-    from hearthnet.gateway.auth.client_store import ClientBook
+    from hearthnet.gateway.auth.client_store import ClientStore
 
-    book = ClientBook(home)
+    book = ClientStore(home)
     entry = _one(client, book.entries())
     book.remove(entry.id)
     if json:
@@ -162,7 +162,7 @@ def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, 
     return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
 
 
-def _one(given: str, entries: list[Entry]) -> Entry:
+def _one(given: str, entries: list[StoredClient]) -> StoredClient:
     """Return the client with the given id or name; raise if there is none, or several."""
     from hearthnet.cli.output.suggest import unknown
 
@@ -179,7 +179,7 @@ def _one(given: str, entries: list[Entry]) -> Entry:
     raise unknown("client", given, names, "there is none at all; see: hearthnet clients add --help")
 
 
-def _row(entry: Entry) -> dict[str, Any]:
+def _row(entry: StoredClient) -> dict[str, Any]:
     """Return a client for scripts, without its secret."""
     import msgspec
 
@@ -188,7 +188,7 @@ def _row(entry: Entry) -> dict[str, Any]:
     return row
 
 
-def _cells(entry: Entry, now: int) -> tuple[str, ...]:
+def _cells(entry: StoredClient, now: int) -> tuple[str, ...]:
     may = ", ".join(entry.scope.capabilities) or "all a guest may"
     left = duration(entry.expires_at - now) if entry.expires_at > now else "over"
     key = entry.key[:20] if entry.key else "-"

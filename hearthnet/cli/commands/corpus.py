@@ -8,7 +8,7 @@ import click
 
 from hearthnet.cli.commands.ingest import check_corpus
 from hearthnet.cli.input.options import Commands, home_option, json_option
-from hearthnet.cli.input.yes_no import demand
+from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.page_ranges import without_text
 from hearthnet.cli.output.text import counted, one_line, size
@@ -71,9 +71,9 @@ def show(name: str, home: Home, json: bool) -> None:
     terminal.table(("hash", "title", "language", "passages"), rows)
     for one in listed["documents"]:
         if lacking := without_text(one):
-            terminal.aside(f"{one_line(one['title'])[:60]}: {lacking}")
+            terminal.info(f"{one_line(one['title'])[:60]}: {lacking}")
     if listed["truncated"]:
-        terminal.aside(f"there are more than {_MOST}")
+        terminal.info(f"there are more than {_MOST}")
 
 
 @command.command("remove")
@@ -101,7 +101,7 @@ def remove(
         there = asyncio.run(_connected(home, lambda bus: _documents(bus, name)))
         count = f"more than {_MOST} documents" if there["truncated"] else None
         count = count or counted(len(there["documents"]), "document")
-        demand(f"Remove the corpus {name} with {count}?", given=given, option="--yes")
+        confirm(f"Remove the corpus {name} with {count}?", given=given, option="--yes")
 
     async def removed(bus: Bus) -> list[dict[str, Any]]:
         gone: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from hearthnet.cli.output import terminal
 
 if TYPE_CHECKING:
     from hearthnet.bus import Bus
-    from hearthnet.bus.blob_transfer import Done
+    from hearthnet.bus.blob_transfer import TransferResult
     from hearthnet.core.home import Home
 
 _node_option = click.option("--node", metavar="ID", help="Full id of the node to ask. See: hearthnet members")
@@ -114,13 +114,13 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
     import asyncio
 
     from hearthnet.cli.output.text import one_line, size
-    from hearthnet.cli.workflows.file_transfer import full_prefix, listed
+    from hearthnet.cli.workflows.file_transfer import full_prefix, list_files
     from hearthnet.core import ids
 
     async def shown(bus: Bus) -> None:
-        blobs, silent = await listed(bus, full_prefix(prefix), node)
+        blobs, silent = await list_files(bus, full_prefix(prefix), node)
         for who, why in silent:
-            terminal.aside(f"{ids.short_id(who)} does not say what it keeps: {one_line(why)}")
+            terminal.info(f"{ids.short_id(who)} does not say what it keeps: {one_line(why)}")
         if json:
             terminal.json_page(blobs)
         elif not blobs:
@@ -202,7 +202,7 @@ async def _connected(home: Home, work: Any) -> None:
         await work(bus)
 
 
-async def _put(bus: Bus, path: Path, options: Any, json: bool) -> Done:
+async def _put(bus: Bus, path: Path, options: Any, json: bool) -> TransferResult:
     from hearthnet.bus import blob_transfer
     from hearthnet.cli.workflows.file_transfer import opened, progress
 
@@ -211,7 +211,7 @@ async def _put(bus: Bus, path: Path, options: Any, json: bool) -> Done:
             return await blob_transfer.put(bus, source, options, told)
 
 
-async def _get(bus: Bus, cid: str, nodes: list[str], path: Path | None, json: bool) -> Done:
+async def _get(bus: Bus, cid: str, nodes: list[str], path: Path | None, json: bool) -> TransferResult:
     from hearthnet.bus import blob_transfer
     from hearthnet.cli.workflows.file_transfer import Pipe, Target, progress
 
@@ -224,19 +224,19 @@ async def _get(bus: Bus, cid: str, nodes: list[str], path: Path | None, json: bo
             return done
 
 
-def _show_put(done: Done, name: str, json: bool) -> None:
+def _show_put(done: TransferResult, name: str, json: bool) -> None:
     if json:
         terminal.json_line({**_done(done), "name": name})
     else:
-        terminal.aside(_said(name or "stdin", done, "sent"))
+        terminal.info(_said(name or "stdin", done, "sent"))
         terminal.line(done.cid)
 
 
-def _done(done: Done) -> dict[str, Any]:
+def _done(done: TransferResult) -> dict[str, Any]:
     return {"cid": done.cid, "size_bytes": done.size, "node": done.node, "chunks_moved": done.chunks}
 
 
-def _said(what: str, done: Done, verb: str) -> str:
+def _said(what: str, done: TransferResult, verb: str) -> str:
     from hearthnet.cli.output.text import counted, one_line, size
 
     return f"{one_line(what)}: {size(done.size)}, {counted(done.chunks, 'chunk')} {verb}"

@@ -11,12 +11,12 @@ import click
 
 from hearthnet.cli.input.options import Commands, home_option, json_option
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.durations import Span, moment
+from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.agent.runtime.grant_store import Entry
+    from hearthnet.agent.runtime.grant_store import StoredGrant
     from hearthnet.agent.tools.toolbox import BoundTool
     from hearthnet.bus import Bus
     from hearthnet.core.home import Home
@@ -65,11 +65,11 @@ def add(
 
     from hearthnet.agent.runtime.grant_store import GrantBook
     from hearthnet.cli.commands.token import constraints_of
-    from hearthnet.cli.input.member_lookup import find, members, roster_of
+    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
     from hearthnet.core.times import now_ms
 
     bound = _tool(tool)
-    chosen = find(node, members(roster_of(home))).node_id if node is not None else ""
+    chosen = resolve_member(node, members(roster_of(home))).node_id if node is not None else ""
     now = now_ms()
     until = now + seconds * 1000 if seconds is not None else _midnight(now)
     entry = asyncio.run(_signed(home, bound, chosen, constraints_of(only), uses, now, until))
@@ -78,7 +78,9 @@ def add(
     if json:
         terminal.json_page(row)
     else:
-        terminal.line(f"granted {tool}, {row['uses_left']} times until {moment(until, now)}: {row['id']}")
+        terminal.line(
+            f"granted {tool}, {row['uses_left']} times until {format_time(until, now)}: {row['id']}"
+        )
 
 
 @command.command(name="list")
@@ -109,15 +111,15 @@ def list_(home: Home, json: bool) -> None:
 def revoke(grant: str, home: Home, json: bool) -> None:
     """Take the grant with this id back, here and, while the node runs, at every member."""
     from hearthnet.agent.runtime.grant_store import GrantBook
-    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.local_call import call_local_node
 
     GrantBook(home.standing_grants).remove(grant)
     try:
-        ask_own(home, "auth.token.revoke@1.0", {"token_id": grant, "reason": "manual"})
+        call_local_node(home, "auth.token.revoke@1.0", {"token_id": grant, "reason": "manual"})
         told = True
     except HearthNetError as error:
         told = False
-        terminal.aside(f"it is gone here, but the other members were not told: {error.message}")
+        terminal.info(f"it is gone here, but the other members were not told: {error.message}")
     if json:
         terminal.json_page({"id": grant, "told_others": told})
     else:
@@ -152,7 +154,7 @@ async def _signed(
     uses: int,
     now: int,
     until: int,
-) -> Entry:
+) -> StoredGrant:
     from hearthnet.agent.runtime.grant_store import new_entry
     from hearthnet.bus import Bus
 
@@ -184,7 +186,7 @@ async def _provider(bus: Bus, tool: BoundTool, node: str) -> str:
     raise HearthNetError("not_found", f"a grant of {tool.definition.name} is for one member: {found}")
 
 
-def _row(entry: Entry, now: int) -> dict[str, Any]:
+def _row(entry: StoredGrant, now: int) -> dict[str, Any]:
     """Return one grant, for scripts and for people."""
     from hearthnet.agent.runtime.grant_store import tool_digest
 
@@ -203,5 +205,5 @@ def _row(entry: Entry, now: int) -> dict[str, Any]:
         "max_uses": grant.max_uses,
         "uses_left": grant.max_uses - entry.used,
         "expires_at": grant.expires,
-        "until": moment(grant.expires, now),
+        "until": format_time(grant.expires, now),
     }

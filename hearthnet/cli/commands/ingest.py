@@ -261,13 +261,11 @@ def _show(summary: dict[str, Any]) -> None:
     if skipped := summary["skipped"]:
         names = ", ".join(one_line(Path(path).name) for path in skipped[:_MOST_SKIPPED])
         more = ", ..." if len(skipped) > _MOST_SKIPPED else ""
-        terminal.aside(f"skipped {len(skipped)} that are no documents by their names: {names}{more}")
+        terminal.info(f"skipped {len(skipped)} that are no documents by their names: {names}{more}")
     for one in summary["ingested"]:
         if lacking := without_text(one):
-            terminal.aside(f"{one_line(Path(one['path']).name)}: {lacking}; ocrmypdf --skip-text adds it")
+            terminal.info(f"{one_line(Path(one['path']).name)}: {lacking}; ocrmypdf --skip-text adds it")
     for failure in summary["failed"]:
-        terminal.complain(one_line(failure["message"]))
+        terminal.error(one_line(failure["message"]))
     if summary["not_tried"]:
-        terminal.complain(
-            f"{counted(len(summary['not_tried']), 'file')} not tried; make room, then repeat this"
-        )
+        terminal.error(f"{counted(len(summary['not_tried']), 'file')} not tried; make room, then repeat this")

@@ -9,7 +9,7 @@ import click
 
 from hearthnet.cli.input.options import Commands, home_option, json_option
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.durations import Span, moment, span
+from hearthnet.cli.output.durations import Span, format_duration, format_time
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.core.errors import HearthNetError
 
@@ -50,7 +50,7 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
     community requires several signatures, name the node with --for; this then prints a text for the others to
     sign.
     """
-    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.local_call import call_local_node
 
     if node is not None and _propose(home, node, name or "", expires, json):
         return
@@ -59,11 +59,11 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
         given["display_name"] = name
     if node is not None:
         given["invitee_node_id"] = node
-    output = ask_own(home, "community.invite@1.0", given)
+    output = call_local_node(home, "community.invite@1.0", given)
     if json:
         terminal.json_page(output)
     else:
-        show_new(output, f"{span(expires)} long")
+        show_new(output, f"{format_duration(expires)} long")
 
 
 def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
@@ -104,12 +104,12 @@ def show_new(output: dict[str, Any], good: str) -> None:
     terminal.line(text)
     qr.show(text)
     sys.stdout.flush()
-    terminal.aside(
+    terminal.info(
         f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
         f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
     )
     if _on_loopback(invites.decode(text)):
-        terminal.aside(
+        terminal.info(
             "only homes on this computer can use it: to be reached by others, set host in [community] of "
             "hearthnet.toml, start the node again and make a new invite"
         )
@@ -160,7 +160,7 @@ def invite_as_json(invite: Invite) -> dict[str, Any]:
 
 
 def _show_open(roster: Roster, found: list[Invite]) -> None:
-    from hearthnet.cli.input.member_lookup import members, shown_name
+    from hearthnet.cli.input.member_lookup import display_name, members
     from hearthnet.core import ids
     from hearthnet.core.times import now_ms
 
@@ -170,9 +170,9 @@ def _show_open(roster: Roster, found: list[Invite]) -> None:
         [
             (
                 one.event_id,
-                shown_name(one.display_name or _node_of(one)),
+                display_name(one.display_name or _node_of(one)),
                 names.get(one.inviter) or ids.short_id(one.inviter),
-                moment(one.expires_at, now_ms()),
+                format_time(one.expires_at, now_ms()),
             )
             for one in found
         ],
@@ -195,11 +195,11 @@ def withdraw(invite: str, home: Home, json: bool) -> None:
 
     INVITE is its id, the name it was made for, or its text.
     """
-    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.local_call import call_local_node
     from hearthnet.cli.input.member_lookup import roster_of
 
     chosen = _chosen(roster_of(home), invite.strip())
-    output = ask_own(home, "community.withdraw@1.0", {"invite_event_id": chosen.event_id})
+    output = call_local_node(home, "community.withdraw@1.0", {"invite_event_id": chosen.event_id})
     if json:
         terminal.json_page(output)
     else:
@@ -212,14 +212,14 @@ def _chosen(roster: Roster, wanted: str) -> Invite:
     Raises:
         HearthNetError: `not_found` if there is none; `bad_request` if several have that name.
     """
-    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.cli.input.member_lookup import display_name
     from hearthnet.trust.community import invites
 
     key = invites.decode(wanted).key().node_id if wanted.startswith(invites.SCHEME) else ""
     found = [
         one
         for one in open_invites(roster)
-        if wanted in (one.event_id, one.display_name, shown_name(one.display_name)) or one.invite_key == key
+        if wanted in (one.event_id, one.display_name, display_name(one.display_name)) or one.invite_key == key
     ]
     if len(found) == 1:
         return found[0]
@@ -244,10 +244,10 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     TEXT is the invite. Without it, this prompts for it or reads it from a pipe, so that it stays out of the
     shell's history.
     """
-    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.cli.input.member_lookup import display_name
     from hearthnet.supervisor.community.join import redeem as join
 
-    joined = join(home, _given(text), lambda line: terminal.aside(one_line(line)))
+    joined = join(home, _given(text), lambda line: terminal.info(one_line(line)))
     if json:
         terminal.json_page(
             {
@@ -262,7 +262,7 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
         )
         return
     terminal.line(
-        f"joined {one_line(joined.name)} as {shown_name(joined.display_name)}, "
+        f"joined {one_line(joined.name)} as {display_name(joined.display_name)}, "
         f"{counted(joined.members, 'member')} with this one; start the node with: hearthnet up"
     )
 

@@ -46,4 +46,4 @@ def command(guest: str, home: Home, json: bool) -> None:
         terminal.json_page({"url": found, "guest": guest, "expires_at": now_ms() + login_links.LIFE_MS})
     else:
         terminal.line(found)
-        terminal.aside("opens once, within ten minutes, on this computer")
+        terminal.info("opens once, within ten minutes, on this computer")

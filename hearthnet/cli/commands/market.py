@@ -75,7 +75,7 @@ def post(
         terminal.json_page({"client_id": given["client_id"], **told})
     elif told["waits"]:
         terminal.line(f"waits for the node ({told['why']})")
-        terminal.aside("it is posted once the node is there; to withdraw it: hearthnet outbox remove ID")
+        terminal.info("it is posted once the node is there; to withdraw it: hearthnet outbox remove ID")
     else:
         terminal.line(f"posted: {told['event_id']}")
 
@@ -87,7 +87,7 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
         HearthNetError: `capacity_exceeded` for a full disk, which waiting does not mend.
     """
     from hearthnet.bus import Bus
-    from hearthnet.bus.outbox import passing
+    from hearthnet.bus.outbox import is_retryable
     from hearthnet.bus.session.keyring import load_roster
     from hearthnet.cli.commands.outbox import outbox_of
     from hearthnet.core.errors import HearthNetError
@@ -101,7 +101,7 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
             reply = await bus.call(kept.capability, request)
     except HearthNetError as error:
         full = error.code == "capacity_exceeded" and error.retry_after_ms is None
-        if passing(kept.capability, error) and not full:
+        if is_retryable(kept.capability, error) and not full:
             return {"waits": True, "why": error.message}
         await outbox.remove(kept.id)
         raise
@@ -218,13 +218,13 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
     """
     import asyncio
 
-    from hearthnet.cli.input.yes_no import demand
+    from hearthnet.cli.input.yes_no import confirm
     from hearthnet.cli.output.text import counted
 
     if bool(event_id) == everything:
         raise click.UsageError("name one post, or --all")
     what = "all that you wrote on the market" if everything else f"the post {event_id}"
-    demand(f"Delete {what}, for good?", given=yes, option="--yes")
+    confirm(f"Delete {what}, for good?", given=yes, option="--yes")
     given = {"all": True} if everything else {"event_id": event_id}
     told = asyncio.run(_deleted(home, given))
     if json:
@@ -232,7 +232,7 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
         return
     terminal.line(f"deleted: {counted(told['deleted'], 'post')}")
     if not told["erased"]:
-        terminal.aside("the words are not off the disk yet, or lie in a log that an earlier version made")
+        terminal.info("the words are not off the disk yet, or lie in a log that an earlier version made")
 
 
 async def _deleted(home: Home, given: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import click
 
 from hearthnet.cli.input.options import home_option, json_option
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.durations import moment
+from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def _report(home: Home, json: bool) -> None:
         return
     _show(roster, own)
     if roster.is_revoked(own):
-        terminal.aside("this node was put out: only a new invite for its id brings it back")
+        terminal.info("this node was put out: only a new invite for its id brings it back")
     if not running:
-        terminal.aside("no node runs here: this is what it knew when it last ran")
+        terminal.info("no node runs here: this is what it knew when it last ran")
 
 
 def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
 
 def _show(roster: Roster, own: str) -> None:
     from hearthnet.cli.commands.invite import open_invites
-    from hearthnet.cli.input.member_lookup import shown_name
+    from hearthnet.cli.input.member_lookup import display_name
     from hearthnet.core import ids
     from hearthnet.core.times import from_rfc3339, now_ms
 
@@ -91,10 +91,10 @@ def _show(roster: Roster, own: str) -> None:
         _HEADINGS,
         [
             (
-                shown_name(one.display_name),
+                display_name(one.display_name),
                 ids.short_id(one.node_id),
                 one.level,
-                moment(from_rfc3339(one.added_at), now_ms()),
+                format_time(from_rfc3339(one.added_at), now_ms()),
                 "this node" if one.node_id == own else "",
             )
             for one in roster.members
@@ -116,12 +116,12 @@ def promote(node: str, level: str, home: Home, json: bool) -> None:
 
     NODE is its name or id. You need at least that level yourself.
     """
-    from hearthnet.cli.input.local_call import ask_own
-    from hearthnet.cli.input.member_lookup import find, members, roster_of
+    from hearthnet.cli.input.local_call import call_local_node
+    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
 
-    known = find(node, members(roster_of(home)))
+    known = resolve_member(node, members(roster_of(home)))
     given = {"target_node_id": known.node_id, "new_level": level}
-    output = ask_own(home, "community.promote@1.0", given)
+    output = call_local_node(home, "community.promote@1.0", given)
     if json:
         terminal.json_page(output)
     else:

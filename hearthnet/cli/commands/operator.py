@@ -55,9 +55,9 @@ def create(name: str, home: Home, json: bool) -> None:
     else:
         _tell(operator, url or "nats://127.0.0.1:4222")
     if not url:
-        terminal.aside("no node runs here: the login works once it does, at the address it then shows")
+        terminal.info("no node runs here: the login works once it does, at the address it then shows")
     elif not taken:
-        terminal.aside(
+        terminal.info(
             "the node has not taken the login yet; if it does not work soon, see: hearthnet logs up"
         )
 
@@ -69,7 +69,7 @@ def list_(home: Home, json: bool) -> None:
     """List the operators; works without a running node."""
     from hearthnet.supervisor.community import operators
 
-    found = operators.read(home, terminal.aside)
+    found = operators.read(home, terminal.info)
     if json:
         terminal.json_page([_as_json(operator) for operator in found])
     elif found:
@@ -93,7 +93,7 @@ def remove(name: str, home: Home, json: bool) -> None:
     known = operators.names(home)
     if name not in known:
         raise unknown("operator", name, known, "there is none at all; see: hearthnet operator create --help")
-    gone = [operator for operator in operators.read(home, terminal.aside) if operator.name == name]
+    gone = [operator for operator in operators.read(home, terminal.info) if operator.name == name]
     operators.remove(home, name)
     url = _url(home)
     ended = all(_becomes(operator, url, False) for operator in gone) if url else True
@@ -102,7 +102,7 @@ def remove(name: str, home: Home, json: bool) -> None:
     else:
         terminal.line(f"{name} is no operator any more")
     if not ended:
-        terminal.aside("the node still takes the login; see: hearthnet logs up")
+        terminal.info("the node still takes the login; see: hearthnet logs up")
 
 
 def _url(home: Home) -> str:
@@ -131,10 +131,10 @@ def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
 
 async def _is_taken(operator: Operator, url: str) -> bool:
     from hearthnet.core.errors import HearthNetError
-    from hearthnet.nats.client import Link
+    from hearthnet.nats.client import NatsClient
 
     try:
-        link = await Link.connect(url, operator.login, "operator")
+        link = await NatsClient.connect(url, operator.login, "operator")
     except HearthNetError:
         return False
     await link.close()

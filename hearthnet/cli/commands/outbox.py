@@ -13,7 +13,7 @@ from hearthnet.cli.input.options import Commands, home_option, json_option
 from hearthnet.cli.output import terminal
 
 if TYPE_CHECKING:
-    from hearthnet.bus.outbox import KeptCalls
+    from hearthnet.bus.outbox import Outbox
     from hearthnet.core.home import Home
 
 
@@ -27,7 +27,7 @@ def command() -> None:
 @json_option
 def list_calls(home: Home, json: bool) -> None:
     """List waiting calls, and those that could not be sent, with the reason."""
-    from hearthnet.cli.output.durations import moment
+    from hearthnet.cli.output.durations import format_time
     from hearthnet.cli.output.text import one_line
     from hearthnet.core.times import now_ms
 
@@ -56,7 +56,7 @@ def list_calls(home: Home, json: bool) -> None:
                 state.call.id,
                 one_line(state.call.capability),
                 one_line(str(state.call.body.get("input", {}).get("title", "-"))),
-                one_line(state.message) or f"waits until {moment(state.call.expires, now)}",
+                one_line(state.message) or f"waits until {format_time(state.call.expires, now)}",
             )
             for state in states
         ]
@@ -100,9 +100,9 @@ async def _send(home: Home) -> list[str]:
         return await outbox_of(home).deliver(bus.call, now_ms)
 
 
-def outbox_of(home: Home) -> KeptCalls:
+def outbox_of(home: Home) -> Outbox:
     """Return the outbox of the node in `home`, running or not."""
-    from hearthnet.bus.outbox import KeptCalls
+    from hearthnet.bus.outbox import Outbox
     from hearthnet.bus.session.keyring import load_identity
 
-    return KeptCalls(home, load_identity(home.device_key))
+    return Outbox(home, load_identity(home.device_key))

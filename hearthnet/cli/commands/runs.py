@@ -85,13 +85,13 @@ def approve(
     """
     import asyncio
 
-    from hearthnet.cli.workflows.run_commands import say_yes
+    from hearthnet.cli.workflows.run_commands import approve_call
 
     if edit is not None and arguments is not None:
         raise click.UsageError("give --edit or --arguments, not both", context)
     source = arguments if edit is None else (edit if edit == "-" else f"@{edit}")
     option = "--arguments" if edit is None else "--edit"
-    return asyncio.run(say_yes(home, run, call, source, option, given=yes, json=json))
+    return asyncio.run(approve_call(home, run, call, source, option, given=yes, json=json))
 
 
 @command.command()
@@ -107,9 +107,9 @@ def deny(run: str, call: str | None, reason: str, home: Home, json: bool) -> int
     """
     import asyncio
 
-    from hearthnet.cli.workflows.run_commands import say_no
+    from hearthnet.cli.workflows.run_commands import deny_call
 
-    return asyncio.run(say_no(home, run, call, reason, json=json))
+    return asyncio.run(deny_call(home, run, call, reason, json=json))
 
 
 @command.command()

@@ -13,7 +13,7 @@ import click
 
 from hearthnet.cli.input.options import Commands, home_option, json_option
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.durations import Span, moment
+from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core.errors import HearthNetError
 
@@ -80,13 +80,13 @@ def issue(
 
     It carries no more authority than this node has, and only the node that it is for can use it.
     """
-    from hearthnet.cli.input.local_call import ask_own
-    from hearthnet.cli.input.member_lookup import find, members, roster_of
+    from hearthnet.cli.input.local_call import call_local_node
+    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
     from hearthnet.gateway.api.scopes import installed
 
     for name in capabilities:
         installed(name)
-    subject = find(to, members(roster_of(home)))
+    subject = resolve_member(to, members(roster_of(home)))
     limits = {"rate_limit_per_minute": per_minute, "max_calls_total": calls, "max_effects": effects}
     scope: dict[str, Any] = {
         "capabilities": list(capabilities),
@@ -97,12 +97,12 @@ def issue(
     if only:
         scope["params_constraints"] = constraints_of(only)
     given = {"subject": subject.node_id, "scope": scope, "ttl_seconds": ttl}
-    output = ask_own(home, "auth.token.issue@1.0", given)
+    output = call_local_node(home, "auth.token.issue@1.0", given)
     if json:
         terminal.json_page(output)
         return
     terminal.line(one_line(str(output["token"])))
-    terminal.aside(
+    terminal.info(
         f"for {subject}, until {_when(str(output['expires_at']))}; take it back with: hearthnet token revoke "
         f"{one_line(str(output['token_id']))}"
     )
@@ -120,8 +120,8 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
     TOKEN is the token itself, its id, a file that holds the token (@FILE), or - to read it from stdin. Those
     of others can be revoked with level trusted.
     """
-    from hearthnet.cli.input.local_call import ask_own
-    from hearthnet.cli.input.member_lookup import find, members, roster_of
+    from hearthnet.cli.input.local_call import call_local_node
+    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
     from hearthnet.core.ids import is_ulid
 
     given = {"token_id": token, "reason": reason}
@@ -129,8 +129,8 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
         claims = _claims(read_token(token))
         given |= {"token_id": claims.jti, "issuer": claims.iss}
     elif issuer is not None:
-        given["issuer"] = find(issuer, members(roster_of(home))).node_id
-    output = ask_own(home, "auth.token.revoke@1.0", given)
+        given["issuer"] = resolve_member(issuer, members(roster_of(home))).node_id
+    output = call_local_node(home, "auth.token.revoke@1.0", given)
     if json:
         terminal.json_page(output)
     else:
@@ -146,9 +146,9 @@ def show(token: str, home: Home, json: bool) -> None:
 
     TOKEN is the token itself, a file that holds it (@FILE), or - to read it from stdin.
     """
-    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.local_call import call_local_node
 
-    output = ask_own(home, "auth.token.introspect@1.0", {"token": read_token(token)})
+    output = call_local_node(home, "auth.token.introspect@1.0", {"token": read_token(token)})
     if json:
         terminal.json_page(output)
     else:
@@ -230,4 +230,4 @@ def _claims(text: str) -> Claims:
 def _when(wire: str) -> str:
     from hearthnet.core.times import from_rfc3339, now_ms
 
-    return moment(from_rfc3339(wire), now_ms())
+    return format_time(from_rfc3339(wire), now_ms())

@@ -54,11 +54,11 @@ async def _rows(home: Home) -> list[dict[str, Any]]:
     from hearthnet.agent.loop.usage import Usage, usage_of
     from hearthnet.agent.tools.availability import listed_tools
     from hearthnet.bus import Bus
-    from hearthnet.cli.input.run_store_access import desk_of
+    from hearthnet.cli.input.run_store_access import open_saved_runs
 
     async with await Bus.connect(home, name="cli tools") as bus:
         tools = listed_tools(await bus.offers())
-    async with desk_of(home) as desk:
+    async with open_saved_runs(home) as desk:
         used = usage_of(record.state for record in (await desk.listing()).runs if record.ended)
     return [
         {**msgspec.to_builtins(tool), "used": msgspec.to_builtins(used.get(tool.name, Usage()))}

@@ -14,7 +14,7 @@ from hearthnet.cli.output.text import counted, one_line, size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hearthnet.cli.workflows.trace_tree import Place, Step
+    from hearthnet.cli.workflows.trace_tree import Step, TreePosition
     from hearthnet.core.home import Home
 
 _HEADINGS: Final = ("began", "process", "step", "with", "took", "outcome", "trace")
@@ -76,10 +76,10 @@ def _no_options(follow: bool, capability: str, code: str) -> None:
 
 async def _list(home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
     from hearthnet.bus import Bus
-    from hearthnet.cli.workflows.trace_tree import Seen
+    from hearthnet.cli.workflows.trace_tree import CollectedSpans
 
     async with await Bus.connect(home, name="cli trace") as bus:
-        steps = (await Seen(bus, home, wanted).new(limit))[-limit:]
+        steps = (await CollectedSpans(bus, home, wanted).new(limit))[-limit:]
     if json:
         terminal.json_page(steps)
     elif steps:
@@ -92,11 +92,11 @@ async def _follow(home: Home, wanted: dict[str, str], limit: int, json: bool) ->
     import asyncio
 
     from hearthnet.bus import Bus
-    from hearthnet.cli.workflows.trace_tree import MOST, Seen
+    from hearthnet.cli.workflows.trace_tree import MOST, CollectedSpans
     from hearthnet.core.node_state import read_node_state
 
     async with await Bus.connect(home, name="cli trace") as bus:
-        seen = Seen(bus, home, wanted)
+        seen = CollectedSpans(bus, home, wanted)
         steps = (await seen.new(limit))[-limit:]
         while True:
             for step in steps:
@@ -111,10 +111,10 @@ async def _follow(home: Home, wanted: dict[str, str], limit: int, json: bool) ->
 
 async def _one(home: Home, trace_id: str, json: bool) -> None:
     from hearthnet.bus import Bus
-    from hearthnet.cli.workflows.trace_tree import MOST, Seen, only, tree
+    from hearthnet.cli.workflows.trace_tree import MOST, CollectedSpans, only, tree
 
     async with await Bus.connect(home, name="cli trace") as bus:
-        steps = await Seen(bus, home, {"trace": trace_id}).new(MOST)
+        steps = await CollectedSpans(bus, home, {"trace": trace_id}).new(MOST)
     places = list(tree(only(steps, trace_id)))
     if json:
         terminal.json_page([{**place.step, "depth": place.depth} for place in places])
@@ -139,7 +139,7 @@ def _row(step: Step, own: str) -> tuple[str, ...]:
     )
 
 
-def _show_tree(places: Sequence[Place], own: str) -> None:
+def _show_tree(places: Sequence[TreePosition], own: str) -> None:
     first = min(place.step["at"] for place in places)
     last = max(place.step["at"] + place.step["ms"] * 1000 for place in places)
     began = datetime.fromtimestamp(first / 1e6)

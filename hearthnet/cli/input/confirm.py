@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TextIO
 
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending, ToolDefinition
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval, ToolDefinition
 from hearthnet.bus import find_contract
 from hearthnet.cli.input.argument_form import Field, fields
 from hearthnet.cli.input.keyboard import Keyboard
@@ -54,11 +54,11 @@ class Person:
         self._can_ask = can_ask
         self._one_at_a_time = asyncio.Lock()
 
-    async def decide(self, pending: Pending) -> Decision | None:
+    async def decide(self, pending: PendingApproval) -> Decision | None:
         """Return the decision about one call; None without a terminal or at the end of the input."""
         name = pending.capability.partition("@")[0]
         if name in self._yes_to:
-            terminal.aside(f"approved by --yes-to {name}: {pending.name} {as_json(pending.body)}")
+            terminal.info(f"approved by --yes-to {name}: {pending.name} {as_json(pending.body)}")
             return Approve()
         screen = terminal.screen() if self._can_ask else None
         if screen is None:
@@ -78,7 +78,7 @@ class Dialogue:
         self._node = node
         self._tool = tool
 
-    async def decide(self, pending: Pending) -> Decision | None:
+    async def decide(self, pending: PendingApproval) -> Decision | None:
         """Ask until there is an answer; return None at the end of the input."""
         arguments = pending.arguments
         shown = Prepared(pending.body, pending.arguments_digest)
@@ -96,7 +96,7 @@ class Dialogue:
                 return None
             arguments, shown = edited
 
-    def _show(self, shown: Prepared, pending: Pending) -> None:
+    def _show(self, shown: Prepared, pending: PendingApproval) -> None:
         self._say("")
         self._say(
             terminal.styled(

@@ -15,7 +15,7 @@ _KEPT_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
 
 
-def ask_own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
+def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the output of `capability` with the input `given`, from the node in `home`.
 
     A missing client_id is added. If the call made an event, this waits until the roster in `home` has it, so

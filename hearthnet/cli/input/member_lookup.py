@@ -24,7 +24,7 @@ NAME_WIDTH: Final = 40
 _MOST: Final = 12
 
 
-class Known(NamedTuple):
+class KnownMember(NamedTuple):
     """A node and the name it gave itself."""
 
     node_id: str
@@ -33,7 +33,7 @@ class Known(NamedTuple):
     @property
     def name(self) -> str:
         """The display name, fit for a terminal."""
-        return shown_name(self.display_name)
+        return display_name(self.display_name)
 
     def __str__(self) -> str:
         return f"{self.name} ({ids.short_id(self.node_id)})"
@@ -49,17 +49,17 @@ def roster_of(home: Home) -> Roster:
     return load_roster(home.roster, load_identity(home.device_key).node_id)
 
 
-def members(roster: Roster) -> list[Known]:
+def members(roster: Roster) -> list[KnownMember]:
     """Return the present members of the community."""
-    return [Known(member.node_id, member.display_name) for member in roster.members]
+    return [KnownMember(member.node_id, member.display_name) for member in roster.members]
 
 
-def shown_name(display_name: str) -> str:
+def display_name(display_name: str) -> str:
     """Return a display name for a terminal: one line of at most 40 characters, `-` if empty."""
     return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
 
 
-def find(text: str, known: Iterable[Known], what: str = "member") -> Known:
+def resolve_member(text: str, known: Iterable[KnownMember], what: str = "member") -> KnownMember:
     """Return the node with a full id, a short id or a unique display name `text`.
 
     Raises:
@@ -88,14 +88,14 @@ def find(text: str, known: Iterable[Known], what: str = "member") -> Known:
     raise HearthNetError("not_found", f"there is no {what} {shown!r}; {hint}", alt=near)
 
 
-def _is_id(one: Known, text: str) -> bool:
+def _is_id(one: KnownMember, text: str) -> bool:
     short = ids.short_id(one.node_id)
     return text == one.node_id or text.upper() in (short.upper(), short.removeprefix(ids.PREFIX))
 
 
-def _is_name(one: Known, text: str) -> bool:
+def _is_name(one: KnownMember, text: str) -> bool:
     return bool(text) and text in (one.display_name, one.display_name.strip(), one.name)
 
 
-def _is_name_in_any_case(one: Known, text: str) -> bool:
+def _is_name_in_any_case(one: KnownMember, text: str) -> bool:
     return bool(text) and text.casefold() in (one.display_name.strip().casefold(), one.name.casefold())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Settings:
+class CommandSettings:
     """The way in which errors are reported, once a command has failed."""
 
     json: bool = False
@@ -29,9 +29,9 @@ def home_at(path: Path | None) -> Home:
     return Home.resolve(path)
 
 
-def settings_of(context: click.Context) -> Settings:
+def settings_of(context: click.Context) -> CommandSettings:
     """Return the settings of this invocation."""
-    return context.ensure_object(Settings)
+    return context.ensure_object(CommandSettings)
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:

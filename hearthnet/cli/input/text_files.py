@@ -61,14 +61,14 @@ class TextFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFiles:
     """The documents in order, each once, and files of other kinds in folders."""
 
     texts: list[TextFile]
     skipped: list[str]
 
 
-def find(paths: list[Path]) -> Found:
+def find(paths: list[Path]) -> FoundFiles:
     """Return the files in `paths`: named ones of any kind, documents in folders.
 
     Hidden files below folders are left out.
@@ -87,7 +87,7 @@ def find(paths: list[Path]) -> Found:
                 texts.setdefault(file.resolve(), TextFile(file, name))
             else:
                 skipped.append(str(file))
-    return Found(list(texts.values()), skipped)
+    return FoundFiles(list(texts.values()), skipped)
 
 
 def _below(folder: Path) -> Iterator[Path]:

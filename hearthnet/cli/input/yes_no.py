@@ -11,7 +11,7 @@ from hearthnet.cli.output import terminal
 from hearthnet.core.errors import REFUSED, UNCONFIRMED, HearthNetError
 
 
-def demand(question: str, *, given: bool, option: str) -> None:
+def confirm(question: str, *, given: bool, option: str) -> None:
     """Return if the person answers yes to `question`, or has used `option` (`given` is true).
 
     Only a typed `y` or `yes` confirms, and not text that was typed before the question appeared.

@@ -12,7 +12,7 @@ _SPAN: Final = re.compile(r"(\d{1,7})\s*(s|m|min|h|d)?")
 _UNITS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 
-def moment(ms: int, now_ms: int) -> str:
+def format_time(ms: int, now_ms: int) -> str:
     """Return `ms` since 1970 in local time, as exactly as a person needs it.
 
     `today 14:05`, `yesterday 09:12`, `3 Nov 18:40`, `3 Nov 2025`.
@@ -46,12 +46,12 @@ class Span(click.ParamType[int]):
             self.fail(f"{value!r} is no length of time; write it like 90m, 24h or 7d", param, ctx)
         seconds = int(found[1]) * _UNITS[found[2] or "s"]
         if not self._least <= seconds <= self._most:
-            bounds = f"{span(self._least)} to {span(self._most)}"
+            bounds = f"{format_duration(self._least)} to {format_duration(self._most)}"
             self.fail(f"{value!r} is outside what is allowed, {bounds}", param, ctx)
         return seconds
 
 
-def span(seconds: int) -> str:
+def format_duration(seconds: int) -> str:
     """Return `seconds` in the largest exact unit: `90 min`, `24 h`, `7 d`; days from two on."""
     for unit, factor in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds % factor == 0 and seconds >= factor * (2 if unit == "d" else 1):

@@ -25,12 +25,12 @@ def show(text: str) -> None:
         return
     rows = modules(text)
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        terminal.aside("no QR code: it needs colours, and this terminal shows none")
+        terminal.info("no QR code: it needs colours, and this terminal shows none")
         return
     size = shutil.get_terminal_size()
     width = len(rows[0])
     if size.columns < width:
-        terminal.aside(
+        terminal.info(
             f"no QR code: it takes {width} columns, and the terminal has {size.columns}; make it wider, or "
             "its letters smaller, for one"
         )

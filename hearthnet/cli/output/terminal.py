@@ -61,7 +61,7 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
-def passing(text: str) -> bool:
+def status_line(text: str) -> bool:
     """Show `text` temporarily in the current line of a terminal, until `wipe`.
 
     Returns whether stdout is a terminal that can show it.
@@ -73,19 +73,19 @@ def passing(text: str) -> bool:
     return True
 
 
-def wipe() -> None:
+def clear_status() -> None:
     """Erase the text of `passing`."""
     write(_WIPE)
 
 
-def aside(text: str) -> None:
+def info(text: str) -> None:
     """Write one line to stderr, beside the result."""
     sys.stderr.write(f"{text}\n")
 
 
-def complain(message: str) -> None:
+def error(message: str) -> None:
     """Write the line of an error."""
-    aside(f"hearthnet: {message}")
+    info(f"hearthnet: {message}")
 
 
 def json_line(value: Any) -> None:

@@ -9,19 +9,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.agent.runtime.result_store import HomeResults
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools.availability import UNAVAILABLE
-from hearthnet.agent.tools.dynamic import told_tools
-from hearthnet.agent.tools.types import Pending
+from hearthnet.agent.tools.dynamic import dynamic_tools
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus import Bus
 from hearthnet.cli.input import model_settings
 from hearthnet.cli.input.confirm import Person
-from hearthnet.cli.input.options import Settings
-from hearthnet.cli.input.run_store_access import kept_runs
+from hearthnet.cli.input.options import CommandSettings
+from hearthnet.cli.input.run_store_access import open_run_store
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.model_offer import ModelOffer
@@ -59,7 +59,7 @@ class Question:
     yes_to: tuple[str, ...] = ()
 
 
-async def ask(home: Home, question: Question, settings: Settings) -> int:
+async def ask(home: Home, question: Question, settings: CommandSettings) -> int:
     """Ask `question` at the node in `home`; return the exit code.
 
     Errors of the model are passed through; of several that were tried, that of the last.
@@ -67,7 +67,10 @@ async def ask(home: Home, question: Question, settings: Settings) -> int:
     Raises:
         HearthNetError: `not_found` for an unknown corpus, tool, model or capability.
     """
-    async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
+    async with (
+        await Bus.connect(home, name="cli ask") as bus,
+        open_run_store(home, bus.peer.identity) as runs,
+    ):
         tools = tool_settings(load_config(home).llm)
         offered, plan = await _plan(bus, home, question, tools)
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
@@ -113,13 +116,16 @@ def _none_answered(error: HearthNetError, failed: list[str], plan: Plan) -> Hear
     )
 
 
-async def resume(home: Home, run: str, settings: Settings) -> int:
+async def resume(home: Home, run: str, settings: CommandSettings) -> int:
     """Continue the saved run `run` of the node in `home` as `ask` does; return the exit code.
 
     Raises what `ToolExecutor.open_saved` raises, and errors of the model.
     """
-    async with await Bus.connect(home, name="cli ask") as bus, kept_runs(home, bus.peer.identity) as runs:
-        record = (await RunDesk(runs, bus.peer.identity, bus.peer.community).load(run)).record
+    async with (
+        await Bus.connect(home, name="cli ask") as bus,
+        open_run_store(home, bus.peer.identity) as runs,
+    ):
+        record = (await SavedRuns(runs, bus.peer.identity, bus.peer.community).load(run)).record
         plan = Plan(await _offer(bus, record.request["params"]), tuple(record.tools), "auto")
         person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
@@ -156,7 +162,7 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
         connected = model_settings.names(home)
         late = asyncio.get_running_loop().time() >= last
         try:
-            told = await told_tools(bus, [name for name in question.tools if is_told(name)])
+            told = await dynamic_tools(bus, [name for name in question.tools if is_told(name)])
             offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, connected, tools, told)
             names = [name.partition("@")[0] if is_told(name) else name for name in question.tools]
             plan = offered.plan(question.corpus, names, question.model)
@@ -175,7 +181,7 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
 class Run:
     """One run of the tool loop with its listeners."""
 
-    settings: Settings
+    settings: CommandSettings
     plan: Plan
     effects: dict[str, tuple[str, str]] = field(default_factory=dict)
     """The calls that a person had to decide about, with the status and text of their results."""
@@ -224,13 +230,13 @@ class Run:
     def _exit_code(self, outcome: Outcome) -> int:
         if outcome.pending:
             for pending in outcome.pending:
-                terminal.complain(_how_to_go_on(pending))
+                terminal.error(_how_to_go_on(pending))
             return UNCONFIRMED
         if outcome.done is not None and outcome.done["stop_reason"] == "cancelled":
             return INTERRUPTED
         codes = [_code_of_effect(status, text) for status, text in self.effects.values()]
         if problem := self._no_answer(outcome):
-            terminal.complain(problem)
+            terminal.error(problem)
             codes.append(OTHER)
         return next((code for code in codes if code != OK), OK)
 
@@ -253,7 +259,7 @@ def _code_of_effect(status: str, text: str) -> int:
     return exit_code(text.partition(":")[0]) if status == "failed" else OTHER
 
 
-def _how_to_go_on(pending: Pending) -> str:
+def _how_to_go_on(pending: PendingApproval) -> str:
     name, run = pending.capability.partition("@")[0], pending.run
     return (
         f"{pending.capability} needs a yes, and nobody was there to give it: nothing was sent. Within a day: "

@@ -27,7 +27,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.protocol import evidence
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.trust import audit_chain
-from hearthnet.trust.audit_chain import Entry, Finding, Head, Verifier
+from hearthnet.trust.audit_chain import AuditEntry, ChainProblem, Head, Verifier
 from hearthnet.trust.community.roster import Roster
 
 _SHOWN: Final = (
@@ -51,11 +51,11 @@ _SHOWN: Final = (
 _CALLS: Final = frozenset({"began", "refused"})
 
 
-class Call(msgspec.Struct, frozen=True):
+class AuditedCall(msgspec.Struct, frozen=True):
     """One call in the log; `ended` is None if it has not ended, or its consent was refused."""
 
-    began: Entry
-    ended: Entry | None
+    began: AuditEntry
+    ended: AuditEntry | None
 
     @property
     def refused(self) -> bool:
@@ -103,7 +103,7 @@ class Verdict(msgspec.Struct, frozen=True):
     node: str
     entries: int
     calls: int
-    open: tuple[Entry, ...]
+    open: tuple[AuditEntry, ...]
     as_of: int | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -113,25 +113,25 @@ class Verdict(msgspec.Struct, frozen=True):
             "node": self.node,
             "entries": self.entries,
             "calls": self.calls,
-            "open": [Call(began, None).as_json() for began in self.open],
+            "open": [AuditedCall(began, None).as_json() for began in self.open],
             "as_of": self.as_of,
         }
 
 
-async def newest(home: Home, limit: int) -> list[Call]:
+async def newest(home: Home, limit: int) -> list[AuditedCall]:
     """Return the newest `limit` calls of the running node, newest last."""
     async with await Store.connect(home, "audit") as store:
         log = AuditLog(store, load_identity(home.device_key))
         upto = (await log.end()).sequence
-        began: list[Entry] = []
-        ends: dict[int, Entry] = {}
+        began: list[AuditEntry] = []
+        ends: dict[int, AuditEntry] = {}
         while upto and len(began) < limit:
             after = max(0, upto - 2 * limit)
             entries = [audit_chain.read(line) async for line in _lines(log, after, upto)]
             began[:0] = [entry for entry in entries if entry.kind in _CALLS]
             ends |= {entry.began: entry for entry in entries if entry.kind == "ended"}
             upto = after
-    return [Call(entry, ends.get(entry.sequence)) for entry in began[-limit:]]
+    return [AuditedCall(entry, ends.get(entry.sequence)) for entry in began[-limit:]]
 
 
 def export_to(home: Home, file: Path) -> int:
@@ -214,7 +214,7 @@ def _verifier(node: str, roster: Roster) -> Verifier:
 
 
 def _judged(verifier: Verifier, node: str, calls: int, head: Head | None) -> Verdict:
-    finding: Finding | None = verifier.end(head)
+    finding: ChainProblem | None = verifier.end(head)
     if finding is not None:
         raise HearthNetError(
             "invalid_signature",

@@ -89,7 +89,7 @@ def remove(name: str, home: Home, json: bool) -> None:
     for model in gone:
         terminal.line(f"removed: {_described(model)}")
     if problem:
-        terminal.aside(problem)
+        terminal.info(problem)
 
 
 @click.command("test")
@@ -122,7 +122,7 @@ def tell_missing(home: Home, offered: Iterable[str]) -> None:
 
     for model in model_settings.connected(home):
         if model.name not in offered:
-            terminal.aside(
+            terminal.info(
                 f"{_plain(model.name)} is connected and not offered now; see: hearthnet models test "
                 f"{_plain(model.name)}"
             )
@@ -155,9 +155,9 @@ def _wish(what: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.cli.input.local_call import ask_own
+    from hearthnet.cli.input.local_call import call_local_node
 
-    return ask_own(home, capability, given)
+    return call_local_node(home, capability, given)
 
 
 def _chosen(names: list[str], json: bool) -> str:

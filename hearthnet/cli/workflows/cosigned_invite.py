@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.cli.commands.invite import show_new
-from hearthnet.cli.input.member_lookup import Known, members
-from hearthnet.cli.output.durations import moment
+from hearthnet.cli.input.member_lookup import KnownMember, members
+from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.cosigning import Signer
 from hearthnet.core import ids
@@ -50,7 +50,7 @@ class Inviting(Signer):
     event_type = "community.member.invited"
     capability = "community.invite@1.0"
 
-    def known(self, proposal: Proposal) -> Known:
+    def known(self, proposal: Proposal) -> KnownMember:
         """Return the node that is invited.
 
         Raises:
@@ -62,14 +62,14 @@ class Inviting(Signer):
         for one in members(self.roster):
             if one.node_id == proposal.target_node_id:
                 raise HearthNetError("bad_request", f"{one} is a member already")
-        return Known(proposal.target_node_id, proposal.what)
+        return KnownMember(proposal.target_node_id, proposal.what)
 
-    def question(self, proposal: Proposal, known: Known) -> str:
+    def question(self, proposal: Proposal, known: KnownMember) -> str:
         """Return the question, with the full id, since anyone can choose the name.
 
         It also says whether the node was removed before.
         """
-        ends = moment(proposal.expires_at, now_ms())
+        ends = format_time(proposal.expires_at, now_ms())
         question = f"Let {known.name} {known.node_id} join {one_line(self.roster.name)} until {ends}?"
         for gone in self.roster.revoked:
             if gone.node_id == known.node_id:
@@ -85,6 +85,6 @@ class Inviting(Signer):
             "expires_at": rfc3339(proposal.expires_at),
         }
 
-    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+    def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
         """Print the invite, as `invite create` does."""
-        show_new(output, f"until {moment(proposal.expires_at, now_ms())}")
+        show_new(output, f"until {format_time(proposal.expires_at, now_ms())}")

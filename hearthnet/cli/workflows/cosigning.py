@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from hearthnet.cli.input import yes_no
-from hearthnet.cli.input.member_lookup import Known, find, members
+from hearthnet.cli.input.member_lookup import KnownMember, members, resolve_member
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet.trust.community import events, proposals
 from hearthnet.trust.community.proposals import Kind, Proposal
-from hearthnet.trust.community.quorum import least_rank
+from hearthnet.trust.community.quorum import min_rank
 from hearthnet.trust.community.replay import LEVELS
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class Signer(abc.ABC):
         self._json = json
 
     @abc.abstractmethod
-    def known(self, proposal: Proposal) -> Known:
+    def known(self, proposal: Proposal) -> KnownMember:
         """Return the node that the proposal is about; raise if it can no longer be decided."""
 
     @abc.abstractmethod
-    def question(self, proposal: Proposal, known: Known) -> str:
+    def question(self, proposal: Proposal, known: KnownMember) -> str:
         """Return the question to the member before it signs."""
 
     @abc.abstractmethod
@@ -67,7 +67,7 @@ class Signer(abc.ABC):
         """Return the input of the call, without client id and signatures."""
 
     @abc.abstractmethod
-    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+    def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
         """Print for a person that the decision has taken effect."""
 
     def sign(self, text: str) -> None:
@@ -97,7 +97,7 @@ class Signer(abc.ABC):
                 "unauthorized",
                 f"this node's signature does not count: it takes level {self._level}; ask such a member",
             )
-        yes_no.demand(self._with_signers(proposal, known), given=self._given, option="--yes")
+        yes_no.confirm(self._with_signers(proposal, known), given=self._given, option="--yes")
         needed = proposals.needed(signed, self.roster)
         if len(signers) >= needed and running_pid(self.home) is not None:
             self._submit(signed, known)
@@ -106,16 +106,16 @@ class Signer(abc.ABC):
 
     @property
     def _level(self) -> str:
-        return LEVELS[least_rank(self.roster.policy, self.event_type)]
+        return LEVELS[min_rank(self.roster.policy, self.event_type)]
 
-    def _with_signers(self, proposal: Proposal, known: Known) -> str:
+    def _with_signers(self, proposal: Proposal, known: KnownMember) -> str:
         names = {one.node_id: str(one) for one in members(self.roster)}
         asked = [names.get(one.node_id, one_line(one.node_id)) for one in proposal.co_signers]
         question = self.question(proposal, known)
         return f"{question} Signed by {', '.join(asked)}." if asked else question
 
-    def _submit(self, proposal: Proposal, known: Known) -> None:
-        from hearthnet.cli.input.local_call import ask_own
+    def _submit(self, proposal: Proposal, known: KnownMember) -> None:
+        from hearthnet.cli.input.local_call import call_local_node
 
         others = [one for one in proposal.co_signers if one.node_id != self._identity.node_id]
         given = {
@@ -123,13 +123,13 @@ class Signer(abc.ABC):
             **self.call(proposal),
             "co_signers": msgspec.to_builtins(others),
         }
-        output = ask_own(self.home, self.capability, given)
+        output = call_local_node(self.home, self.capability, given)
         if self._json:
             terminal.json_page({"done": True, **output})
         else:
             self.show(proposal, output, known)
 
-    def _hand_on(self, proposal: Proposal, signers: int, needed: int, known: Known) -> None:
+    def _hand_on(self, proposal: Proposal, signers: int, needed: int, known: KnownMember) -> None:
         text = proposals.encode(proposal)
         if self._json:
             terminal.json_page({"done": False, "proposal": text, "signatures": signers, "needed": needed})
@@ -138,24 +138,24 @@ class Signer(abc.ABC):
         sys.stdout.flush()
         command = f"{_SIGN_WITH[self.event_type]} TEXT"
         if signers >= needed:
-            terminal.aside(
+            terminal.info(
                 "not done yet: enough have signed, but no node runs here. Start it with: hearthnet up, or "
                 f"hand the text above to a member whose node runs; then type there:\n{command}"
             )
             return
-        terminal.aside(
+        terminal.info(
             f"not done yet: it takes {counted(needed - signers, 'more signature')}, of members with level "
             f"{self._level} other than {known.name}. Hand the text above round; each types on its own "
             f"computer:\n{command}"
         )
 
 
-class Deciding(Signer):
+class CosignCommand(Signer):
     """A decision about a member of the community."""
 
     def propose(self, target: str, what: str) -> None:
         """Start a proposal; submit it if this node's signature suffices, else print its text."""
-        known = find(target, members(self.roster))
+        known = resolve_member(target, members(self.roster))
         self.decide(
             Proposal(
                 event_type=self.event_type,
@@ -166,18 +166,18 @@ class Deciding(Signer):
             )
         )
 
-    def known(self, proposal: Proposal) -> Known:
+    def known(self, proposal: Proposal) -> KnownMember:
         """Return the member that the proposal is about."""
-        return find(proposal.target_node_id, members(self.roster))
+        return resolve_member(proposal.target_node_id, members(self.roster))
 
 
-class Revoking(Deciding):
+class Revoking(CosignCommand):
     """The removal of a member."""
 
     event_type = "community.member.revoked"
     capability = "community.revoke@1.0"
 
-    def question(self, proposal: Proposal, known: Known) -> str:
+    def question(self, proposal: Proposal, known: KnownMember) -> str:
         """Return the question, with member, community and reason."""
         name, why = one_line(self.roster.name), one_line(proposal.what)
         return f"Put {known} out of {name} ({why})? Only a new invite brings it back."
@@ -186,18 +186,18 @@ class Revoking(Deciding):
         """Return the target and the reason."""
         return {"target_node_id": proposal.target_node_id, "reason": proposal.what}
 
-    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+    def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
         """Print one line."""
         terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
 
 
-class Demoting(Deciding):
+class Demoting(CosignCommand):
     """The demotion of a member."""
 
     event_type = "community.member.demoted"
     capability = "community.demote@1.0"
 
-    def question(self, proposal: Proposal, known: Known) -> str:
+    def question(self, proposal: Proposal, known: KnownMember) -> str:
         """Return the question, with member, community and level."""
         return f"Make {known} {one_line(proposal.what)} in {one_line(self.roster.name)}?"
 
@@ -205,6 +205,6 @@ class Demoting(Deciding):
         """Return the target and the level."""
         return {"target_node_id": proposal.target_node_id, "new_level": proposal.what}
 
-    def show(self, proposal: Proposal, output: dict[str, Any], known: Known) -> None:
+    def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
         """Print one line."""
         terminal.line(f"{known} is {one_line(proposal.what)} now")

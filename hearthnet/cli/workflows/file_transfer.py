@@ -145,7 +145,7 @@ class Pipe:
             raise _trouble(Path("stdout"), error) from error
 
 
-class Found(NamedTuple):
+class FoundContent(NamedTuple):
     """Content that some nodes keep."""
 
     cid: str
@@ -153,7 +153,7 @@ class Found(NamedTuple):
     nodes: list[str]
 
 
-async def found_at(bus: Bus, text: str, node: str | None) -> Found:
+async def found_at(bus: Bus, text: str, node: str | None) -> FoundContent:
     """Return the content whose hash begins with `text` and its nodes, this node first.
 
     Raises:
@@ -161,7 +161,7 @@ async def found_at(bus: Bus, text: str, node: str | None) -> Found:
             characters are given.
     """
     prefix = long_enough(full_prefix(text))
-    blobs, silent = await listed(bus, prefix, node)
+    blobs, silent = await list_files(bus, prefix, node)
     cids = list(dict.fromkeys(str(blob["cid"]) for blob in blobs))
     if len(cids) > 1:
         shown = ", ".join(cid[:23] for cid in cids[:4])
@@ -172,10 +172,10 @@ async def found_at(bus: Bus, text: str, node: str | None) -> Found:
     name = next((str(blob["name"]) for blob in blobs if blob["name"]), "")
     nodes = [str(blob["node"]) for blob in blobs]
     own = bus.peer.node_id
-    return Found(cids[0], name, sorted(dict.fromkeys(nodes), key=lambda one: one != own))
+    return FoundContent(cids[0], name, sorted(dict.fromkeys(nodes), key=lambda one: one != own))
 
 
-async def listed(
+async def list_files(
     bus: Bus, prefix: str, node: str | None
 ) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
     """Return the content that each node, or `node`, keeps with this prefix; and silent nodes.

@@ -15,7 +15,7 @@ from hearthnet.protocol.manifest import chunk_count
 
 if TYPE_CHECKING:
     from hearthnet.bus.blob_transfer import Told
-    from hearthnet.bus.blobs.metadata import Entry
+    from hearthnet.bus.blobs.metadata import BlobRecord
     from hearthnet.bus.store import Store
     from hearthnet.core.home import Home
 
@@ -64,7 +64,7 @@ async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verifie
     from hearthnet.bus.store import Store
 
     async with await Store.connect(home, name="cli") as store:
-        kept: dict[str, Entry] = {}
+        kept: dict[str, BlobRecord] = {}
         async for entry, _ in store.blobs.entries():
             kept.pop(entry.name, None)
             if not entry.deleted:
@@ -91,7 +91,7 @@ def show(found: Verified) -> None:
     if not found.damaged:
         terminal.line(f"{what}: all whole")
         return
-    terminal.complain(
+    terminal.error(
         f"{len(found.damaged)} of {what} damaged on the disk; put the same content again with: "
         "hearthnet file put FILE"
     )
@@ -109,7 +109,7 @@ def _meant(text: str, known: Sequence[str]) -> str:
     return found[0]
 
 
-async def _read(store: Store, entries: list[Entry], quiet: bool) -> list[Bad]:
+async def _read(store: Store, entries: list[BlobRecord], quiet: bool) -> list[Bad]:
     from hearthnet.bus.blobs.reader import damage
 
     bad: list[Bad] = []

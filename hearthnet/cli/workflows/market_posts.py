@@ -135,8 +135,8 @@ def _called(home: Home, verb: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show(home: Home, posts: list[dict[str, Any]]) -> None:
-    from hearthnet.cli.input.member_lookup import roster_of, shown_name
-    from hearthnet.cli.output.durations import moment
+    from hearthnet.cli.input.member_lookup import display_name, roster_of
+    from hearthnet.cli.output.durations import format_time
     from hearthnet.cli.output.text import one_line, shorten
     from hearthnet.core import ids
     from hearthnet.core.times import from_rfc3339, now_ms
@@ -145,14 +145,14 @@ def _show(home: Home, posts: list[dict[str, Any]]) -> None:
         terminal.line("nothing found")
         return
     now = now_ms()
-    names = {member.node_id: shown_name(member.display_name) for member in roster_of(home).members}
+    names = {member.node_id: display_name(member.display_name) for member in roster_of(home).members}
     rows = [
         (
             post["event_id"],
             post["category"],
             shorten(one_line(post["title"]), 40),
             names.get(post["author"], ids.short_id(post["author"])),
-            moment(from_rfc3339(post["expires_at"]), now),
+            format_time(from_rfc3339(post["expires_at"]), now),
         )
         for post in posts
     ]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hearthnet.agent.loop.outcomes import LOST
 from hearthnet.agent.runtime.settings import ToolSettings
-from hearthnet.agent.tools.availability import Chosen, available_tools
+from hearthnet.agent.tools.availability import Availability, available_tools
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
 from hearthnet.bus import OfferView
 from hearthnet.cli.output.suggest import unknown
@@ -205,7 +205,7 @@ class Offered:
             return Plan(model, (), "auto")
         return Plan(model, tuple(available_tools(self._settings.default_set, self._views).tools), "auto")
 
-    def _tools(self, names: list[str], corpus: str | None) -> Chosen:
+    def _tools(self, names: list[str], corpus: str | None) -> Availability:
         """Return the named tools that can be called now, and the others.
 
         Raises:
@@ -217,7 +217,7 @@ class Offered:
         if not (chosen.tools or told):
             reasons = "; ".join(tool.notice for tool in chosen.missing)
             raise HearthNetError("not_found", f"{reasons}; see: hearthnet tools")
-        return Chosen([*chosen.tools, *told], chosen.missing)
+        return Availability([*chosen.tools, *told], chosen.missing)
 
     def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
         """Return the corpus to search if none is named: the only one, else the model's choice."""

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from hearthnet.agent.loop.state import Phase
 from hearthnet.agent.persistence import run_view
-from hearthnet.agent.persistence.decision_log import Taken
+from hearthnet.agent.persistence.decision_log import StoredDecision
 from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord
-from hearthnet.agent.persistence.saved_runs import RunDesk, RunPage, status_of
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.agent.persistence.saved_runs import RunDetails, SavedRuns, status_of
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
 from hearthnet.cli.input import yes_no
 from hearthnet.cli.input.json_input import read_json
-from hearthnet.cli.input.run_store_access import desk_of
+from hearthnet.cli.input.run_store_access import open_saved_runs
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.durations import moment
+from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import as_json, counted, one_line, shorten
 from hearthnet.core import ids
 from hearthnet.core.errors import OK, REFUSED, HearthNetError
@@ -32,7 +32,7 @@ _ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
 
 async def list_all(home: Home, *, json: bool) -> None:
     """Print all saved runs."""
-    async with desk_of(home) as desk:
+    async with open_saved_runs(home) as desk:
         listing = await desk.listing()
         waiting = [await desk.waiting(record) for record in listing.runs]
     runs = list(zip(listing.runs, waiting, strict=True))
@@ -42,7 +42,13 @@ async def list_all(home: Home, *, json: bool) -> None:
         return
     now = now_ms()
     rows = [
-        (record.run, moment(record.started_at, now), _whom(record), _state(record, asked), _question(record))
+        (
+            record.run,
+            format_time(record.started_at, now),
+            _whom(record),
+            _state(record, asked),
+            _question(record),
+        )
         for record, asked in runs
     ]
     rows += [(run, "", "", "altered", _ALTERED) for run in listing.altered]
@@ -54,7 +60,7 @@ async def list_all(home: Home, *, json: bool) -> None:
 
 async def show_one(home: Home, run: str, *, json: bool) -> None:
     """Print one run with all its calls."""
-    async with desk_of(home) as desk:
+    async with open_saved_runs(home) as desk:
         page = await desk.page(run)
         asked = await desk.waiting(page.record)
     if json:
@@ -63,7 +69,7 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
         return
     now = now_ms()
     terminal.line(f"{_question(page.record)}")
-    when = moment(page.record.started_at, now)
+    when = format_time(page.record.started_at, now)
     terminal.line(f"{_state(page.record, asked)}; asked {when}{_for(page.record)}")
     if page.record.state.untrusted:
         terminal.line(_UNTRUSTED)
@@ -71,7 +77,7 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
         _show(effect, page, now)
 
 
-async def say_yes(
+async def approve_call(
     home: Home, run: str, call: str | None, edit: str | None, option: str, *, given: bool, json: bool
 ) -> int:
     """Show one call as it would be sent, and allow it if the person confirms.
@@ -81,7 +87,7 @@ async def say_yes(
     arguments = None if edit is None else read_json(edit, option, _ARGUMENTS)
     if arguments is not None and not isinstance(arguments, dict):
         raise HearthNetError("bad_request", f"{option} must be {_ARGUMENTS}")
-    async with desk_of(home) as desk:
+    async with open_saved_runs(home) as desk:
         record = (await desk.load(run)).record
         asked = await _asked(desk, record, call)
         decision = Approve() if arguments is None else Edit(arguments)
@@ -93,20 +99,20 @@ async def say_yes(
                 if arguments is not None:
                     shown = await desk.preview(run, asked.tool_call_id, arguments)
                 _show_asked(shown, untrusted=record.state.untrusted)
-            yes_no.demand("Allow exactly this?", given=given, option="--yes")
+            yes_no.confirm("Allow exactly this?", given=given, option="--yes")
         return await _decide(desk, asked, decision, json=json)
 
 
-async def say_no(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
+async def deny_call(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
     """Refuse one call; return the exit code."""
-    async with desk_of(home) as desk:
+    async with open_saved_runs(home) as desk:
         record = (await desk.load(run)).record
         return await _decide(desk, await _asked(desk, record, call), Deny(reason), json=json)
 
 
 async def cancel_one(home: Home, run: str, *, json: bool) -> None:
     """End a run."""
-    async with desk_of(home) as desk:
+    async with open_saved_runs(home) as desk:
         record = await desk.cancel(run)
     if json:
         terminal.json_page(_listed(record, []))
@@ -114,7 +120,7 @@ async def cancel_one(home: Home, run: str, *, json: bool) -> None:
         terminal.line(f"the run {run} is cancelled; nothing that waited was sent")
 
 
-async def _asked(desk: RunDesk, record: RunRecord, call: str | None) -> Pending:
+async def _asked(desk: SavedRuns, record: RunRecord, call: str | None) -> PendingApproval:
     """Return the named call, or the only one that waits."""
     if call is not None:
         effect = record.effect(call)
@@ -134,20 +140,20 @@ def _named(calls: list[str]) -> str:
     return f"there are: {', '.join(calls) or 'none'}"
 
 
-async def _decide(desk: RunDesk, asked: Pending, decision: Decision, *, json: bool) -> int:
+async def _decide(desk: SavedRuns, asked: PendingApproval, decision: Decision, *, json: bool) -> int:
     taken = await desk.decide(asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest)
     wanted = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
     if json:
-        terminal.json_page({"repeated": taken.repeated, **run_view.said(taken.said)})
+        terminal.json_page({"repeated": taken.repeated, **run_view.decision_view(taken.said)})
     else:
         _tell(taken, asked.run)
     return OK if taken.said.word == wanted else REFUSED
 
 
-def _tell(taken: Taken, run: str) -> None:
+def _tell(taken: StoredDecision, run: str) -> None:
     said = taken.said
     if taken.repeated:
-        when = moment(said.time, now_ms())
+        when = format_time(said.time, now_ms())
         terminal.line(f"it was {said.word} before ({when}, {one_line(said.via)}); that stands")
     else:
         terminal.line(f"{said.word}; where no process waits for it, go on with: hearthnet runs resume {run}")
@@ -156,7 +162,7 @@ def _tell(taken: Taken, run: str) -> None:
 # --- how it looks
 
 
-def _state(record: RunRecord, asked: list[Pending]) -> str:
+def _state(record: RunRecord, asked: list[PendingApproval]) -> str:
     if record.ended:
         return "ended"
     if asked:
@@ -186,22 +192,22 @@ def _question(record: RunRecord) -> str:
     return shorten(one_line(run_view.question(record)), _QUESTION)
 
 
-def _show(effect: EffectRecord, page: RunPage, now: int) -> None:
+def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
     said = page.said.get(effect.asked.confirmation_id)
     _show_asked(effect.asked)
     terminal.line(f"  {status_of(effect, said, now)}")
     if said is not None:
         reason = one_line(said.decision.reason) if isinstance(said.decision, Deny) else ""
         how = f"{one_line(said.via)}{': ' if reason else ''}{reason}"
-        terminal.line(f"  {said.word} {moment(said.time, now)} by {_whose(said.by)}, {how}")
+        terminal.line(f"  {said.word} {format_time(said.time, now)} by {_whose(said.by)}, {how}")
     if effect.grant:
         terminal.line(f"  allowed by the standing grant {effect.grant}, use {effect.use}")
     for entry in run_view.executed(effect, page):
         what = f"executed {entry.digest[:23]}" if entry.kind == "began" else f"result {entry.code or 'done'}"
-        terminal.line(f"  {what} {moment(entry.time, now)}, entry {entry.sequence} of the audit log")
+        terminal.line(f"  {what} {format_time(entry.time, now)}, entry {entry.sequence} of the audit log")
 
 
-def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
+def _show_asked(asked: PendingApproval, *, untrusted: bool = False) -> None:
     """Print exactly what would be sent, with invisible characters as codes.
 
     A warning is added if the run has read words of others.
@@ -210,7 +216,7 @@ def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
     terminal.line()
     terminal.line(
         terminal.styled(f"{one_line(asked.tool_call_id)}: {asked.capability or 'your own tool'}", "bold")
-        + f" ({one_line(asked.name)}), asked until {moment(asked.expires_at, now)}"
+        + f" ({one_line(asked.name)}), asked until {format_time(asked.expires_at, now)}"
     )
     members = asked.body.items()
     if asked.capability:
@@ -227,5 +233,5 @@ def _show_asked(asked: Pending, *, untrusted: bool = False) -> None:
 # --- as JSON
 
 
-def _listed(record: RunRecord, asked: list[Pending]) -> dict[str, Any]:
+def _listed(record: RunRecord, asked: list[PendingApproval]) -> dict[str, Any]:
     return {**run_view.summary(record, asked), "question": _question(record)}

@@ -91,11 +91,11 @@ class Show:
             return
         self._close_text()
         stage = one_line(str(data.get("stage", "")))
-        self._passing = terminal.passing(f"{stage} {min(100, 100 * current // total)} %")
+        self._passing = terminal.status_line(f"{stage} {min(100, 100 * current // total)} %")
 
     def _wipe(self) -> None:
         if self._passing:
-            terminal.wipe()
+            terminal.clear_status()
             self._passing = False
 
     def _token(self, text: str) -> None:

@@ -19,14 +19,14 @@ _ANSWER_SECONDS: Final = 5.0
 Step = dict[str, Any]
 
 
-class Place(NamedTuple):
+class TreePosition(NamedTuple):
     """A step in a tree, and its depth."""
 
     step: Step
     depth: int
 
 
-class Seen:
+class CollectedSpans:
     """The steps of the node's processes, read repeatedly."""
 
     def __init__(self, bus: Bus, home: Home, wanted: dict[str, str]) -> None:
@@ -59,7 +59,7 @@ class Seen:
             if error.code == "bad_request":
                 raise
             if process_lock.lives(self._home, instance) and instance not in self._newest:
-                terminal.aside(f"one process says nothing of its traces yet: {error.message}")
+                terminal.info(f"one process says nothing of its traces yet: {error.message}")
             return []
         said = reply.output
         self._newest[instance] = int(said["newest"])
@@ -87,7 +87,7 @@ def only(steps: list[Step], wanted: str) -> list[Step]:
     return steps
 
 
-def tree(steps: list[Step]) -> Iterator[Place]:
+def tree(steps: list[Step]) -> Iterator[TreePosition]:
     """Yield the steps of a trace, each under its parent, siblings by time.
 
     A step with an unknown parent (its process has ended, or is another home's) is at the top.
@@ -97,9 +97,9 @@ def tree(steps: list[Step]) -> Iterator[Place]:
     for step in steps:
         owner = owners.get(step["parent"])
         below.setdefault("" if owner is None or owner is step else owner["span"], []).append(step)
-    waiting = [Place(step, 0) for step in reversed(below.pop("", []))]
+    waiting = [TreePosition(step, 0) for step in reversed(below.pop("", []))]
     while waiting:
         place = waiting.pop()
         yield place
         children = below.pop(place.step["span"], [])
-        waiting += [Place(child, place.depth + 1) for child in reversed(children)]
+        waiting += [TreePosition(child, place.depth + 1) for child in reversed(children)]

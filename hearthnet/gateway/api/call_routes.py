@@ -23,7 +23,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described
 from hearthnet.gateway.api.direct_effects import approved, with_client_id
-from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import MEDIA_TYPE, EventStream, Primed, encode, while_there
 from hearthnet.gateway.runs.follow_up import FollowUp, FollowUps
@@ -43,7 +43,7 @@ _NAME: Final = "capability"
 _Kind = TypeVar("_Kind")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CallBody(msgspec.Struct, frozen=True):
     """A received call; a client that signs its calls sends the rest of the envelope with it."""
 
     capability: str
@@ -78,7 +78,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of this part."""
-    calls = Calls(gateway)
+    calls = CallRoutes(gateway)
     return [
         Route("/v1/capabilities", calls.capabilities, methods=["GET"]),
         Route("/v1/call", calls.call, methods=["POST"]),
@@ -87,7 +87,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     ]
 
 
-class Calls:
+class CallRoutes:
     """The handlers of this part."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -150,7 +150,7 @@ class Calls:
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
         if (follow_up := _follow_up(given)) is not None:
             return await self._follow_ups.go_on(client, follow_up)
-        asked = await self._readied(client, _read(given, Asked))
+        asked = await self._readied(client, _read(given, CallBody))
         contract = asked.contract
         if is_run(contract, asked.body):
             return await self._follow_ups.begin(client, asked.body)
@@ -160,7 +160,7 @@ class Calls:
             return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
         return await self._unary(client, contract, asked)
 
-    async def _unary(self, client: Client, contract: Contract, asked: Asked) -> dict[str, Any]:
+    async def _unary(self, client: Client, contract: Contract, asked: CallBody) -> dict[str, Any]:
         """Return one answer, or the approval that the client's key has to sign first."""
         gateway, body = self._gateway, asked.body
         approval: Approval | None = None
@@ -181,7 +181,7 @@ class Calls:
         )
         return {**reply.body, "provider": reply.provider}
 
-    def _stream(self, client: Client, contract: Contract, asked: Asked) -> Frames:
+    def _stream(self, client: Client, contract: Contract, asked: CallBody) -> Frames:
         if contract.side_effects:
             raise HearthNetError(
                 "not_implemented",
@@ -196,7 +196,7 @@ class Calls:
             timeout_seconds=asked.timeout_seconds,
         )
 
-    async def _readied(self, client: Client, asked: Asked) -> Asked:
+    async def _readied(self, client: Client, asked: CallBody) -> CallBody:
         """Return the plain call for a chat with tools that the model is only to read in advance."""
         if not is_readying(asked.contract, asked.body):
             return asked
@@ -206,7 +206,7 @@ class Calls:
     async def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
         if (follow_up := _follow_up(given)) is not None:
             return self._follow_ups.go_on_frames(client, follow_up)
-        asked = await self._readied(client, _read(given, Asked))
+        asked = await self._readied(client, _read(given, CallBody))
         contract = asked.contract
         if is_run(contract, asked.body):
             return self._follow_ups.begin_frames(client, asked.body)
@@ -214,7 +214,7 @@ class Calls:
             return self._stream(client, contract, asked)
         return self._as_frames(client, contract, asked)
 
-    async def _as_frames(self, client: Client, contract: Contract, asked: Asked) -> Frames:
+    async def _as_frames(self, client: Client, contract: Contract, asked: CallBody) -> Frames:
         """Yield the result of a capability that does not stream, and `done`, as frames."""
         answer = await self._unary(client, contract, asked)
         if answer.get("requires_follow_up"):
@@ -257,7 +257,7 @@ class _Events:
 
     def failed(self, error: Exception) -> bytes:
         """Return the event that ends the answer with `error`, after any event held back."""
-        return self._taken() + encode("error", known(error).to_body(), self._seq + 1)
+        return self._taken() + encode("error", as_hearthnet_error(error).to_body(), self._seq + 1)
 
     def _taken(self) -> bytes:
         held, self._held = self._held, b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hearthnet.bus.calls.contract_fetch import known
+from hearthnet.bus.calls.contract_fetch import cached_contract
 from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
 
@@ -23,7 +23,7 @@ def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[
     offers: dict[str, list[OfferView]] = {}
     for view in views:
         offers.setdefault(str(view.capability), []).append(view)
-    told = [found for one in sorted(offers) if is_told(one) and (found := known(one))]
+    told = [found for one in sorted(offers) if is_told(one) and (found := cached_contract(one))]
     return [
         _page(contract, offers.get(contract.id, []))
         for contract in (*contracts(), *told)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hearthnet.agent.runtime.client_authority import check_signed, to_sign
+from hearthnet.agent.runtime.client_authority import approval_template, verify_approval
 from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Pending
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.times import now_ms
@@ -45,13 +45,15 @@ async def approved(
 ) -> Approval | dict[str, Any]:
     """Return the approval for the call, or the one that the client has to sign first.
 
-    The latter is a `Pending` with `approval`, as JSON. Raises the errors of `signed`, and those of
+    The latter is a `PendingApproval` with `approval`, as JSON. Raises the errors of `signed`, and those of
     `provider_of` where it is not settled which home is meant.
     """
     peer, name = bus.peer, contract.name
     asked = _asked(contract, body)
     tool = Toolbox([capability_tool(contract.id)]).bound(name)
-    expected = await to_sign(tool, asked, client.key or peer.node_id, peer.node_id, peer.community, bus)
+    expected = await approval_template(
+        tool, asked, client.key or peer.node_id, peer.node_id, peer.community, bus
+    )
     if not client.key:
         return sign_approval(peer.identity, msgspec.structs.replace(expected, via="gateway"))
     if signed is None:
@@ -59,14 +61,14 @@ async def approved(
         del unsigned["signature"]
         return {**msgspec.to_builtins(asked), "approval": unsigned}
     approval = approvals.decode(signed)
-    check_signed(approval, expected, now_ms())
+    verify_approval(approval, expected, now_ms())
     return approval
 
 
-def _asked(contract: Contract, body: dict[str, Any]) -> Pending:
+def _asked(contract: Contract, body: dict[str, Any]) -> PendingApproval:
     contract.check_request(body)
     given = body["input"]
-    return Pending(
+    return PendingApproval(
         confirmation_id=CALL_ID,
         run="",
         tool_call_id=CALL_ID,

@@ -34,7 +34,7 @@ _KEPT: Final = 256
 _NOT_KNOWN: Final = "this client is not known here; ask the owner of this node for a new link or key"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredClient(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One client; times are Unix milliseconds.
 
     `secret` is a hash. A `scope` without capabilities means all that a guest may call. `principal` is the
@@ -52,12 +52,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expires_at: Count
 
 
-class ClientBook:
+class ClientStore:
     """The clients of the gateway of one home."""
 
     def __init__(self, home: Home) -> None:
         self._folder = home.clients
-        self._read: OrderedDict[str, tuple[tuple[int, int], Entry]] = OrderedDict()
+        self._read: OrderedDict[str, tuple[tuple[int, int], StoredClient]] = OrderedDict()
 
     def add(
         self,
@@ -68,8 +68,8 @@ class ClientBook:
         scope: Scope | None = None,
         made_by: Literal["link", "owner"] = "owner",
         life_ms: int = LIFE_MS,
-        check: Callable[[Entry], None] | None = None,
-    ) -> tuple[Entry, str]:
+        check: Callable[[StoredClient], None] | None = None,
+    ) -> tuple[StoredClient, str]:
         """Add a client; return it with its secret (43 characters), which is stored nowhere.
 
         Without a `principal` the client is a guest of its own. `check` may refuse the entry before it is
@@ -88,7 +88,7 @@ class ClientBook:
                 "capacity_exceeded", f"there are {MOST_CLIENTS} clients; remove one: hearthnet clients"
             )
         now, secret = now_ms(), ids.b64(secrets.token_bytes(_SECRET_BYTES))
-        entry = Entry(
+        entry = StoredClient(
             id=client,
             name=name,
             secret=hash_of(secret),
@@ -104,7 +104,7 @@ class ClientBook:
         self._write(entry)
         return entry, secret
 
-    def find(self, client: str) -> Entry:
+    def find(self, client: str) -> StoredClient:
         """Return the client with this id.
 
         Raises:
@@ -119,7 +119,7 @@ class ClientBook:
             )
         return entry
 
-    def prove(self, client: str, secret: str) -> Entry:
+    def prove(self, client: str, secret: str) -> StoredClient:
         """Return the client with this id and secret.
 
         Raises:
@@ -143,7 +143,7 @@ class ClientBook:
             return False
         return True
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredClient]:
         """Return all clients, oldest first, including expired ones."""
         found = [entry for entry in map(self._load, self.ids()) if entry is not None]
         return sorted(found, key=lambda entry: (entry.created_at, entry.id))
@@ -159,7 +159,7 @@ class ClientBook:
     def _file(self, client: str) -> Path:
         return self._folder / f"{client}.json"
 
-    def _load(self, client: str) -> Entry | None:
+    def _load(self, client: str) -> StoredClient | None:
         """Return the client in its file; None where there is no readable one."""
         if not _ID.fullmatch(client):
             return None
@@ -170,7 +170,7 @@ class ClientBook:
             known = self._read.get(client)
             if known is not None and known[0] == seen:
                 return known[1]
-            entry = msgspec.json.decode(path.read_bytes(), type=Entry)
+            entry = msgspec.json.decode(path.read_bytes(), type=StoredClient)
         except (OSError, msgspec.DecodeError):
             self._read.pop(client, None)
             return None
@@ -181,7 +181,7 @@ class ClientBook:
             self._read.popitem(last=False)
         return entry
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: StoredClient) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._file(entry.id)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -204,7 +204,7 @@ def hash_of(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def api_key(entry: Entry, secret: str) -> str:
+def api_key(entry: StoredClient, secret: str) -> str:
     """Return the client's key for `Authorization: Bearer`."""
     return f"{SECRET_PREFIX}{entry.id}_{secret}"
 

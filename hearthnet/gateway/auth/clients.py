@@ -17,14 +17,14 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import HTTPConnection
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.contracts import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth.client_store import SECRET_PREFIX, ClientBook, Entry, split_secret
-from hearthnet.gateway.http.rate_limits import Limits, address_of
+from hearthnet.gateway.auth.client_store import SECRET_PREFIX, ClientStore, StoredClient, split_secret
+from hearthnet.gateway.http.rate_limits import RateLimits, address_of
 from hearthnet.gateway.http.signed_request import check_envelope
 from hearthnet.protocol.replay import ReplayWindow
 from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, check_use, mint
@@ -67,16 +67,20 @@ class Clients:
     """The authentication of clients, and their tokens."""
 
     def __init__(
-        self, peer: Peer, book: ClientBook, limits: Limits | None = None, clock: Callable[[], int] = now_ms
+        self,
+        peer: Session,
+        book: ClientStore,
+        limits: RateLimits | None = None,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self.book = book
-        self.limits = limits or Limits()
+        self.limits = limits or RateLimits()
         self.cookie = f"hearthnet_client_{ids.short_id(peer.node_id)[8:12].lower()}"
         """The cookie's name; cookies do not depend on ports, and one computer may run several nodes."""
         self._peer = peer
         self._clock = clock
         self._seen = ReplayWindow()
-        self._minted: dict[str, tuple[tuple[Entry, Scope], str, int]] = {}
+        self._minted: dict[str, tuple[tuple[StoredClient, Scope], str, int]] = {}
         self.more_capabilities: Callable[[], Iterable[str]] = tuple
         """Returns capabilities of the owner's own pages that have no installed contract."""
 
@@ -142,7 +146,7 @@ class Clients:
             raise HearthNetError("bad_request", "this client has no key, and its calls no signature")
         return client
 
-    def of(self, entry: Entry) -> Client:
+    def of(self, entry: StoredClient) -> Client:
         """Return the client for an `entry` of the book."""
         return Client(
             id=entry.id,
@@ -210,14 +214,14 @@ class Clients:
         """Drop the tokens of a client that was removed."""
         self._minted.pop(client, None)
 
-    def scope_of(self, entry: Entry) -> Scope:
+    def scope_of(self, entry: StoredClient) -> Scope:
         """Return the present scope of a client of the book."""
         if entry.scope.capabilities:
             return entry.scope
         more = self.more_capabilities() if entry.principal == OWNER else ()
         return msgspec.structs.replace(entry.scope, capabilities=(*everything(), *more))
 
-    def _mint(self, entry: Entry, now: int) -> str:
+    def _mint(self, entry: StoredClient, now: int) -> str:
         if len(self._minted) > 2 * len(self.book.ids()):
             known = set(self.book.ids())
             self._minted = {name: held for name, held in self._minted.items() if name in known}
@@ -277,7 +281,7 @@ class Clients:
         return claims
 
 
-def session_token(identity: Identity, community: str, entry: Entry, scope: Scope, now: int) -> str:
+def session_token(identity: Identity, community: str, entry: StoredClient, scope: Scope, now: int) -> str:
     """Return a token under which `identity`, as a gateway, calls for a client of its book.
 
     Raises what `mint` raises.
@@ -294,7 +298,7 @@ def session_token(identity: Identity, community: str, entry: Entry, scope: Scope
     )
 
 
-def check_room(identity: Identity, community: str, entry: Entry) -> None:
+def check_room(identity: Identity, community: str, entry: StoredClient) -> None:
     """Check, before a client is added, that its tokens will not be too large.
 
     Raises:

@@ -14,7 +14,7 @@ MOST_BYTES: Final = 560
 """Bytes of such names in one token of 2,048 bytes, beside all capabilities with installed contracts."""
 
 
-class OwnOffers:
+class LocalCapabilities:
     """The names of these offers, from the state that the supervisor publishes.
 
     The state is read again when it has changed.

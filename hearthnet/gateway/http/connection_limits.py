@@ -28,7 +28,7 @@ _FULL: Final = (
 )
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of connections: times in seconds, and numbers.
 
     `head` and `body` limit the receiving of a request, `reading` the sending of the next part of an answer.
@@ -45,7 +45,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 class GuardedProtocol(HttpToolsProtocol):
     """HTTP on one connection; for `uvicorn.Config(http=...)`."""
 
-    def __init__(self, patience: Patience, **given: Any) -> None:
+    def __init__(self, patience: ConnectionLimits, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
         self._clock: asyncio.TimerHandle | None = None
@@ -151,7 +151,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-def protocol(patience: Patience) -> Callable[..., GuardedProtocol]:
+def protocol(patience: ConnectionLimits) -> Callable[..., GuardedProtocol]:
     """Return the factory of connections for `uvicorn.Config(http=...)`."""
     limits = msgspec.structs.replace(patience, most=min(patience.most, max(8, _files() - _SPARE_FILES)))
     return functools.partial(GuardedProtocol, limits)

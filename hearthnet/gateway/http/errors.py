@@ -79,7 +79,7 @@ def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
     return JSONResponse(error_body(error), status, headers)
 
 
-def known(error: Exception) -> HearthNetError:
+def as_hearthnet_error(error: Exception) -> HearthNetError:
     """Return `error` as a `HearthNetError`.
 
     An unforeseen exception is logged in full under an id, which is all that the client receives.
@@ -93,7 +93,7 @@ def known(error: Exception) -> HearthNetError:
 
 async def on_error(connection: HTTPConnection, error: Exception) -> JSONResponse:
     """Handle an exception of a handler."""
-    return response(known(error), connection.scope["path"])
+    return response(as_hearthnet_error(error), connection.scope["path"])
 
 
 async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONResponse:

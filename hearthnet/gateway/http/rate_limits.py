@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import steady_ms
-from hearthnet.core.token_bucket import Allowance
+from hearthnet.core.token_bucket import TokenBucket
 
 REQUESTS_AT_ONCE: Final = 500.0
 REQUESTS_PER_SECOND: Final = 100.0
@@ -29,7 +29,7 @@ MOST_WITH_IMAGES: Final = 25_165_824
 WITH_IMAGES: Final = "/v1/chat/completions"
 
 
-class Limits:
+class RateLimits:
     """The counters of clients and addresses; refusals carry `retry_after_ms`."""
 
     def __init__(
@@ -38,8 +38,8 @@ class Limits:
         wrong: tuple[float, float] = (WRONG_AT_ONCE, WRONG_PER_SECOND),
     ) -> None:
         """Create the counters; each pair is the number at once and the number per second."""
-        self._requests, self._requests_rate = Allowance(*requests), requests[1]
-        self._wrong, self._wrong_rate = Allowance(*wrong), wrong[1]
+        self._requests, self._requests_rate = TokenBucket(*requests), requests[1]
+        self._wrong, self._wrong_rate = TokenBucket(*wrong), wrong[1]
         self._open: Counter[str] = Counter()
 
     def request(self, client: str) -> None:
@@ -100,7 +100,7 @@ def address_of(connection: HTTPConnection) -> str:
     return connection.client.host if connection.client is not None else ""
 
 
-def _take(allowance: Allowance, key: str, per_second: float, what: str) -> None:
+def _take(allowance: TokenBucket, key: str, per_second: float, what: str) -> None:
     now = steady_ms()
     if not allowance.take(key, 1, now):
         wait = (1 - allowance.left(key, now)) * 1000 / per_second

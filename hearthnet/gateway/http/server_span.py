@@ -19,7 +19,7 @@ from hearthnet.bus.session.tracing import Traces, code_of
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http.errors import STATUS
 from hearthnet.telemetry import names
-from hearthnet.telemetry.span import Detail, Entry
+from hearthnet.telemetry.span import Detail, SpanRecord
 
 STEP: Final = "hearthnet.step"
 """The key of the span in a request's scope, for parts that answer in another task."""
@@ -64,7 +64,7 @@ def _status(scope: Scope, sent: int, failure: BaseException | None) -> int:
     return STATUS[failure.code] if isinstance(failure, HearthNetError) else STATUS.get(code_of(failure), 0)
 
 
-def _describe(entry: Entry, scope: Scope, method: str, status: int) -> None:
+def _describe(entry: SpanRecord, scope: Scope, method: str, status: int) -> None:
     """Name the span by its route, once that is known, and record its status."""
     route = _CONVERTER.sub("}", getattr(scope.get("route"), "path", ""))
     entry.capability = f"{'HTTP' if method == names.OTHER else method} {route}".strip()

@@ -27,7 +27,7 @@ class ClientGoneError(Exception):
     """Raised when the client has disconnected."""
 
 
-class Pieces(Protocol):
+class EventChunks(Protocol):
     """The source of a response's pieces: an async generator or similar."""
 
     async def __anext__(self) -> bytes: ...
@@ -40,7 +40,7 @@ class Primed:
     After the head of the response has been sent, an error becomes the last piece.
     """
 
-    def __init__(self, source: Pieces, failed: Callable[[Exception], bytes]) -> None:
+    def __init__(self, source: EventChunks, failed: Callable[[Exception], bytes]) -> None:
         """Wrap `source`; `failed` returns the piece that reports an error."""
         self._source = source
         self._failed = failed
@@ -48,7 +48,7 @@ class Primed:
         self._first: asyncio.Future[bytes] | None = None
 
     @classmethod
-    async def of(cls, source: Pieces, patience: float, failed: Callable[[Exception], bytes]) -> Primed:
+    async def of(cls, source: EventChunks, patience: float, failed: Callable[[Exception], bytes]) -> Primed:
         """Wait up to `patience` seconds for the first piece; raise an earlier error of `source`."""
         primed = cls(source, failed)
         primed._first = asyncio.ensure_future(source.__anext__())
@@ -104,7 +104,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        source: Pieces,
+        source: EventChunks,
         *,
         headers: Mapping[str, str] | None = None,
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
@@ -144,7 +144,7 @@ def _raise_error_of(first: asyncio.Future[bytes]) -> None:
         raise error
 
 
-async def _each(source: Pieces, patience: float, put: Callable[[bytes], Awaitable[None]]) -> None:
+async def _each(source: EventChunks, patience: float, put: Callable[[bytes], Awaitable[None]]) -> None:
     """Send each piece, and a heartbeat after each `patience` seconds without one."""
     following: asyncio.Task[bytes] | None = None
     try:

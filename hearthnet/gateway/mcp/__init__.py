@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from starlette.routing import BaseRoute, Route
 
-from hearthnet.gateway.mcp.endpoint import Endpoint
+from hearthnet.gateway.mcp.endpoint import McpEndpoint
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes of this part."""
-    gateway.mcp = Endpoint(gateway)
+    gateway.mcp = McpEndpoint(gateway)
     return [Route("/mcp", gateway.mcp)]
 
 

@@ -37,7 +37,7 @@ CANNOT_ASK: Final = (
 )
 
 
-class Sealed(msgspec.Struct, frozen=True):
+class SignedQuestion(msgspec.Struct, frozen=True):
     """The content of a seal."""
 
     id: str
@@ -48,7 +48,7 @@ class Sealed(msgspec.Struct, frozen=True):
     expires: int
 
 
-class Seals:
+class ElicitationSigner:
     """The seals of this process, each valid once."""
 
     def __init__(self) -> None:
@@ -64,12 +64,14 @@ class Seals:
         self._open = {name: until for name, until in self._open.items() if until > now}
         if len(self._open) >= MOST_OPEN:
             raise HearthNetError("capacity_exceeded", "too many questions wait for an answer; try later")
-        sealed = Sealed(ids.new_ulid(now), caller, contract.id, digest(body), client_id, now + LIFE_MS)
+        sealed = SignedQuestion(
+            ids.new_ulid(now), caller, contract.id, digest(body), client_id, now + LIFE_MS
+        )
         self._open[sealed.id] = sealed.expires
         data = canonical_json(msgspec.to_builtins(sealed))
         return f"{ids.b64(data)}.{self._mac(data)}"
 
-    def open(self, text: str, caller: str, contract: Contract, now: int) -> Sealed:
+    def open(self, text: str, caller: str, contract: Contract, now: int) -> SignedQuestion:
         """Return the content of a seal and use it up.
 
         Raises:
@@ -83,7 +85,7 @@ class Seals:
             raise _refused() from error
         if not hmac.compare_digest(mac, self._mac(data)):
             raise _refused()
-        sealed = read_json(data, msgspec.json.Decoder(Sealed))
+        sealed = read_json(data, msgspec.json.Decoder(SignedQuestion))
         if (sealed.caller, sealed.capability) != (caller, contract.id):
             raise _refused()
         if self._open.pop(sealed.id, 0) <= now:
@@ -100,7 +102,7 @@ def question(contract: Contract, body: dict[str, Any], client_id: str) -> str:
     return f"{contract.summary}\n{contract.id} would be sent exactly this:\n{_plain(body)}{about}"
 
 
-def is_yes(action: str, content: Any) -> bool:
+def is_approved(action: str, content: Any) -> bool:
     """Return whether the reply approves the call."""
     return action == "accept" and isinstance(content, dict) and content.get(FIELD) is True
 

@@ -25,7 +25,7 @@ _CLIENT: Final = "hearthnet.client"
 _SERVER: Final = "hearthnet.gateway.mcp.server"
 
 
-class Endpoint:
+class McpEndpoint:
     """An ASGI application that sets up the MCP library at the first request."""
 
     def __init__(self, gateway: Gateway) -> None:

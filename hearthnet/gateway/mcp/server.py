@@ -33,11 +33,11 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.mcp import elicitation, lean_schemas, protocol_errors, results, span
 from hearthnet.gateway.mcp.caller import Caller
 from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class McpSide:
     def __init__(self, bus: Bus, caller_of: Callable[[Any], Caller]) -> None:
         self._bus = bus
         self._caller_of = caller_of
-        self._seals = elicitation.Seals()
+        self._seals = elicitation.ElicitationSigner()
         self._offered: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
         """Those of them that are offered to more than their own node."""
@@ -128,7 +128,11 @@ class McpSide:
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """Return the tools of the caller by name: installed ones, and offered foreign ones."""
         there = self._offered if caller.is_owner else self._shared
-        told = [found for name in sorted(there) if is_told(name) and (found := contract_fetch.known(name))]
+        told = [
+            found
+            for name in sorted(there)
+            if is_told(name) and (found := contract_fetch.cached_contract(name))
+        ]
         every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
         return tools_of(contract for contract in every if caller.covers(contract))
 
@@ -143,7 +147,9 @@ class McpSide:
                 span.failed(step)
             return answer
 
-    async def _called(self, context: _Context, params: types.CallToolRequestParams, step: Entry) -> _Answer:
+    async def _called(
+        self, context: _Context, params: types.CallToolRequestParams, step: SpanRecord
+    ) -> _Answer:
         try:
             caller = self._caller_of(context)
             if not self._offered:
@@ -160,7 +166,9 @@ class McpSide:
         except MCPError:
             raise
         except Exception as error:
-            return types.CallToolResult.model_validate(results.failed(known(error)), by_name=False)
+            return types.CallToolResult.model_validate(
+                results.failed(as_hearthnet_error(error)), by_name=False
+            )
 
     async def _answer(
         self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
@@ -273,7 +281,7 @@ def _said(reply: Any) -> tuple[str, Any]:
 
 def _check_yes(said: tuple[str, Any]) -> None:
     """Raises `unauthorized` for what is no yes. A no is one whatever else came with it."""
-    if not elicitation.is_yes(*said):
+    if not elicitation.is_approved(*said):
         words = "said no" if said[0] == "decline" else "gave no yes"
         raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from hearthnet.bus.session.tracing import Traces
 from hearthnet.gateway.http.server_span import STEP
 from hearthnet.telemetry import names
-from hearthnet.telemetry.span import Detail, Entry
+from hearthnet.telemetry.span import Detail, SpanRecord
 
 _METHOD: Final = "tools/call"
 _LONGEST: Final = 200
@@ -21,13 +21,13 @@ _LONGEST: Final = 200
 
 
 @contextlib.contextmanager
-def call_span(traces: Traces, context: Any, params: Any) -> Iterator[Entry]:
+def call_span(traces: Traces, context: Any, params: Any) -> Iterator[SpanRecord]:
     """Open the span of a tool call, by default below the HTTP request that carried it.
 
     Its name is without the tool until `name` is called: clients invent names without end.
     """
     request = getattr(context, "request", None)
-    carrier: Entry | None = request.scope.get(STEP) if request is not None else None
+    carrier: SpanRecord | None = request.scope.get(STEP) if request is not None else None
     meta = params.meta if isinstance(params.meta, Mapping) else {}
     named = traces.foreign(str(meta.get("traceparent", "")))
     around = carrier.traceparent if carrier is not None else ""
@@ -47,14 +47,14 @@ def call_span(traces: Traces, context: Any, params: Any) -> Iterator[Entry]:
         yield entry
 
 
-def name(entry: Entry, tool: str) -> None:
+def name(entry: SpanRecord, tool: str) -> None:
     """Add the tool to the span, once it is known to exist."""
     entry.capability = f"{_METHOD} {tool}"
     if entry.detail is not None:
         entry.detail.attributes[names.AI_TOOL] = tool
 
 
-def failed(entry: Entry, kind: str = names.TOOL_ERROR) -> None:
+def failed(entry: SpanRecord, kind: str = names.TOOL_ERROR) -> None:
     """Record a failed call; `kind` is the number of the JSON-RPC error, if there was one."""
     entry.code = "internal_error"
     if entry.detail is not None:

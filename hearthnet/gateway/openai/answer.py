@@ -19,7 +19,7 @@ _FINISHED: Final = {
 _BREAK: Final = "\n\n"
 
 
-class Answer:
+class OpenAIAnswer:
     """One answer as it grows: feed it each frame and send the deltas that it returns.
 
     `of_run`: the frames are those of a run, in which `tool_call` is internal and `tool_wanted` is for the
@@ -128,15 +128,15 @@ class Form:
         """Return a chunk that carries a frame of the run and nothing else."""
         return {**self.chunk({}), "hearthnet": frame}
 
-    def usage(self, answer: Answer) -> dict[str, Any]:
+    def usage(self, answer: OpenAIAnswer) -> dict[str, Any]:
         """Return the last piece, with the usage."""
         return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": answer.usage}
 
-    def last(self, answer: Answer) -> dict[str, Any]:
+    def last(self, answer: OpenAIAnswer) -> dict[str, Any]:
         """Return the piece with the reason for the end, and with the open calls."""
         return {**self.chunk({}, answer.finish_reason), **_waits(answer)}
 
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: OpenAIAnswer) -> dict[str, Any]:
         """Return the answer in one piece."""
         choice = {
             "index": 0,
@@ -153,5 +153,5 @@ class Form:
         }
 
 
-def _waits(answer: Answer) -> dict[str, Any]:
+def _waits(answer: OpenAIAnswer) -> dict[str, Any]:
     return {} if answer.waits is None else {"hearthnet": answer.waits}

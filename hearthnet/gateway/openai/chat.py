@@ -13,15 +13,15 @@ from starlette.responses import JSONResponse, Response
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.http.openai_errors import error_body
 from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import EventStream, Primed, encode_data, while_there
-from hearthnet.gateway.openai.answer import Answer, Form
+from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
 from hearthnet.gateway.openai.images import is_large, with_images_stored
-from hearthnet.gateway.openai.models import find, listed
-from hearthnet.gateway.openai.request import Asked, read_request
-from hearthnet.gateway.openai.source import CHAT, Source
+from hearthnet.gateway.openai.models import find, model_list
+from hearthnet.gateway.openai.request import OpenAIRequest, read_request
+from hearthnet.gateway.openai.source import CHAT, RunSource
 from hearthnet.gateway.runs.one_shot import Frames
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ class Chat:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._source = Source(gateway)
+        self._source = RunSource(gateway)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def models(self, request: Request) -> Response:
         """Handle `GET /v1/models`, and one model by its name."""
         client = await self._client(request)
-        pages = listed(client.scope, await self._gateway.bus.offers(CHAT))
+        pages = model_list(client.scope, await self._gateway.bus.offers(CHAT))
         name = request.path_params.get("model")
         if name is not None:
             return JSONResponse(find(pages, name))
@@ -60,7 +60,7 @@ class Chat:
             return EventStream(await while_there(request.receive, primed))
         return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
 
-    async def _asked(self, request: Request) -> Asked:
+    async def _asked(self, request: Request) -> OpenAIRequest:
         """Return the request; limit large ones and store their images."""
         if not is_large(request):
             return read_request(await read_object(request))
@@ -76,20 +76,20 @@ class Chat:
             )
         return client
 
-    async def _whole(self, client: Client, asked: Asked, form: Form) -> dict[str, object]:
+    async def _whole(self, client: Client, asked: OpenAIRequest, form: Form) -> dict[str, object]:
         with self._gateway.limits.held(client.id):
             frames, of_run = await self._source.frames(client, asked)
-            answer = Answer(of_run=of_run, texts=asked.texts)
+            answer = OpenAIAnswer(of_run=of_run, texts=asked.texts)
             async with aclosing(frames):
                 async for frame in frames:
                     answer.feed(frame["event"], frame["data"])
         return form.whole(answer)
 
-    async def _pieces(self, client: Client, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, client: Client, asked: OpenAIRequest, form: Form) -> AsyncGenerator[bytes, None]:
         """Yield the chunks; raises the errors of the model or the run."""
         with self._gateway.limits.held(client.id):
             frames, of_run = await self._source.frames(client, asked)
-            answer = Answer(of_run=of_run, texts=asked.texts)
+            answer = OpenAIAnswer(of_run=of_run, texts=asked.texts)
             begun = False
             async with aclosing(frames):
                 async for piece in _growing(frames, answer, asked, form):
@@ -107,10 +107,12 @@ class Chat:
 
 def _failed(error: Exception) -> bytes:
     """Return the event by which OpenAI's API reports an error within a stream."""
-    return encode_data(error_body(known(error)))
+    return encode_data(error_body(as_hearthnet_error(error)))
 
 
-async def _growing(frames: Frames, answer: Answer, asked: Asked, form: Form) -> AsyncGenerator[bytes, None]:
+async def _growing(
+    frames: Frames, answer: OpenAIAnswer, asked: OpenAIRequest, form: Form
+) -> AsyncGenerator[bytes, None]:
     async for frame in frames:
         deltas = answer.feed(frame["event"], frame["data"])
         if asked.events:

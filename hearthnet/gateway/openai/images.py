@@ -19,8 +19,8 @@ from hearthnet.bus.store import Store
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
-from hearthnet.gateway.openai.parts import refused
-from hearthnet.gateway.openai.request import Asked
+from hearthnet.gateway.openai.parts import invalid_part
+from hearthnet.gateway.openai.request import OpenAIRequest
 
 KEPT_MS: Final = 24 * 3600 * 1000
 _SMALL: Final = 65_536
@@ -33,7 +33,7 @@ def is_large(request: Request) -> bool:
     return said.isdigit() and int(said) > MOST_BODY_BYTES
 
 
-async def with_images_stored(asked: Asked, home: Home) -> Asked:
+async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
     """Return `asked` with `image_cid` in place of the data of each larger image.
 
     Errors of the store are passed through.
@@ -66,4 +66,4 @@ def _decoded(text: str, path: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise refused("the image's data is no base64", path) from error
+        raise invalid_part("the image's data is no base64", path) from error

@@ -9,7 +9,7 @@ import msgspec
 
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.openai.parts import ContentPart, read_part, refused
+from hearthnet.gateway.openai.parts import ContentPart, invalid_part, read_part
 
 
 class CalledFunction(msgspec.Struct):
@@ -26,7 +26,7 @@ class CalledCustom(msgspec.Struct):
     input: str = ""
 
 
-class Called(msgspec.Struct):
+class AssistantCall(msgspec.Struct):
     """One call of an assistant's message."""
 
     id: str
@@ -41,7 +41,7 @@ class ChatMessage(msgspec.Struct):
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
-    tool_calls: list[Called] | None = None
+    tool_calls: list[AssistantCall] | None = None
     tool_call_id: str | None = None
     refusal: str | None = None
 
@@ -73,7 +73,7 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 def _message(message: ChatMessage, path: str) -> Message:
     mapper = _MAPPERS.get(message.role)
     if mapper is None:
-        raise refused(
+        raise invalid_part(
             f"there is no role {message.role[:40]!r}; write one of: {', '.join(_MAPPERS)}", f"{path}/role"
         )
     named = {} if message.name is None else {"name": message.name}
@@ -90,7 +90,7 @@ def _content(message: ChatMessage, path: str) -> str | list[dict[str, Any]] | No
 def _said(message: ChatMessage, path: str) -> str | list[dict[str, Any]]:
     content = _content(message, path)
     if content is None:
-        raise refused(f"a message of role {message.role} needs its content", f"{path}/content")
+        raise invalid_part(f"a message of role {message.role} needs its content", f"{path}/content")
     return content
 
 
@@ -104,7 +104,7 @@ def _user(message: ChatMessage, path: str) -> Message:
 
 def _tool(message: ChatMessage, path: str) -> Message:
     if not message.tool_call_id:
-        raise refused("a tool's message names the call that it answers", f"{path}/tool_call_id")
+        raise invalid_part("a tool's message names the call that it answers", f"{path}/tool_call_id")
     return {"role": "tool", "content": _said(message, path), "tool_call_id": message.tool_call_id}
 
 
@@ -123,11 +123,11 @@ def _assistant(message: ChatMessage, path: str) -> Message:
     return read
 
 
-def _called(call: Called, path: str) -> dict[str, Any]:
+def _called(call: AssistantCall, path: str) -> dict[str, Any]:
     if call.custom is not None:
         return {"id": call.id, "name": call.custom.name, "arguments": {"input": call.custom.input}}
     if call.function is None:
-        raise refused(f"a call of type {call.type[:40]!r} cannot be read here", path)
+        raise invalid_part(f"a call of type {call.type[:40]!r} cannot be read here", path)
     return {
         "id": call.id,
         "name": call.function.name,
@@ -142,7 +142,7 @@ def _arguments(text: str, path: str) -> dict[str, Any]:
     try:
         return read_json(text.encode("utf-8", "surrogatepass"), _ARGUMENTS)
     except HearthNetError as error:
-        raise refused(f"the arguments are no JSON object: {error.message}", path) from error
+        raise invalid_part(f"the arguments are no JSON object: {error.message}", path) from error
 
 
 _MAPPERS: Final[dict[str, Callable[[ChatMessage, str], Message]]] = {

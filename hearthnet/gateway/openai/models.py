@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OWNER: Final = "hearthnet"
 
 
-def listed(scope: Scope, views: Iterable[OfferView]) -> list[dict[str, Any]]:
+def model_list(scope: Scope, views: Iterable[OfferView]) -> list[dict[str, Any]]:
     """Return the models in the offers `views` of `llm.chat` that `scope` covers, by name."""
     found: dict[str, dict[str, Any]] = {}
     for view in views:

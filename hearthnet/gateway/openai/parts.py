@@ -44,7 +44,7 @@ class ContentPart(msgspec.Struct):
     file: _File | None = None
 
 
-def refused(message: str, path: str, rule: str = "") -> HearthNetError:
+def invalid_part(message: str, path: str, rule: str = "") -> HearthNetError:
     """Return the error for the member at `path` (a JSON pointer) of the request."""
     return HearthNetError("bad_request", message, details={"path": path, **({"rule": rule} if rule else {})})
 
@@ -58,10 +58,12 @@ def read_part(part: ContentPart, path: str) -> Part:
     mapper = _MAPPERS.get(part.type)
     if mapper is None:
         known = ", ".join(_MAPPERS)
-        raise refused(f"a part of type {part.type[:40]!r} cannot be read here; there are: {known}", path)
+        raise invalid_part(f"a part of type {part.type[:40]!r} cannot be read here; there are: {known}", path)
     read = mapper(part)
     if read is None:
-        raise refused(f"a part of type {part.type!r} needs its member {part.type!r}", f"{path}/{part.type}")
+        raise invalid_part(
+            f"a part of type {part.type!r} needs its member {part.type!r}", f"{path}/{part.type}"
+        )
     return read
 
 

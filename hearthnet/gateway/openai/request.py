@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.gateway.openai.messages import ChatMessage, read_messages, shows_images
-from hearthnet.gateway.openai.parts import refused
-from hearthnet.gateway.openai.tools import Choice, Tool, custom_names, read_choice, read_tools
+from hearthnet.gateway.openai.parts import invalid_part
+from hearthnet.gateway.openai.tools import Choice, OpenAITool, custom_names, read_choice, read_tools
 
 ANY_MODEL: Final = "mesh"
 """The name of the model that fits best."""
@@ -54,7 +54,7 @@ class _Body(msgspec.Struct):
     messages: list[ChatMessage]
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
-    tools: list[Tool] | None = None
+    tools: list[OpenAITool] | None = None
     tool_choice: str | Choice | None = None
     parallel_tool_calls: bool | None = None
     response_format: _ResponseFormat | None = None
@@ -80,7 +80,7 @@ class _Body(msgspec.Struct):
     hearthnet: Extension | None = None
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class OpenAIRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The parsed request; `body` is that of `llm.chat`, without tools of the mesh.
 
     `mesh_tools` are the requested ones, `None` for all of them; `texts` are the client's tools that take one
@@ -119,7 +119,7 @@ _NAMED_ALIKE: Final = (
 )
 
 
-def read_request(given: Any) -> Asked:
+def read_request(given: Any) -> OpenAIRequest:
     """Return the request in `given`, a JSON value.
 
     Raises:
@@ -130,7 +130,7 @@ def read_request(given: Any) -> Asked:
     extension = body.hearthnet or Extension()
     messages = read_messages(body.messages)
     name, all_tools = _model(body.model)
-    return Asked(
+    return OpenAIRequest(
         model=body.model,
         body={"params": _params(name, messages), "input": {"messages": messages, **_input(body)}},
         stream=bool(body.stream),
@@ -149,9 +149,9 @@ def _converted(given: Any) -> _Body:
     except msgspec.ValidationError as error:
         found = _WHERE.fullmatch(str(error))
         if found is None:
-            raise refused(str(error), "") from error
+            raise invalid_part(str(error), "") from error
         path = _STEP.sub(r".\1", found["path"]).replace(".", "/")
-        raise refused(found["what"], path) from error
+        raise invalid_part(found["what"], path) from error
 
 
 def _refuse_impossible(body: _Body) -> None:
@@ -164,7 +164,7 @@ def _refuse_impossible(body: _Body) -> None:
         (body.web_search_options is not None, "/web_search_options", "there is no web search here"),
     ):
         if asked_for:
-            raise refused(why, path, "unsupported")
+            raise invalid_part(why, path, "unsupported")
 
 
 def _model(name: str) -> tuple[str, bool]:
@@ -209,7 +209,7 @@ def _response_schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:
     if wanted.type == "json_schema" and wanted.json_schema is not None:
         read: dict[str, Any] = msgspec.to_builtins(wanted.json_schema)
         return {name: value for name, value in read.items() if value is not None}
-    raise refused(
+    raise invalid_part(
         "an answer is text, json_object, or json_schema with its schema", "/response_format/type", "enum"
     )
 

@@ -15,7 +15,7 @@ from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.openai.pending_runs import run_and_call, run_named_in
-from hearthnet.gateway.openai.request import Asked
+from hearthnet.gateway.openai.request import OpenAIRequest
 from hearthnet.gateway.runs.follow_up import FollowUp, FollowUps
 from hearthnet.gateway.runs.one_shot import Frames, stream_frames
 
@@ -41,7 +41,7 @@ class Continued(NamedTuple):
     surely: bool
 
 
-def continued(asked: Asked) -> Continued | None:
+def continued(asked: OpenAIRequest) -> Continued | None:
     """Return the run that `asked` continues, None where it begins a new one."""
     answers = _answers(asked.body["input"]["messages"])
     if asked.run:
@@ -73,14 +73,14 @@ def _answers(messages: list[dict[str, Any]]) -> list[tuple[str, str, ClientResul
     return found
 
 
-class Source:
+class RunSource:
     """Opens the frames of completions."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._follow_ups = FollowUps(gateway)
 
-    async def frames(self, client: Client, asked: Asked) -> tuple[Frames, bool]:
+    async def frames(self, client: Client, asked: OpenAIRequest) -> tuple[Frames, bool]:
         """Return the frames, and whether they are of a run."""
         goes_on = continued(asked)
         if goes_on is not None:
@@ -89,12 +89,12 @@ class Source:
             return self._follow_ups.begin_frames(client, await self._with_tools(asked)), True
         return self._plain(client, asked), False
 
-    def _plain(self, client: Client, asked: Asked) -> Frames:
+    def _plain(self, client: Client, asked: OpenAIRequest) -> Frames:
         body = {**asked.body, "input": {**asked.body["input"], "stream": True}}
         bus, token = self._gateway.bus, self._gateway.clients.token(client)
         return stream_frames(bus, CHAT, body, token=token, node=bus.peer.node_id if asked.stored else "")
 
-    async def _going_on(self, client: Client, asked: Asked, goes_on: Continued) -> Frames:
+    async def _going_on(self, client: Client, asked: OpenAIRequest, goes_on: Continued) -> Frames:
         """Yield the frames of the run, or of a new one where the run no longer exists."""
         try:
             async with aclosing(self._follow_ups.go_on_frames(client, goes_on.follow_up)) as frames:
@@ -109,7 +109,7 @@ class Source:
             async for frame in frames:
                 yield frame
 
-    async def _with_tools(self, asked: Asked) -> dict[str, Any]:
+    async def _with_tools(self, asked: OpenAIRequest) -> dict[str, Any]:
         """Return the request of a run, with tools of the mesh and the client's own."""
         given = dict(asked.body["input"])
         own = [_own_tool(tool) for tool in given.pop("tools", [])]

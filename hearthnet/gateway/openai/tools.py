@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.gateway.openai.parts import refused
+from hearthnet.gateway.openai.parts import invalid_part
 
 
 class _Function(msgspec.Struct):
@@ -22,7 +22,7 @@ class _Custom(msgspec.Struct):
     format: dict[str, Any] | None = None
 
 
-class Tool(msgspec.Struct):
+class OpenAITool(msgspec.Struct):
     """A tool as declared by the client, which runs it itself."""
 
     type: str = "function"
@@ -60,7 +60,7 @@ _NO_ARGUMENTS: Final = {"type": "object", "properties": {}, "additionalPropertie
 _ANY_TEXT: Final = {"syntax": "text"}
 
 
-def read_tools(tools: list[Tool]) -> list[dict[str, Any]]:
+def read_tools(tools: list[OpenAITool]) -> list[dict[str, Any]]:
     """Return the declarations as `llm.chat` takes them.
 
     Raises:
@@ -69,12 +69,12 @@ def read_tools(tools: list[Tool]) -> list[dict[str, Any]]:
     return [_tool(tool, f"/tools/{place}") for place, tool in enumerate(tools)]
 
 
-def custom_names(tools: list[Tool]) -> frozenset[str]:
+def custom_names(tools: list[OpenAITool]) -> frozenset[str]:
     """Return the tools that take one text, whose calls are returned in another form."""
     return frozenset(tool.custom.name for tool in tools if tool.custom is not None)
 
 
-def _tool(tool: Tool, path: str) -> dict[str, Any]:
+def _tool(tool: OpenAITool, path: str) -> dict[str, Any]:
     if tool.function is not None:
         function = tool.function
         read: dict[str, Any] = {
@@ -87,7 +87,9 @@ def _tool(tool: Tool, path: str) -> dict[str, Any]:
     if tool.custom is not None:
         custom = tool.custom
         return {"name": custom.name, "text": _form(custom.format)} | _described(custom.description)
-    raise refused(f"a tool of type {tool.type[:40]!r} cannot be declared here; function and custom can", path)
+    raise invalid_part(
+        f"a tool of type {tool.type[:40]!r} cannot be declared here; function and custom can", path
+    )
 
 
 def _described(description: str | None) -> dict[str, Any]:
@@ -107,10 +109,12 @@ def read_choice(choice: str | Choice) -> str | dict[str, Any]:
         return choice
     if choice.allowed_tools is None:
         if not choice.name:
-            raise refused("this choice names no tool", "/tool_choice")
+            raise invalid_part("this choice names no tool", "/tool_choice")
         return {"name": choice.name}
     names = [tool.name for tool in choice.allowed_tools.tools if tool.name]
     if not names:
-        raise refused("this choice allows no tool; write none instead", "/tool_choice/allowed_tools/tools")
+        raise invalid_part(
+            "this choice allows no tool; write none instead", "/tool_choice/allowed_tools/tools"
+        )
     others = {"others": names[1:]} if names[1:] else {}
     return {"name": names[0], "required": choice.allowed_tools.mode == "required", **others}

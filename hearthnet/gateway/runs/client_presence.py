@@ -7,19 +7,19 @@ from typing import Final, TypedDict
 
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.ports import Decide, RunTool
-from hearthnet.agent.tools.types import Decision, Pending, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, Decision, PendingApproval
 
 AWAY_SECONDS: Final = 60.0
 
 
-class Asked(TypedDict):
+class ClientHandlers(TypedDict):
     """The two functions by which a run reaches its client."""
 
     decide: Decide | None
     run_tool: RunTool | None
 
 
-class Presence:
+class ClientPresence:
     """One client of one run."""
 
     def __init__(self, away_seconds: float = AWAY_SECONDS, run_tool: RunTool | None = None) -> None:
@@ -33,7 +33,7 @@ class Presence:
         self._gone = asyncio.Event()
         self._here.set()
 
-    def asked(self, *, waits: bool) -> Asked:
+    def asked(self, *, waits: bool) -> ClientHandlers:
         """Return the functions for the run; without `waits` it is suspended at once instead."""
         return {
             "decide": self.decide if waits else None,
@@ -65,7 +65,7 @@ class Presence:
             except TimeoutError:
                 return
 
-    async def decide(self, _asked: Pending) -> Decision | None:
+    async def decide(self, _asked: PendingApproval) -> Decision | None:
         """Wait for as long as the client may decide, and return None.
 
         Its decision is stored by `RunDesk.decide` and read from there: it may come by any of its connections,
@@ -74,7 +74,7 @@ class Presence:
         await self.lost()
         return None
 
-    async def run_tool(self, wanted: Wanted) -> ClientResult | None:
+    async def run_tool(self, wanted: ClientCallRequest) -> ClientResult | None:
         """Return the client's result of a call of its own tool; None where it is away."""
         if self._run_tool is None:
             return None

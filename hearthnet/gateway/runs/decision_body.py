@@ -15,7 +15,7 @@ from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
 from hearthnet.core.errors import HearthNetError
 
 
-class Saying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DecisionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One decision; `shown` is the digest of the call as the client saw it.
 
     An edit has `arguments`. A denial needs neither.

@@ -21,8 +21,8 @@ import msgspec
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.runs.decision_body import Saying
-from hearthnet.gateway.runs.one_shot import Frames, Turns, run_frames
+from hearthnet.gateway.runs.decision_body import DecisionBody
+from hearthnet.gateway.runs.one_shot import Frames, RunDeduplicator, run_frames
 
 if TYPE_CHECKING:
     from hearthnet.agent.runtime.ports import Listener
@@ -38,7 +38,7 @@ class FollowUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Decisions, and the results of the client's own tools, by tool call id."""
 
     run: str
-    decisions: dict[str, Saying] = {}
+    decisions: dict[str, DecisionBody] = {}
     answers: dict[str, ClientResult] = {}
 
 
@@ -47,7 +47,7 @@ class FollowUps:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._turns = Turns()
+        self._turns = RunDeduplicator()
 
     async def begin(self, client: Client, body: dict[str, Any]) -> dict[str, Any]:
         """Run the first turn of a new run."""

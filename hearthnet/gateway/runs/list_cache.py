@@ -21,7 +21,7 @@ class _List(NamedTuple):
     runs: list[dict[str, Any]]
 
 
-class Listed:
+class RunListCache:
     """The lists of a gateway's clients."""
 
     def __init__(self, store: RunStore, clock: Callable[[], int]) -> None:

@@ -75,7 +75,7 @@ async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
     return every[:-1], every[-1]
 
 
-class Turns:
+class RunDeduplicator:
     """The runs that are driven for such clients now, so that a repeated request runs once.
 
     A second request about a run that is being driven waits for the same outcome. The run is stopped when no

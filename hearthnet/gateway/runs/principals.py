@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from hearthnet.agent.runtime.client_authority import ActingFor, Voter
+from hearthnet.agent.runtime.client_authority import ClientApprover, ClientPrincipal
 from hearthnet.agent.runtime.ports import BusPort
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
@@ -21,7 +21,7 @@ class ClientsPort(Protocol):
     def with_key(self, principal: str, key: str) -> Client | None: ...
 
 
-class Voters:
+class RunPrincipals:
     """The clients of one gateway, as its runs see them."""
 
     def __init__(self, bus: BusPort, clients: ClientsPort) -> None:
@@ -30,13 +30,15 @@ class Voters:
         self._driven: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], Client] = {}
 
-    def voter(self, client: Client) -> Voter:
+    def voter(self, client: Client) -> ClientApprover:
         """Return the client as a decider about its runs."""
         peer = self._bus.peer
         own = peer.identity.node_id
-        return Voter(client.principal, client.key, own, peer.community, self._bus, is_owner=client.is_owner)
+        return ClientApprover(
+            client.principal, client.key, own, peer.community, self._bus, is_owner=client.is_owner
+        )
 
-    def acting(self, client: Client) -> ActingFor:
+    def acting(self, client: Client) -> ClientPrincipal:
         """Return the client as the one for whom runs work.
 
         One principal may have several clients, each with a key. A call that another one of them approved is
@@ -47,7 +49,7 @@ class Voters:
         def token(approver: str) -> str:
             return self._clients.token(self._with_key(client.principal, approver) if approver else client)
 
-        return ActingFor(client.principal, client.key, client.scope, token, is_owner=client.is_owner)
+        return ClientPrincipal(client.principal, client.key, client.scope, token, is_owner=client.is_owner)
 
     def remember(self, client: Client) -> None:
         """Remember a connected client; one with a token from elsewhere is known only from here."""

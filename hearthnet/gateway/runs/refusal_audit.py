@@ -17,8 +17,8 @@ from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms, steady_ms
-from hearthnet.service.effects.refusal_audit import Key, Tally
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.service.effects.refusal_audit import Key, RefusalCounter
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization import approval as approvals
 
 NOTED: Final = frozenset({"unauthorized", "invalid_signature", "expired", "not_found"})
@@ -26,7 +26,7 @@ _LONGEST: Final = 64
 _log: Final = logging.getLogger(__name__)
 
 
-class Refused:
+class RejectedDecisionAudit:
     """The refused decisions of the clients of one gateway."""
 
     def __init__(self, store: RunStore, node: str, community: str, instance: str = "") -> None:
@@ -34,7 +34,7 @@ class Refused:
         self._node = node
         self._community = community
         self._instance = instance
-        self._tally = Tally()
+        self._tally = RefusalCounter()
 
     async def note(
         self,
@@ -59,18 +59,18 @@ class Refused:
         """Write the counts."""
         await self._put([self._counted(key, count) for key, count in self._tally.rest()])
 
-    async def _put(self, entries: list[Entry]) -> None:
+    async def _put(self, entries: list[AuditEntry]) -> None:
         try:
             for entry in entries:
                 await self._store.note(entry, await self._store.place())
         except HearthNetError as error:
             _log.error("a refused decision is not on record: %s", error)
 
-    def _counted(self, key: Key, count: int) -> Entry:
+    def _counted(self, key: Key, count: int) -> AuditEntry:
         return self._entry(key, count, call="")
 
-    def _entry(self, key: Key, count: int, **more: Any) -> Entry:
-        return Entry(
+    def _entry(self, key: Key, count: int, **more: Any) -> AuditEntry:
+        return AuditEntry(
             node=self._node,
             community=self._community,
             sequence=0,
@@ -102,4 +102,4 @@ def _read(approval: Mapping[str, Any] | None) -> dict[str, str]:
     return {}
 
 
-__all__ = ["NOTED", "Refused"]
+__all__ = ["NOTED", "RejectedDecisionAudit"]

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hearthnet.core.canonical_json import read_json
-from hearthnet.gateway.runs.decision_body import Saying
+from hearthnet.gateway.runs.decision_body import DecisionBody
 
 if TYPE_CHECKING:
     from hearthnet.gateway.app import Gateway
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _VIA: Final = "http"
 
 
-class _Said(Saying, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Said(DecisionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A decision about the call with this tool call id or confirmation id."""
 
     call: str

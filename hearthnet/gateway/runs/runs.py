@@ -22,15 +22,15 @@ from hearthnet.agent.persistence import run_view
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.persistence.run_record import RunRecord
 from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.persistence.saved_runs import RunDesk, toolbox_of
-from hearthnet.agent.runtime.client_authority import MODEL, ActingFor
+from hearthnet.agent.persistence.saved_runs import SavedRuns, toolbox_of
+from hearthnet.agent.runtime.client_authority import MODEL, ClientPrincipal
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import BusPort, Listener, ResultsPort, RunTool
 from hearthnet.agent.runtime.result_store import HomeResults
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
-from hearthnet.agent.tools.dynamic import told_tools
+from hearthnet.agent.tools.dynamic import dynamic_tools
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Decision, Deny, ToolDefinition
 from hearthnet.bus.bus import Bus
@@ -40,13 +40,13 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.client_presence import AWAY_SECONDS, Presence
-from hearthnet.gateway.runs.list_cache import Listed
-from hearthnet.gateway.runs.principals import ClientsPort, Voters
-from hearthnet.gateway.runs.refusal_audit import NOTED, Refused
+from hearthnet.gateway.runs.client_presence import AWAY_SECONDS, ClientPresence
+from hearthnet.gateway.runs.list_cache import RunListCache
+from hearthnet.gateway.runs.principals import ClientsPort, RunPrincipals
+from hearthnet.gateway.runs.refusal_audit import NOTED, RejectedDecisionAudit
 from hearthnet.gateway.runs.requested_tools import told_names, tools_of
-from hearthnet.gateway.runs.unsigned_approvals import Proposed, Signing
-from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
+from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization import approval as approvals
 
 MOST_AT_ONCE: Final = 32
@@ -58,7 +58,7 @@ class GatewayRun:
     """One run that this gateway drives."""
 
     def __init__(
-        self, run: ToolRun, presence: Presence, hidden: list[str], ended: Callable[[], None]
+        self, run: ToolRun, presence: ClientPresence, hidden: list[str], ended: Callable[[], None]
     ) -> None:
         self._run = run
         self._ended = ended
@@ -123,13 +123,13 @@ class GatewayRuns:
         # A run waits for as long as its client is present, not for a fixed time.
         self._limits = msgspec.structs.replace(limits or Limits(), patience_ms=_DAY_MS)
         self._away = away_seconds
-        self._voters = Voters(bus, clients)
-        self._refused = Refused(store, bus.peer.identity.node_id, bus.peer.community)
+        self._voters = RunPrincipals(bus, clients)
+        self._refused = RejectedDecisionAudit(store, bus.peer.identity.node_id, bus.peer.community)
         self._clock = clock
         self._told = told or _nobody_tells
         self._to_close = to_close
-        self._proposed = Proposed()
-        self._listed = Listed(store, self._clock)
+        self._proposed = ApprovalCache()
+        self._listed = RunListCache(store, self._clock)
         self._here: dict[tuple[str, str], GatewayRun] = {}
 
     @classmethod
@@ -139,7 +139,7 @@ class GatewayRuns:
         async def connect() -> Store:
             return await Store.connect(home, "gateway runs")
 
-        store = StoredRuns(connect, bus.peer.identity, Room(home))
+        store = StoredRuns(connect, bus.peer.identity, DiskGuard(home))
         results = HomeResults(home)
         return cls(
             bus,
@@ -147,7 +147,7 @@ class GatewayRuns:
             store,
             results=results,
             settings=lambda: tool_settings(load_config(home).llm),
-            told=lambda names: told_tools(bus, names),
+            told=lambda names: dynamic_tools(bus, names),
             to_close=(store.close, results.close),
         )
 
@@ -213,7 +213,7 @@ class GatewayRuns:
         """
         executor, request, hidden = self._asked(client, body, told, via)
         signing = self._signing(client, executor.toolbox)
-        presence, ended = Presence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
+        presence, ended = ClientPresence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
         try:
             run = executor.open_run(
                 request, stream_to=signing.hearing(hear, hidden), **presence.asked(waits=waits)
@@ -259,7 +259,7 @@ class GatewayRuns:
             self._settings().check()
         executor = self._executor(self._voters.acting(client), [], via)
         signing = self._signing(client, toolbox_of(record))
-        presence, ended = Presence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
+        presence, ended = ClientPresence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
         try:
             opened = await executor.open_saved(
                 run, answers=answers, stream_to=signing.hearing(hear, []), **presence.asked(waits=waits)
@@ -270,7 +270,12 @@ class GatewayRuns:
         return self._driven(client, opened, presence, [], ended)
 
     def _driven(
-        self, client: Client, run: ToolRun, presence: Presence, hidden: list[str], ended: Callable[[], None]
+        self,
+        client: Client,
+        run: ToolRun,
+        presence: ClientPresence,
+        hidden: list[str],
+        ended: Callable[[], None],
     ) -> GatewayRun:
         """Register and return the run that is driven here from now on."""
         name = client.principal, run.run
@@ -283,7 +288,7 @@ class GatewayRuns:
         opened = self._here[name] = GatewayRun(run, presence, hidden, end)
         return opened
 
-    def _executor(self, acting: ActingFor, tools: list[ToolDefinition], via: str) -> ToolExecutor:
+    def _executor(self, acting: ClientPrincipal, tools: list[ToolDefinition], via: str) -> ToolExecutor:
         return self._settings().executor(
             self._bus,
             tools,
@@ -350,7 +355,7 @@ class GatewayRuns:
             if error.code in NOTED and not isinstance(decision, Deny):
                 await self._refused.note(error, client.principal, run, call, approval, via)
             raise
-        return {"repeated": taken.repeated, **run_view.said(taken.said)}
+        return {"repeated": taken.repeated, **run_view.decision_view(taken.said)}
 
     async def cancel(self, client: Client, run: str) -> dict[str, Any]:
         """End the client's run in whichever process drives it; raises as `RunDesk.cancel`."""
@@ -369,20 +374,20 @@ class GatewayRuns:
 
     # --- parts
 
-    async def _summary(self, client: Client, desk: RunDesk, record: RunRecord) -> dict[str, Any]:
+    async def _summary(self, client: Client, desk: SavedRuns, record: RunRecord) -> dict[str, Any]:
         found = run_view.summary(record, await desk.waiting(record))
         if client.key and found["pending"]:
             signing = self._signing(client, toolbox_of(record))
             found["pending"] = await signing.all_shown(found["pending"])
         return found
 
-    def _signing(self, client: Client, toolbox: Toolbox) -> Signing:
-        return Signing(self._voters.voter(client), toolbox, self._proposed)
+    def _signing(self, client: Client, toolbox: Toolbox) -> ApprovalPresenter:
+        return ApprovalPresenter(self._voters.voter(client), toolbox, self._proposed)
 
-    def _desk(self, client: Client) -> RunDesk:
+    def _desk(self, client: Client) -> SavedRuns:
         peer = self._bus.peer
         voter = self._voters.voter(client)
-        return RunDesk(self._store, peer.identity, peer.community, clock=self._clock, client=voter)
+        return SavedRuns(self._store, peer.identity, peer.community, clock=self._clock, client=voter)
 
 
 async def _nobody_tells(_names: list[str]) -> list[ToolDefinition]:

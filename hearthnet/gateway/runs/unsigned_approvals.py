@@ -7,17 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.runtime.client_authority import Voter
+from hearthnet.agent.runtime.client_authority import ClientApprover
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Pending
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.approval import Approval
 
 _MOST_PROPOSED: Final = 1024
 
 
-class Proposed:
+class ApprovalCache:
     """The approvals that were proposed, so that a client sees the same one again."""
 
     def __init__(self) -> None:
@@ -36,10 +36,10 @@ class Proposed:
         return proposed
 
 
-class Signing:
+class ApprovalPresenter:
     """The pending calls of one run, as its client is shown them."""
 
-    def __init__(self, voter: Voter, toolbox: Toolbox, proposed: Proposed) -> None:
+    def __init__(self, voter: ClientApprover, toolbox: Toolbox, proposed: ApprovalCache) -> None:
         self._voter = voter
         self._toolbox = toolbox
         self._proposed = proposed
@@ -53,7 +53,9 @@ class Signing:
         if not self._voter.key:
             return asked
         try:
-            wanted = await self._voter.to_sign(self._toolbox[asked["name"]], msgspec.convert(asked, Pending))
+            wanted = await self._voter.to_sign(
+                self._toolbox[asked["name"]], msgspec.convert(asked, PendingApproval)
+            )
         except HearthNetError as error:
             return {**asked, "approval": None, "approval_problem": error.message}
         if wanted is None:

@@ -39,7 +39,7 @@ class Frame(NamedTuple):
     text: bytes
 
 
-class Reader(Protocol):
+class ChannelReader(Protocol):
     """The socket that reads a stream."""
 
     def wake(self) -> None:
@@ -49,7 +49,7 @@ class Reader(Protocol):
         """Note that another socket reads the stream now."""
 
 
-class Work(Protocol):
+class ChannelWork(Protocol):
     """The work behind a stream, which puts its frames."""
 
     def cancel(self) -> None:
@@ -77,7 +77,7 @@ class Channel:
         self.owner = owner
         self.run = ""
         """The run behind it, if any."""
-        self.work: Work | None = None
+        self.work: ChannelWork | None = None
         self.seq = 0
         """The number of the newest frame."""
         self.ended = False
@@ -86,7 +86,7 @@ class Channel:
         self._summary = Summary() if sums_up else None
         self._kept: deque[Frame] = deque()
         self._bytes = 0
-        self._reader: Reader | None = None
+        self._reader: ChannelReader | None = None
         self._room: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -137,7 +137,7 @@ class Channel:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
 
-    def attach(self, reader: Reader, after: int) -> None:
+    def attach(self, reader: ChannelReader, after: int) -> None:
         """Continue with `reader`, which has all frames up to `after`; notify the previous reader.
 
         Raises:
@@ -156,7 +156,7 @@ class Channel:
             self.work.back()
         reader.wake()
 
-    def detach(self, reader: Reader, now: float) -> None:
+    def detach(self, reader: ChannelReader, now: float) -> None:
         """Remove `reader`, unless another one has replaced it."""
         if self._reader is reader:
             self._reader, self.left_at = None, now

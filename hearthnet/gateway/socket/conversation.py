@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.socket import protocol
-from hearthnet.gateway.socket.channel import Channel, Frame, Reader, Work
+from hearthnet.gateway.socket.channel import Channel, ChannelReader, ChannelWork, Frame
 from hearthnet.gateway.socket.engine import ABORT, SEND
 from hearthnet.gateway.socket.frames import (
     SUBPROTOCOL,
     Ack,
-    Call,
+    CallFrame,
     Cancel,
     ClientFrame,
     Confirm,
@@ -30,7 +30,7 @@ from hearthnet.gateway.socket.frames import (
     ToolResult,
     write,
 )
-from hearthnet.gateway.socket.protocol import Closed, Connection, State
+from hearthnet.gateway.socket.protocol import Closed, SocketProtocol, SocketState
 from hearthnet.gateway.socket.topic import Topic
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ Send = Callable[[Message], Awaitable[None]]
 _VERSION: Final = f"this gateway speaks {SUBPROTOCOL}; name it as the subprotocol"
 
 
-class Source(Protocol):
+class FrameSource(Protocol):
     """The source of frames: a stream (channel.py) or a topic (topic.py)."""
 
     def take(self, after: int, most: int) -> list[Frame]: ...
     def acknowledge(self, upto: int) -> None: ...
-    def detach(self, reader: Reader, now: float) -> None: ...
+    def detach(self, reader: ChannelReader, now: float) -> None: ...
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """Raised when the client has disconnected."""
 
 
@@ -62,9 +62,9 @@ class Conversation:
         self.scope = scope
         self.client: Client | None = None
         """The client, once it is known."""
-        self.connection = Connection(hub.settings.max_frame_bytes)
-        self.source: Source | None = None
-        self.work: Work | None = None
+        self.connection = SocketProtocol(hub.settings.max_frame_bytes)
+        self.source: FrameSource | None = None
+        self.work: ChannelWork | None = None
         self._hub = hub
         self._receive = receive
         self._send = send
@@ -88,7 +88,7 @@ class Conversation:
         self._pumping = asyncio.create_task(self._pump(), name="socket")
         try:
             await self._listen(agreed)
-        except Gone:
+        except ClientGone:
             pass
         except Closed as closed:
             await self._end(closed)
@@ -137,7 +137,7 @@ class Conversation:
         if self._closing is not None:
             if now - self._moved >= limits.stall_seconds:
                 self._abort()
-        elif self.connection.state is State.WAITING:
+        elif self.connection.state is SocketState.WAITING:
             if now - self._since >= limits.opening_seconds:
                 self.close(Closed(protocol.IDLE, f"no first frame in {limits.opening_seconds:g} s"))
         elif self._stalled and now - self._moved >= limits.stall_seconds:
@@ -153,7 +153,7 @@ class Conversation:
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
-                raise Gone
+                raise ClientGone
             text = message.get("text")
             frame = self.connection.receive(message.get("bytes") or b"" if text is None else text)
             self.traffic_at = self._hub.now
@@ -167,7 +167,7 @@ class Conversation:
                 if self.source is not None:
                     self.source.acknowledge(upto)
                 self.wake()
-            case Call() | Resume() | Subscribe():
+            case CallFrame() | Resume() | Subscribe():
                 await self._hub.open(self, frame)
             case Cancel():
                 if self.work is None:
@@ -185,13 +185,16 @@ class Conversation:
         except HearthNetError as error:
             if isinstance(source, Channel):
                 about = frame.confirmation_id if isinstance(frame, Confirm) else frame.tool_call_id
-                source.put("refused", {"about": about[:100], **known(error).to_body()})
+                source.put("refused", {"about": about[:100], **as_hearthnet_error(error).to_body()})
 
     # --- writing
 
     @property
     def _stalled(self) -> bool:
-        return self.connection.state in (State.STREAMING, State.FOLLOWING) and self.connection.room <= 0
+        return (
+            self.connection.state in (SocketState.STREAMING, SocketState.FOLLOWING)
+            and self.connection.room <= 0
+        )
 
     async def _pump(self) -> None:
         """Send all output until the close."""
@@ -213,7 +216,7 @@ class Conversation:
 
     async def _send_frames(self) -> None:
         connection, source = self.connection, self.source
-        while source is not None and connection.state in (State.STREAMING, State.FOLLOWING):
+        while source is not None and connection.state in (SocketState.STREAMING, SocketState.FOLLOWING):
             frames = source.take(connection.seq, connection.room)
             if not frames:
                 return

@@ -32,7 +32,7 @@ _ASKS: Final = {"mesh": "mesh.search@1.0", "market.post": _LIST}
 """For topics that are equal for all clients: the capability that a follower must be allowed to call."""
 
 
-class Look(Protocol):
+class Poller(Protocol):
     """A state, and the changes since the previous look."""
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
@@ -42,10 +42,10 @@ class Look(Protocol):
         """Return the state of the last look."""
 
 
-class Watched:
+class WatchedFeed:
     """A feed that looks at regular intervals."""
 
-    def __init__(self, look: Look, seconds: float) -> None:
+    def __init__(self, look: Poller, seconds: float) -> None:
         self._look = look
         self._seconds = seconds
         self._problem: dict[str, Any] = {}
@@ -80,7 +80,7 @@ class Watched:
             publish(event, data)
 
 
-class Differing:
+class DiffFeed:
     """Items by key, and their changes since the previous update. Pure."""
 
     def __init__(self, new: str, changed: str, gone: str) -> None:
@@ -106,7 +106,7 @@ class MeshLook:
 
     def __init__(self, offers: Callable[[], Awaitable[list[OfferView]]]) -> None:
         self._offers = offers
-        self._differing = Differing("appeared", "changed", "gone")
+        self._differing = DiffFeed("appeared", "changed", "gone")
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
         """Read the offers."""
@@ -172,7 +172,7 @@ class RunsLook:
 
     def __init__(self, listing: Callable[[], Awaitable[list[dict[str, Any]]]]) -> None:
         self._listing = listing
-        self._differing = Differing("appeared", "changed", "gone")
+        self._differing = DiffFeed("appeared", "changed", "gone")
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
         """List the runs."""
@@ -255,7 +255,7 @@ class Feeds:
         """Return the feed of `topic`, for the client's principal where it is not shared."""
         gateway, seconds = self._gateway, self._seconds[topic]
         if topic == "mesh":
-            return Watched(MeshLook(gateway.bus.offers), seconds)
+            return WatchedFeed(MeshLook(gateway.bus.offers), seconds)
         if topic == "market.post":
-            return Watched(MarketLook(lambda given: self._market.ask(gateway, _LIST, given)), seconds)
-        return Watched(RunsLook(lambda: gateway.runs.listing(client)), seconds)
+            return WatchedFeed(MarketLook(lambda given: self._market.ask(gateway, _LIST, given)), seconds)
+        return WatchedFeed(RunsLook(lambda: gateway.runs.listing(client)), seconds)

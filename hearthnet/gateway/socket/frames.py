@@ -50,7 +50,7 @@ class _First(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename
         return {name: value for name, value in said.items() if value}
 
 
-class Call(_First, frozen=True, kw_only=True, tag="call"):
+class CallFrame(_First, frozen=True, kw_only=True, tag="call"):
     """The first frame of a call; with `timeout_ms` 0 the contract's time limit applies."""
 
     capability: str
@@ -137,7 +137,7 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     """The request to end the stream."""
 
 
-First = Call | Resume | Subscribe
+First = CallFrame | Resume | Subscribe
 ClientFrame = First | Ack | ToolResult | Confirm | Cancel
 
 
@@ -165,7 +165,7 @@ def read(text: str | bytes) -> ClientFrame:
     data = text if isinstance(text, bytes) else _utf8(text)
     try:
         frame: ClientFrame = read_json(data, _FRAME)
-        if isinstance(frame, Call | Confirm):
+        if isinstance(frame, CallFrame | Confirm):
             refuse_repeated_keys(data)
     except HearthNetError as error:
         raise BadFrame(_reason(data, error)) from error
@@ -197,5 +197,6 @@ def _reason(data: bytes, error: HearthNetError) -> str:
 
 
 _KINDS: Final = frozenset(
-    str(kind.__struct_config__.tag) for kind in (Call, Resume, Subscribe, Ack, ToolResult, Confirm, Cancel)
+    str(kind.__struct_config__.tag)
+    for kind in (CallFrame, Resume, Subscribe, Ack, ToolResult, Confirm, Cancel)
 )

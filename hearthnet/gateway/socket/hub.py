@@ -13,7 +13,7 @@ from hearthnet.bus.bus import find_contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.direct_effects import with_client_id
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.http.errors import STATUS, known
+from hearthnet.gateway.http.errors import STATUS, as_hearthnet_error
 from hearthnet.gateway.runs.requested_tools import is_readying, is_run
 from hearthnet.gateway.runs.runs import GatewayRun
 from hearthnet.gateway.socket import protocol, work
@@ -21,7 +21,7 @@ from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
 from hearthnet.gateway.socket.effect_work import EffectWork
 from hearthnet.gateway.socket.feeds import Feeds
-from hearthnet.gateway.socket.frames import Call, First, Resume, Subscribe
+from hearthnet.gateway.socket.frames import CallFrame, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
 from hearthnet.gateway.socket.run_work import VIA, RunWork
 from hearthnet.gateway.socket.settings import SocketSettings
@@ -83,14 +83,14 @@ class Hub:
             self._gateway.limits.opened(client.id)
             conversation.client = client
             match frame:
-                case Call():
+                case CallFrame():
                     await self._call(conversation, client, frame)
                 case Resume():
                     await self._resume(conversation, client, frame)
                 case Subscribe():
                     self._subscribe(conversation, client, frame)
         except Exception as error:
-            _refuse(conversation, known(error))
+            _refuse(conversation, as_hearthnet_error(error))
 
     def _left(self, conversation: Conversation) -> None:
         client = conversation.client
@@ -123,13 +123,13 @@ class Hub:
             or clients.is_bearer(frame.token)
         )
         client = await clients.from_request(connection, frame.token) if shown else None
-        if client is None or isinstance(frame, Call):
+        if client is None or isinstance(frame, CallFrame):
             client = clients.from_envelope(frame.envelope(), client)
         return client
 
     # --- calls
 
-    async def _call(self, conversation: Conversation, client: Client, frame: Call) -> None:
+    async def _call(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
         name = f"{frame.capability}@{frame.version}" if frame.version else frame.capability
         contract = find_contract(name)
         if is_run(contract, frame.body):
@@ -154,7 +154,7 @@ class Hub:
             channel.work = BusWork(channel, make(bus, contract, body, token, timeout))
         _read(conversation, channel, 0)
 
-    async def _run(self, conversation: Conversation, client: Client, frame: Call) -> None:
+    async def _run(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
         """Start a conversation of the model with tools."""
         runs = self._gateway.runs
         channel = self.channels.open(client.principal, sums_up=True)

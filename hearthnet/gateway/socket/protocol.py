@@ -21,7 +21,7 @@ from typing import Final
 from hearthnet.gateway.socket.frames import (
     Ack,
     BadFrame,
-    Call,
+    CallFrame,
     Cancel,
     ClientFrame,
     Confirm,
@@ -73,7 +73,7 @@ class Closed(Exception):
         self.reason = text.encode("utf-8")[:123].decode("utf-8", "ignore")
 
 
-class State(StrEnum):
+class SocketState(StrEnum):
     """The state of a connection."""
 
     WAITING = "waiting"
@@ -83,7 +83,7 @@ class State(StrEnum):
     ENDED = "ended"
 
 
-class Step(StrEnum):
+class SocketStep(StrEnum):
     """The causes of a change of state.
 
     Up to `cancel` they are frames of the client, from `opened` on actions of the server.
@@ -101,50 +101,50 @@ class Step(StrEnum):
     FINISHED = "finished"
 
 
-TRANSITIONS: Final[dict[State, dict[Step, State]]] = {
-    State.WAITING: {
-        Step.CALL: State.OPENING,
-        Step.RESUME: State.OPENING,
-        Step.SUBSCRIBE: State.OPENING,
+TRANSITIONS: Final[dict[SocketState, dict[SocketStep, SocketState]]] = {
+    SocketState.WAITING: {
+        SocketStep.CALL: SocketState.OPENING,
+        SocketStep.RESUME: SocketState.OPENING,
+        SocketStep.SUBSCRIBE: SocketState.OPENING,
     },
-    State.OPENING: {
-        Step.CANCEL: State.OPENING,
-        Step.OPENED: State.STREAMING,
-        Step.FOLLOWED: State.FOLLOWING,
-        Step.FINISHED: State.ENDED,
+    SocketState.OPENING: {
+        SocketStep.CANCEL: SocketState.OPENING,
+        SocketStep.OPENED: SocketState.STREAMING,
+        SocketStep.FOLLOWED: SocketState.FOLLOWING,
+        SocketStep.FINISHED: SocketState.ENDED,
     },
-    State.STREAMING: {
-        Step.ACK: State.STREAMING,
-        Step.TOOL_RESULT: State.STREAMING,
-        Step.CONFIRM: State.STREAMING,
-        Step.CANCEL: State.STREAMING,
-        Step.FINISHED: State.ENDED,
+    SocketState.STREAMING: {
+        SocketStep.ACK: SocketState.STREAMING,
+        SocketStep.TOOL_RESULT: SocketState.STREAMING,
+        SocketStep.CONFIRM: SocketState.STREAMING,
+        SocketStep.CANCEL: SocketState.STREAMING,
+        SocketStep.FINISHED: SocketState.ENDED,
     },
-    State.FOLLOWING: {
-        Step.ACK: State.FOLLOWING,
-        Step.CANCEL: State.FOLLOWING,
-        Step.FINISHED: State.ENDED,
+    SocketState.FOLLOWING: {
+        SocketStep.ACK: SocketState.FOLLOWING,
+        SocketStep.CANCEL: SocketState.FOLLOWING,
+        SocketStep.FINISHED: SocketState.ENDED,
     },
-    State.ENDED: {
-        Step.ACK: State.ENDED,
-        Step.TOOL_RESULT: State.ENDED,
-        Step.CONFIRM: State.ENDED,
-        Step.CANCEL: State.ENDED,
+    SocketState.ENDED: {
+        SocketStep.ACK: SocketState.ENDED,
+        SocketStep.TOOL_RESULT: SocketState.ENDED,
+        SocketStep.CONFIRM: SocketState.ENDED,
+        SocketStep.CANCEL: SocketState.ENDED,
     },
 }
 
-_STEPS: Final[dict[type[ClientFrame], Step]] = {
-    Call: Step.CALL,
-    Resume: Step.RESUME,
-    Subscribe: Step.SUBSCRIBE,
-    Ack: Step.ACK,
-    ToolResult: Step.TOOL_RESULT,
-    Confirm: Step.CONFIRM,
-    Cancel: Step.CANCEL,
+_STEPS: Final[dict[type[ClientFrame], SocketStep]] = {
+    CallFrame: SocketStep.CALL,
+    Resume: SocketStep.RESUME,
+    Subscribe: SocketStep.SUBSCRIBE,
+    Ack: SocketStep.ACK,
+    ToolResult: SocketStep.TOOL_RESULT,
+    Confirm: SocketStep.CONFIRM,
+    Cancel: SocketStep.CANCEL,
 }
 
 
-class Connection:
+class SocketProtocol:
     """The rules of one connection.
 
     Pass received messages to `receive`, check `room` before each frame, and report each one to `sent`.
@@ -154,7 +154,7 @@ class Connection:
 
     def __init__(self, max_bytes: int) -> None:
         """Create a waiting connection; `max_bytes` is the largest frame that a client may send."""
-        self.state = State.WAITING
+        self.state = SocketState.WAITING
         self.seq = 0
         """The number of the last frame that was sent."""
         self.acked = 0
@@ -163,7 +163,7 @@ class Connection:
     @property
     def ended(self) -> bool:
         """Return whether the last frame was sent."""
-        return self.state is State.ENDED
+        return self.state is SocketState.ENDED
 
     @property
     def idle(self) -> bool:
@@ -173,7 +173,7 @@ class Connection:
     @property
     def room(self) -> int:
         """The number of frames that may be sent now; the frame that ends the stream always may."""
-        if self.state not in (State.STREAMING, State.FOLLOWING):
+        if self.state not in (SocketState.STREAMING, SocketState.FOLLOWING):
             return 0
         return WINDOW - (self.seq - self.acked)
 
@@ -195,18 +195,18 @@ class Connection:
             raise Closed(BAD_FRAME, str(error)) from error
         before = self.state
         self._step(_STEPS[type(frame)])
-        if before is State.ENDED:
+        if before is SocketState.ENDED:
             return None
         return self._acknowledged(frame) if isinstance(frame, Ack) else frame
 
     def opened(self, after: int = 0) -> None:
         """Note that frame 0 was sent; the next one is `after` + 1."""
-        self._step(Step.OPENED)
+        self._step(SocketStep.OPENED)
         self.seq = self.acked = after
 
     def followed(self, after: int) -> None:
         """Note the same as `opened`, for a topic."""
-        self._step(Step.FOLLOWED)
+        self._step(SocketStep.FOLLOWED)
         self.seq = self.acked = after
 
     def sent(self, event: str, seq: int) -> None:
@@ -215,7 +215,7 @@ class Connection:
         Raises:
             ValueError: It must not be sent now.
         """
-        ends = event in TERMINAL and self.state is State.STREAMING
+        ends = event in TERMINAL and self.state is SocketState.STREAMING
         if not ends and self.room <= 0:
             raise ValueError("a frame beyond the window")
         if seq <= self.seq:
@@ -225,11 +225,11 @@ class Connection:
             # It replaces all frames up to its number, which need no acknowledgement of their own.
             self.acked = seq
         if ends:
-            self._step(Step.FINISHED)
+            self._step(SocketStep.FINISHED)
 
     def finished(self) -> None:
         """Note that the last frame was sent before the stream began, or that a topic ended."""
-        self._step(Step.FINISHED)
+        self._step(SocketStep.FINISHED)
 
     def _acknowledged(self, frame: Ack) -> Ack | None:
         if frame.upto > self.seq:
@@ -239,7 +239,7 @@ class Connection:
         self.acked = frame.upto
         return frame
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: SocketStep) -> None:
         following = TRANSITIONS[self.state].get(step)
         if following is None:
             raise Closed(BAD_FRAME, _OUT_OF_PLACE.get(self.state, f"{step} has no place here"))
@@ -251,6 +251,6 @@ def _size(text: str) -> int:
 
 
 _OUT_OF_PLACE: Final = {
-    State.WAITING: "the first frame is call, resume or subscribe",
-    State.FOLLOWING: "a topic takes ack and cancel",
+    SocketState.WAITING: "the first frame is call, resume or subscribe",
+    SocketState.FOLLOWING: "a topic takes ack and cancel",
 }

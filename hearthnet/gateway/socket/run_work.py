@@ -14,7 +14,7 @@ from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.runs.runs import GatewayRun, GatewayRuns
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
@@ -55,7 +55,7 @@ class RunWork:
     def _ended(self, task: asyncio.Task[Outcome]) -> None:
         error = _GATEWAY_ENDS if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            self._channel.put("error", known(error).to_body())
+            self._channel.put("error", as_hearthnet_error(error).to_body())
 
     def cancel(self) -> None:
         """End the run; its last frame reports that."""

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.socket import frames
-from hearthnet.gateway.socket.channel import Frame, Reader
+from hearthnet.gateway.socket.channel import ChannelReader, Frame
 from hearthnet.gateway.socket.protocol import SNAPSHOT
 
 MOST_KEPT: Final = 256
@@ -68,7 +68,7 @@ class Topic:
         """The time at which the last reader left; None while there is one."""
         self._feed = feed
         self._ring = Ring(now_ms())
-        self._readers: set[Reader] = set()
+        self._readers: set[ChannelReader] = set()
         self._known = False
         self._task: asyncio.Task[None] | None = None
 
@@ -80,7 +80,7 @@ class Topic:
         """The number of the newest frame."""
         return self._ring.seq
 
-    def attach(self, reader: Reader) -> None:
+    def attach(self, reader: ChannelReader) -> None:
         """Add `reader`; the first one starts the source."""
         self._readers.add(reader)
         self.left_at = None
@@ -88,7 +88,7 @@ class Topic:
             self._task = asyncio.create_task(self._follow(), name=f"topic {self.name}")
         reader.wake()
 
-    def detach(self, reader: Reader, now: float) -> None:
+    def detach(self, reader: ChannelReader, now: float) -> None:
         """Remove `reader`; the last one stops the source."""
         self._readers.discard(reader)
         if not self._readers and self.left_at is None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import Contract
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.http.errors import known
+from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 
@@ -60,7 +60,7 @@ class BusWork:
         try:
             await work(self._channel)
         except Exception as error:
-            self._channel.put("error", known(error).to_body())
+            self._channel.put("error", as_hearthnet_error(error).to_body())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():

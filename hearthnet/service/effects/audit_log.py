@@ -16,9 +16,15 @@ from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import BEGUN_SHARE, Message, Room, Taken, Unanswered
+from hearthnet.service.effects.jetstream_records import (
+    BEGUN_SHARE,
+    DiskGuard,
+    Message,
+    StoreTimeout,
+    WrongSequence,
+)
 from hearthnet.trust import audit_chain
-from hearthnet.trust.audit_chain import Entry, Place
+from hearthnet.trust.audit_chain import AuditEntry, ChainPosition
 from hearthnet.trust.keys import Identity
 
 STREAM: Final = "AUDIT"
@@ -32,15 +38,15 @@ _OWED: Final = frozenset({"ended", "decided"})
 class AuditLog:
     """The chain of the node to which the store belongs."""
 
-    def __init__(self, store: Store, identity: Identity, room: Room | None = None) -> None:
+    def __init__(self, store: Store, identity: Identity, room: DiskGuard | None = None) -> None:
         """Use `store`; `room` is checked before each write, not for reading."""
         self._store = store
         self._identity = identity
-        self._room = room or Room(None)
-        self._place: Place | None = None
+        self._room = room or DiskGuard(None)
+        self._place: ChainPosition | None = None
         self._turn = asyncio.Lock()
 
-    async def append(self, entry: Entry, seconds: float) -> int:
+    async def append(self, entry: AuditEntry, seconds: float) -> int:
         """Chain and sign `entry` behind the last one; return its number once it is on the disk.
 
         Raises:
@@ -50,7 +56,7 @@ class AuditLog:
         async with self._turn:
             return await self._append(entry, asyncio.get_running_loop().time() + seconds)
 
-    async def append_once(self, entry: Entry, since: int, seconds: float) -> int:
+    async def append_once(self, entry: AuditEntry, since: int, seconds: float) -> int:
         """Append `entry`, unless one of its kind and `call` follows number `since`.
 
         Returns the number of the existing entry in that case. Errors as `append`.
@@ -58,7 +64,7 @@ class AuditLog:
         async with self._turn:
             return await self._append(entry, asyncio.get_running_loop().time() + seconds, since)
 
-    async def _append(self, entry: Entry, until: float, since: int | None = None) -> int:
+    async def _append(self, entry: AuditEntry, until: float, since: int | None = None) -> int:
         from nats.js import api
 
         clock = asyncio.get_running_loop().time
@@ -75,12 +81,12 @@ class AuditLog:
                 await jetstream_records.write(
                     self._store, STREAM, SUBJECT, line, expected=expected, seconds=left
                 )
-            except Taken:
+            except WrongSequence:
                 self._place = None
                 there = await jetstream_records.at(self._store, STREAM, after.sequence, _WHAT)
                 if there is None or there.data != line:
                     continue
-            except Unanswered:
+            except StoreTimeout:
                 # Written or not: the same line is sent again, and found if it was.
                 self._place = place
                 self._room.unwritten()
@@ -93,7 +99,7 @@ class AuditLog:
             return after.sequence
         raise HearthNetError("partition", f"{_WHAT} did not answer in time; nothing is done without it")
 
-    async def _standing(self, entry: Entry, since: int, upto: int) -> int:
+    async def _standing(self, entry: AuditEntry, since: int, upto: int) -> int:
         """Return the number of the entry of that kind and `call` in this part; 0 for none."""
         async for batch in self.lines(since, upto):
             for message in batch:
@@ -102,13 +108,13 @@ class AuditLog:
                     return message.sequence
         return 0
 
-    async def place(self, seconds: float = jetstream_records.ANSWER_SECONDS) -> Place:
+    async def place(self, seconds: float = jetstream_records.ANSWER_SECONDS) -> ChainPosition:
         """Return the end of the chain as known to this process; the first time from the store."""
         async with self._turn:
             self._place = self._place or await self._end(seconds)
             return self._place
 
-    async def end(self) -> Place:
+    async def end(self) -> ChainPosition:
         """Read the present end of the chain."""
         return await self._end(jetstream_records.ANSWER_SECONDS)
 
@@ -117,6 +123,6 @@ class AuditLog:
         async for batch in jetstream_records.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
             yield batch
 
-    async def _end(self, seconds: float) -> Place:
+    async def _end(self, seconds: float) -> ChainPosition:
         found = await jetstream_records.last(self._store, STREAM, SUBJECT, _WHAT, seconds)
-        return Place() if found is None else Place(found.sequence, content_hash(found.data))
+        return ChainPosition() if found is None else ChainPosition(found.sequence, content_hash(found.data))

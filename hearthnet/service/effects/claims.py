@@ -15,7 +15,7 @@ from hearthnet.bus.store import CLAIMS, Store
 from hearthnet.core.canonical_json import canonical_json, read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import Message, Room, Taken, Unanswered
+from hearthnet.service.effects.jetstream_records import DiskGuard, Message, StoreTimeout, WrongSequence
 
 _STREAM: Final = f"KV_{CLAIMS}"
 _WHAT: Final = "the store of claims"
@@ -23,7 +23,7 @@ _PAUSE_SECONDS: Final = 0.1
 _RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-class Held(NamedTuple):
+class Claim(NamedTuple):
     """The record of a key, and the revision by which to change it."""
 
     record: dict[str, Any]
@@ -41,22 +41,22 @@ class Claims:
     Records are JSON objects, never equal for two callers: a lost answer is settled by reading.
     """
 
-    def __init__(self, store: Store, room: Room) -> None:
+    def __init__(self, store: Store, room: DiskGuard) -> None:
         self._store = store
         self._room = room
 
-    async def look(self, key: str, seconds: float) -> Held | None:
+    async def look(self, key: str, seconds: float) -> Claim | None:
         """Return the record of `key`, None if it was not taken.
 
         Raises:
             HearthNetError: `partition` without an answer.
         """
         found = await self._read(key, seconds)
-        return None if found is None else Held(read_json(found.data, _RECORD), found.sequence)
+        return None if found is None else Claim(read_json(found.data, _RECORD), found.sequence)
 
     async def write(
         self, key: str, record: dict[str, Any], revision: int, seconds: float, *, share: float = 1.0
-    ) -> Held | None:
+    ) -> Claim | None:
         """Replace the record of `key` at `revision` (0: no record); None if it has changed since.
 
         Raises:
@@ -76,11 +76,11 @@ class Claims:
                 ack = await jetstream_records.write(
                     self._store, _STREAM, _subject(key), data, expected=expected, seconds=left
                 )
-            except Taken:
+            except WrongSequence:
                 # After a lost answer, the record found may be the one written here.
                 now = await self._read(key, until - clock()) if unsure else None
-                return None if now is None or now.data != data else Held(record, now.sequence)
-            except Unanswered:
+                return None if now is None or now.data != data else Claim(record, now.sequence)
+            except StoreTimeout:
                 unsure = True
                 self._room.unwritten()
                 await self._room.check(share)
@@ -88,7 +88,7 @@ class Claims:
                 await asyncio.sleep(_PAUSE_SECONDS)
             else:
                 self._room.written()
-                return Held(record, ack.seq)
+                return Claim(record, ack.seq)
         raise HearthNetError(
             "partition", f"{_WHAT} did not answer in time; ask again with the same client_id"
         )

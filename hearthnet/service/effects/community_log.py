@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hearthnet.bus.session.gossip_frames import Heads
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.gossip_frames import SetDigests
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -38,7 +38,7 @@ _APPEND_SECONDS: Final = 8.0
 _PAUSE_SECONDS: Final = 1.0
 
 
-class Remembered(NamedTuple):
+class StoredCommunity(NamedTuple):
     """The contents of the log, in the order of writing; signatures are not checked again."""
 
     events: tuple[CommunityEvent, ...]
@@ -50,7 +50,7 @@ class CommunityLog:
 
     def __init__(self, store: Store, home: Home) -> None:
         self._store = store
-        self._room = jetstream_records.Room(home)
+        self._room = jetstream_records.DiskGuard(home)
 
     async def claim(self, event: CommunityEvent) -> CommunityEvent:
         """Store a new event of this node durably, and return the event now in its place.
@@ -94,7 +94,7 @@ class CommunityLog:
             subject = f"cm.revoked.{ids.token_form(revoked.issuer)}.{revoked.token_id}"
             await self._append(subject, msgspec.json.encode(revoked), {"Nats-TTL": f"{seconds}s"})
 
-    async def read(self) -> Remembered:
+    async def read(self) -> StoredCommunity:
         """Read the whole log; damaged messages are logged and skipped.
 
         Raises:
@@ -110,7 +110,7 @@ class CommunityLog:
                     events.append(community.decode(message.data))
             except HearthNetError as error:
                 _log.error("%s in %s is damaged: %s", message.subject, _WHAT, error)
-        return Remembered(tuple(events), tuple(revocations))
+        return StoredCommunity(tuple(events), tuple(revocations))
 
     async def _messages(self) -> AsyncIterator[jetstream_records.Message]:
         """Yield every message; others may leave the stream, anywhere in it, while this reads."""
@@ -131,9 +131,9 @@ class CommunityLog:
                 await jetstream_records.write(
                     self._store, STREAM, subject, data, expected=expected, seconds=left
                 )
-            except jetstream_records.Taken:
+            except jetstream_records.WrongSequence:
                 return False
-            except jetstream_records.Unanswered:
+            except jetstream_records.StoreTimeout:
                 self._room.unwritten()
                 await jetstream_records.reconnected(self._store, left)
             else:
@@ -148,10 +148,10 @@ class CommunityLog:
         return None if found is None else community.decode(found.data)
 
 
-class Memory:
+class CommunityState:
     """Keeps one process's view of the community up to date with the log of the node in `home`."""
 
-    def __init__(self, store: Callable[[], Awaitable[Store]], home: Home, peer: Peer) -> None:
+    def __init__(self, store: Callable[[], Awaitable[Store]], home: Home, peer: Session) -> None:
         self._store = store
         self._home = home
         self._peer = peer
@@ -183,7 +183,7 @@ class Memory:
     async def _back(self) -> None:
         self._behind.set()
 
-    def _compare(self, heads: Heads) -> None:
+    def _compare(self, heads: SetDigests) -> None:
         if self._peer.membership.heads().behind(heads):
             self._behind.set()
 

@@ -24,7 +24,13 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.call import Call
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, Message, Room, Taken, Unanswered
+from hearthnet.service.effects.jetstream_records import (
+    ANSWER_SECONDS,
+    DiskGuard,
+    Message,
+    StoreTimeout,
+    WrongSequence,
+)
 from hearthnet.trust.authorization.approval import Approval
 
 _PAUSE_SECONDS: Final = 0.2
@@ -53,7 +59,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 _EVENT: Final = msgspec.json.Decoder(Event)
 
 
-class Moved(Exception):
+class LogAdvanced(Exception):
     """Raised when nothing was appended, since the log has grown beyond the place `after`."""
 
 
@@ -76,7 +82,7 @@ class EventLog:
         self._stream = stream
         self._prefix = prefix
         self._community = community
-        self._room = Room(home)
+        self._room = DiskGuard(home)
 
     async def append(
         self, call: Call[Any, Any], event_type: str, data: dict[str, Any], *, after: int | None = None
@@ -196,13 +202,13 @@ class EventLog:
                 )
                 self._room.written()
                 return Recorded(event, ack.seq)
-            except Taken:
+            except WrongSequence:
                 winner = await self._read(subject, until - clock())
                 if winner is not None:
                     return _same(winner, call, own=event.event_id)
                 if after is not None:
-                    raise Moved from None
-            except Unanswered:
+                    raise LogAdvanced from None
+            except StoreTimeout:
                 self._room.unwritten()
                 await self._room.check()
                 await jetstream_records.reconnected(self._store, until - clock())

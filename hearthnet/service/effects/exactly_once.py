@@ -27,10 +27,10 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects import claims
-from hearthnet.service.effects.claims import Claims, Held
+from hearthnet.service.effects.claims import Claim, Claims
 from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, BEGUN_SHARE
 from hearthnet.service.effects.refusal_audit import ConsentRefused
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 
 _log = logging.getLogger(__name__)
 _UNKNOWN: Final = frozenset({"timeout", "partition", "internal_error", "outcome_unknown"})
@@ -129,7 +129,7 @@ class Effects:
         held = await self._claims.look(_consent_key(call), call.allowed())
         return held is not None and held.record == _use(call)
 
-    async def outcome(self, entry: Entry) -> Effect | None:
+    async def outcome(self, entry: AuditEntry) -> Effect | None:
         """Return the effect of a call that is on record as begun; None if it claimed nothing."""
         key = _key(entry.principal, entry.idempotency_key, entry.approval, entry.grant, entry.use)
         held = await self._claims.look(key, ANSWER_SECONDS)
@@ -142,7 +142,7 @@ class Effects:
         """Stop trying to write outcomes."""
         await self._owed.close()
 
-    async def _take(self, call: Call[Any, Any], key: str, held: Held | None) -> Held | None:
+    async def _take(self, call: Call[Any, Any], key: str, held: Claim | None) -> Claim | None:
         """Claim the effect for this call; None if another call was faster."""
         call.check_consent()
         await self._take_approval(call)
@@ -179,7 +179,7 @@ class Effects:
             if await self._claims.write(key, wanted, 0, call.allowed()) is not None:
                 return
 
-    async def _carry_out(self, call: Call[Any, Any], key: str, taken: Held, work: Work) -> Reply:
+    async def _carry_out(self, call: Call[Any, Any], key: str, taken: Claim, work: Work) -> Reply:
         effect = msgspec.convert(taken.record, Effect)
         try:
             reply = await work()
@@ -198,7 +198,7 @@ class Effects:
             raise HearthNetError("outcome_unknown", _UNWRITTEN)
         return reply
 
-    async def _conclude(self, key: str, effect: Effect, taken: Held) -> bool:
+    async def _conclude(self, key: str, effect: Effect, taken: Claim) -> bool:
         """Record the outcome; if that fails now, keep trying while this process lives."""
         record: dict[str, Any] = msgspec.to_builtins(effect)
         try:

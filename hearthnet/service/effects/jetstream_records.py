@@ -49,15 +49,15 @@ class Message(NamedTuple):
     subject: str
 
 
-class Taken(Exception):
+class WrongSequence(Exception):
     """Raised when nothing was written: the place is taken, perhaps by an earlier attempt."""
 
 
-class Unanswered(Exception):
+class StoreTimeout(Exception):
     """Raised when the server did not answer; the message is perhaps written."""
 
 
-class Room:
+class DiskGuard:
     """A check for free space on the disk of the node in `home`; always passes without a home."""
 
     def __init__(self, home: Home | None) -> None:
@@ -144,10 +144,10 @@ async def write(
             )
     except js_errors.APIError as error:
         if error.err_code in TAKEN:
-            raise Taken from error
+            raise WrongSequence from error
         raise unwritable(error) from error
     except (errors.Error, TimeoutError) as error:
-        raise Unanswered from error
+        raise StoreTimeout from error
 
 
 def unwritable(error: Any) -> HearthNetError:

@@ -21,23 +21,23 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import process_lock
 from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
-from hearthnet.core.process_lock import Dead, Presence
+from hearthnet.core.process_lock import DeadProcess, ProcessLock
 from hearthnet.core.times import now_ms
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.claims import Claims
 from hearthnet.service.effects.exactly_once import Effects, Work
-from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import Refusals
 from hearthnet.trust import audit_chain as audit
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 
 _log = logging.getLogger(__name__)
 _LONGEST_NAME: Final = 64
@@ -56,7 +56,9 @@ class _Parts(NamedTuple):
 class Records:
     """The records of one process of the node in `home`; `store` is called for the first one."""
 
-    def __init__(self, home: Home, peer: Peer, service: str, store: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(
+        self, home: Home, peer: Session, service: str, store: Callable[[], Awaitable[Store]]
+    ) -> None:
         self._home = home
         self._peer = peer
         self._service = service
@@ -64,7 +66,7 @@ class Records:
         self._outcome: Outcome | None = None
         self._opened: _Parts | None = None
         self._opening = asyncio.Lock()
-        self._presence: Presence | None = None
+        self._presence: ProcessLock | None = None
         self._open: set[str] = set()
         self._noting = asyncio.Lock()
         self.refusals: Final = Refusals(peer, service, self._put)
@@ -75,7 +77,7 @@ class Records:
         Calls that cannot be settled now are left for the next process that starts.
         """
         self._outcome = outcome
-        self._presence = await asyncio.to_thread(Presence, self._home, self._peer.instance, self._service)
+        self._presence = await asyncio.to_thread(ProcessLock, self._home, self._peer.instance, self._service)
         for path in process_lock.everybody(self._home):
             with process_lock.settling(path) as dead:
                 if dead is None or not self._concerns_us(dead):
@@ -176,13 +178,13 @@ class Records:
         told = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)
         return told is not None
 
-    async def _put(self, entry: Entry) -> int:
+    async def _put(self, entry: AuditEntry) -> int:
         return await (await self._parts()).audit.append(entry, _LEAST_SECONDS)
 
     async def _parts(self) -> _Parts:
         async with self._opening:
             if self._opened is None:
-                store, room = await self._store(), Room(self._home)
+                store, room = await self._store(), DiskGuard(self._home)
                 lives = functools.partial(process_lock.lives, self._home)
                 self._opened = _Parts(
                     AuditLog(store, self._peer.identity, room),
@@ -190,9 +192,9 @@ class Records:
                 )
             return self._opened
 
-    def _entry(self, **fields: Any) -> Entry:
+    def _entry(self, **fields: Any) -> AuditEntry:
         peer = self._peer
-        return Entry(
+        return AuditEntry(
             node=peer.node_id,
             community=peer.community,
             sequence=0,
@@ -203,7 +205,7 @@ class Records:
             **fields,
         )
 
-    def _concerns_us(self, dead: Dead) -> bool:
+    def _concerns_us(self, dead: DeadProcess) -> bool:
         """Return whether this process settles `dead`: of its service, or of one no longer there."""
         if dead.mark.service in ("", self._service):
             return True
@@ -212,7 +214,7 @@ class Records:
         except HearthNetError:
             return False
 
-    async def _settle(self, dead: Dead, since: int, outcome: Outcome) -> None:
+    async def _settle(self, dead: DeadProcess, since: int, outcome: Outcome) -> None:
         parts = await self._parts()
         for began, entry in (await self._left_open(parts.audit, dead.instance, since)).items():
             code, result = await self._what_became(parts.effects, entry, outcome)
@@ -220,9 +222,9 @@ class Records:
             ended = self._entry(kind="ended", call=entry.call, began=began, code=code, outcome=result)
             await parts.audit.append(ended, _LEAST_SECONDS)
 
-    async def _left_open(self, log: AuditLog, instance: str, since: int) -> dict[int, Entry]:
+    async def _left_open(self, log: AuditLog, instance: str, since: int) -> dict[int, AuditEntry]:
         """Return the calls of `instance` after entry `since` that have no end, by number of entry."""
-        found: dict[int, Entry] = {}
+        found: dict[int, AuditEntry] = {}
         async for batch in log.lines(since, (await log.end()).sequence):
             for message in batch:
                 entry = audit.read(message.data)
@@ -232,7 +234,7 @@ class Records:
                     found[message.sequence] = entry
         return found
 
-    async def _what_became(self, effects: Effects, entry: Entry, outcome: Outcome) -> tuple[str, str]:
+    async def _what_became(self, effects: Effects, entry: AuditEntry, outcome: Outcome) -> tuple[str, str]:
         """Return the code and the hash of the answer of a call that was cut off."""
         effect = await effects.outcome(entry)
         if effect is not None:

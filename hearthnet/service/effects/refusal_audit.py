@@ -7,7 +7,7 @@ summarised, so that no caller can fill the log:
     more of them in that minute           counted, and written at its end: one entry per failed check
     still more                            the same, after twice as long each time, up to an hour
 
-`Tally` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost; the call
+`RefusalCounter` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost; the call
 stays refused.
 
 See: docs/protocol/approvals.md#refusals-on-record, docs/decisions/0074.
@@ -20,13 +20,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol.header import Header
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 
 WINDOW_MS: Final = 60_000
 LONGEST_MS: Final = 60 * 60_000
@@ -79,7 +79,7 @@ class _Window:
         self.counts: Counter[Key] = Counter()
 
 
-class Tally:
+class RefusalCounter:
     """The counts of refusals without an entry yet; times are ms of a monotonic clock."""
 
     def __init__(self) -> None:
@@ -126,12 +126,12 @@ class Tally:
 class Refusals:
     """The refused consents of one process."""
 
-    def __init__(self, peer: Peer, service: str, append: Callable[[Entry], Awaitable[Any]]) -> None:
+    def __init__(self, peer: Session, service: str, append: Callable[[AuditEntry], Awaitable[Any]]) -> None:
         """Write entries with `append`."""
         self._peer = peer
         self._service = service
         self._append = append
-        self._tally = Tally()
+        self._tally = RefusalCounter()
         self._tasks = TaskSet()
 
     def take(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
@@ -151,16 +151,16 @@ class Refusals:
             self._write(self._counted(key, count))
         await self._tasks.finish(_FAREWELL_SECONDS)
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: AuditEntry) -> None:
         self._tasks.start(self._put(entry), "refused consent")
 
-    async def _put(self, entry: Entry) -> None:
+    async def _put(self, entry: AuditEntry) -> None:
         try:
             await self._append(entry)
         except HearthNetError as error:
             _log.error("a refused consent (%s) is not on record: %s", entry.rule, error)
 
-    def _first(self, header: Header, evidence: bytes | None, key: Key, arguments_digest: str) -> Entry:
+    def _first(self, header: Header, evidence: bytes | None, key: Key, arguments_digest: str) -> AuditEntry:
         token, principal = self._on_behalf_of(header)
         return self._entry(
             key,
@@ -185,11 +185,11 @@ class Refusals:
         claims = self._peer.tokens.claims(header.token)
         return claims.jti, f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
 
-    def _counted(self, key: Key, count: int) -> Entry:
+    def _counted(self, key: Key, count: int) -> AuditEntry:
         return self._entry(key, count, call="")
 
-    def _entry(self, key: Key, count: int, **fields: Any) -> Entry:
-        return Entry(
+    def _entry(self, key: Key, count: int, **fields: Any) -> AuditEntry:
+        return AuditEntry(
             node=self._peer.node_id,
             community=self._peer.community,
             sequence=0,

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -26,7 +26,7 @@ from hearthnet.core.tasks import heeding_cancellation
 from hearthnet.core.times import steady_ms
 from hearthnet.service.effects import claims as claimed
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization.token import Claims
 
 _INCREMENT: Final = {"Nats-Incr": "+1"}
@@ -42,10 +42,10 @@ class Budget:
     """
 
     def __init__(
-        self, store: Callable[[], Awaitable[Store]], peer: Peer, instances: Callable[[], int]
+        self, store: Callable[[], Awaitable[Store]], peer: Session, instances: Callable[[], int]
     ) -> None:
         self._store = store
-        self._room = Room(peer.home)
+        self._room = DiskGuard(peer.home)
         self._instances = instances
         self._rates = Rates()
 

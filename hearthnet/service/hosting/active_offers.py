@@ -11,7 +11,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
 from hearthnet.service.decorators import Offer
-from hearthnet.trust.authorization.authority import Demand
+from hearthnet.trust.authorization.authority import CallRequirement
 from hearthnet.trust.community.roster import RANK
 
 _SELF: Final = len(RANK)
@@ -20,14 +20,14 @@ _SELF: Final = len(RANK)
 _MOST_KNOWN: Final = 256
 
 
-class Offered:
+class OfferSet:
     """All present offers of a process; the lookup by capability is cached."""
 
-    def __init__(self, hosted: Iterable[Hosted]) -> None:
+    def __init__(self, hosted: Iterable[ActiveOffer]) -> None:
         self._hosted = list(hosted)
-        self._serving: dict[str, list[Hosted]] = {}
+        self._serving: dict[str, list[ActiveOffer]] = {}
 
-    def serving(self, capability: str) -> list[Hosted]:
+    def serving(self, capability: str) -> list[ActiveOffer]:
         """Return the offers that answer calls of `name@major.minor`.
 
         Raises:
@@ -45,7 +45,7 @@ class Offered:
         return found
 
 
-class Hosted:
+class ActiveOffer:
     """An offer and its load.
 
     Raises:
@@ -70,13 +70,13 @@ class Hosted:
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
         self.in_flight = 0
-        self._demand: Demand | None = None
+        self._demand: CallRequirement | None = None
 
-    def demand(self, node: str) -> Demand:
+    def demand(self, node: str) -> CallRequirement:
         """Return the demand of a call of this offer of `node`."""
         if self._demand is None:
             contract = self.contract
-            self._demand = Demand(
+            self._demand = CallRequirement(
                 capability=contract.capability,
                 trust=self.offer.trust or contract.trust_required,
                 node=node,

@@ -40,7 +40,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.contracts import Contract
 from hearthnet.core.canonical_json import digest, read_json, refuse_repeated_keys
 from hearthnet.core.capability_name import parse_capability
@@ -53,13 +53,19 @@ from hearthnet.protocol.header import SUBJECT_KINDS, Header
 from hearthnet.protocol.replay import STRANGERS
 from hearthnet.service.decorators import Endpoint
 from hearthnet.service.effects.refusal_audit import ConsentRefused
-from hearthnet.service.hosting.active_offers import Hosted, Offered
+from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
 from hearthnet.service.hosting.peer_rates import OTHERS, PeerRates
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, Claimed
-from hearthnet.trust.authorization.authority import Authority, Standing, Token, effective, refuse_revoked
+from hearthnet.trust.authorization.authority import (
+    Authority,
+    CallerStatus,
+    PresentedToken,
+    authorize,
+    refuse_revoked,
+)
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.authorization.token import Claims
 
@@ -69,14 +75,14 @@ MOST_HOPS: Final = 6
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
-class Admitted(msgspec.Struct, frozen=True, gc=False):
+class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     """A call that may run: endpoint, offer, body as sent, principal, token and consent.
 
     The consent is an approval or a use of a standing grant, whose expiry is not checked yet.
     """
 
     endpoint: Endpoint
-    hosted: Hosted
+    hosted: ActiveOffer
     body: dict[str, Any]
     principal: str
     claims: Claims | None
@@ -85,7 +91,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     use: int
 
 
-def open_directed(peer: Peer, subject: str, data: bytes) -> Frame:
+def open_directed(peer: Session, subject: str, data: bytes) -> Frame:
     """Open `data` by rungs 1 and 2: from the node in its subject, and for this process.
 
     Raises:
@@ -111,7 +117,7 @@ def _matter(header: Header) -> str:
     return header.stream
 
 
-def fresh(peer: Peer, header: Header) -> bool:
+def fresh(peer: Session, header: Header) -> bool:
     """Check freshness (rung 3); False for a replay, which is dropped.
 
     Raises:
@@ -137,8 +143,8 @@ def fresh(peer: Peer, header: Header) -> bool:
 
 
 def admit(
-    peer: Peer, rates: PeerRates, endpoints: dict[str, Endpoint], offered: Offered, frame: Frame
-) -> Admitted:
+    peer: Session, rates: PeerRates, endpoints: dict[str, Endpoint], offered: OfferSet, frame: Frame
+) -> AdmittedCall:
     """Check a fresh frame of kind `call` or `open` by rungs 4 to 12.
 
     Raises:
@@ -162,8 +168,8 @@ def admit(
     claims = _claims(peer, header)
     body = _decode(frame)
     chosen = _choose(contract, body, serving)
-    token = None if claims is None else Token(claims, _issuer(peer, claims, caller))
-    authority = effective(caller, token, chosen.demand(peer.node_id), body)
+    token = None if claims is None else PresentedToken(claims, _issuer(peer, claims, caller))
+    authority = authorize(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
     if chosen.in_flight >= chosen.offer.max_concurrent:
@@ -172,7 +178,7 @@ def admit(
             f"all {chosen.offer.max_concurrent} places of {contract.id} are taken; try again in a moment",
             retry_after_ms=RETRY_AFTER_MS,
         )
-    return Admitted(endpoint, chosen, body, authority.principal, claims, approval, grant, header.use)
+    return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant, header.use)
 
 
 def _check_kind(contract: Contract, frame: Frame) -> None:
@@ -197,11 +203,11 @@ def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) ->
         )
 
 
-def _issuer(peer: Peer, claims: Claims, caller: Standing) -> Standing:
+def _issuer(peer: Session, claims: Claims, caller: CallerStatus) -> CallerStatus:
     return caller if claims.iss == caller.node else peer.standing(claims.iss)
 
 
-def _claims(peer: Peer, header: Header) -> Claims | None:
+def _claims(peer: Session, header: Header) -> Claims | None:
     """Check the token (rung 7).
 
     Results that follow from the token's bytes are cached; all others are checked for each call.
@@ -225,7 +231,7 @@ def _decode(frame: Frame) -> dict[str, Any]:
     return body
 
 
-def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> Hosted:
+def _choose(contract: Contract, body: dict[str, Any], offered: list[ActiveOffer]) -> ActiveOffer:
     fitting = [entry for entry in offered if entry.fits(body)]
     if not fitting:
         contract.check_request(body)
@@ -234,7 +240,7 @@ def _choose(contract: Contract, body: dict[str, Any], offered: list[Hosted]) -> 
 
 
 def _consent(
-    peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
+    peer: Session, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
 ) -> tuple[Approval | None, Grant | None]:
     """Return the approval or standing grant in the header, verified for this call (rung 11)."""
     if header.approval is None and header.grant is None:
@@ -251,7 +257,7 @@ def _consent(
 
 
 def _named(
-    peer: Peer, header: Header, contract: Contract, call: Claimed, body: dict[str, Any]
+    peer: Session, header: Header, contract: Contract, call: Claimed, body: dict[str, Any]
 ) -> tuple[Approval | None, Grant | None]:
     """Return the approval or grant in the header, verified for `call`."""
     if header.grant is None:
@@ -268,7 +274,7 @@ def _named(
 
 
 def _claimed(
-    peer: Peer, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
+    peer: Session, header: Header, contract: Contract, authority: Authority, body: dict[str, Any]
 ) -> Claimed:
     """Return the call in the form that an approval or a grant must describe."""
     return Claimed(

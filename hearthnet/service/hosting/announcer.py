@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -22,7 +22,7 @@ from hearthnet.protocol import offer as offers
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
 from hearthnet.protocol.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
-from hearthnet.service.hosting.active_offers import Hosted
+from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.trust.community.roster import RANK
 
 _log = logging.getLogger(__name__)
@@ -35,17 +35,17 @@ class Announcer:
     Offers for this node alone are not sent to other nodes.
     """
 
-    def __init__(self, peer: Peer, service: str, version: str, tasks: TaskSet) -> None:
+    def __init__(self, peer: Session, service: str, version: str, tasks: TaskSet) -> None:
         self._peer = peer
         self._service = service
         self._version = version
         self._tasks = tasks
-        self._hosted: list[Hosted] = []
-        self._built_in: list[Hosted] = []
+        self._hosted: list[ActiveOffer] = []
+        self._built_in: list[ActiveOffer] = []
         self._subjects: set[str] = set()
         """Of the finds that this process receives."""
 
-    async def open(self, built_in: list[Hosted]) -> None:
+    async def open(self, built_in: list[ActiveOffer]) -> None:
         """Start to announce, every 20 s and whenever the connection is restored.
 
         Built-in offers are sent only in answer to finds for exactly them.
@@ -55,7 +55,7 @@ class Announcer:
         self._peer.link.on_back(self._announce)
         self._tasks.start(self._repeat(), "announcements")
 
-    async def offer(self, hosted: list[Hosted]) -> None:
+    async def offer(self, hosted: list[ActiveOffer]) -> None:
         """Announce `hosted` instead of the former offers, once finds for them reach this process."""
         gone = [entry for entry in self._hosted if entry not in hosted]
         self._hosted = hosted
@@ -116,7 +116,7 @@ class Announcer:
     async def _announce(self) -> None:
         await self._publish(self._hosted, withdrawn=False)
 
-    async def _publish(self, hosted: list[Hosted], *, withdrawn: bool) -> None:
+    async def _publish(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> None:
         public = [entry for entry in hosted if _demand(entry) != SELF]
         for topic in sorted({_topic(entry) for entry in public}):
             mine = [entry for entry in public if _topic(entry) == topic]
@@ -125,7 +125,7 @@ class Announcer:
             capability = parse_capability(mine[0].offer.capability)
             await self._peer.link.publish(subjects.announce(self._peer.node_id, capability), data)
 
-    def _notice(self, hosted: list[Hosted], *, withdrawn: bool) -> bytes:
+    def _notice(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> bytes:
         records = tuple(entry.record(self._peer.instance, self._service, self._version) for entry in hosted)
         return offers.encode(Notice(records, withdrawn))
 
@@ -174,12 +174,12 @@ class Announcer:
         return respond
 
 
-def _demand(entry: Hosted) -> str:
+def _demand(entry: ActiveOffer) -> str:
     """Return the trust that a call of the offer requires."""
     return entry.offer.trust or entry.contract.trust_required
 
 
-def _is_for(rank: int, entry: Hosted) -> bool:
+def _is_for(rank: int, entry: ActiveOffer) -> bool:
     """Return whether the offer is sent to other nodes of this rank.
 
     Members receive all but `self` offers, invited nodes only those that they may call.
@@ -188,5 +188,5 @@ def _is_for(rank: int, entry: Hosted) -> bool:
     return demand != SELF and (rank >= RANK["member"] or rank >= RANK.get(demand, len(RANK)))
 
 
-def _topic(entry: Hosted) -> str:
+def _topic(entry: ActiveOffer) -> str:
     return subjects.topic(parse_capability(entry.offer.capability))

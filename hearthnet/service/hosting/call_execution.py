@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.calls.attempt import LONGEST_SECONDS
-from hearthnet.bus.session.session import Peer
-from hearthnet.bus.session.tracing import CANCELLED, handled, handling
+from hearthnet.bus.session.session import Session
+from hearthnet.bus.session.tracing import CANCELLED, span_ended, span_started
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
@@ -24,8 +24,8 @@ from hearthnet.service.effects.exactly_once import claimable
 from hearthnet.service.effects.journal import UNKNOWN, Records
 from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.service.effects.token_budget import Budget
-from hearthnet.service.hosting.admission import Admitted
-from hearthnet.service.hosting.reply_sender import Outbox
+from hearthnet.service.hosting.admission import AdmittedCall
+from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.stream import Stream
 from hearthnet.trust.authorization.token import Claims
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again with the same client_id"
 
 
-class Running:
+class CallExecution:
     """An admitted call; `run` ends in exactly one reply, or exactly one terminal frame.
 
     Before its handler runs it is charged to its token (service/effects/token_budget.py). With side effects it is recorded
@@ -42,11 +42,11 @@ class Running:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: Session,
         records: Records,
         budget: Budget,
         frame: Frame,
-        admitted: Admitted,
+        admitted: AdmittedCall,
         *,
         packed: bool = False,
     ) -> None:
@@ -63,7 +63,7 @@ class Running:
         self._started_ns = time.perf_counter_ns()
         contract = admitted.endpoint.contract
         self.trace = peer.traces.serving(frame.header, len(frame.body))
-        self.outbox = Outbox(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
+        self.outbox = ReplySender(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
         self._streaming = Stream(contract, self.outbox) if frame.header.kind == "open" else None
         self._quiet: Stream | None = None
         self._is_plain = admitted.claims is None and not contract.side_effects
@@ -206,14 +206,14 @@ class Running:
 
     async def _handle(self, call: Call[Any, Any]) -> Reply:
         """Return the result of the service's method."""
-        endpoint, token = self._admitted.endpoint, handling(self.trace, call.until)
+        endpoint, token = self._admitted.endpoint, span_started(self.trace, call.until)
         try:
             if endpoint.contract.stream_schema is None:
                 reply = await endpoint.method(call)
             else:
                 reply = await endpoint.method(call, self.stream)
         finally:
-            handled(self.trace, token)
+            span_ended(self.trace, token)
         return msgspec.convert(reply, Reply)
 
     def _answer(self, reply: Reply) -> None:

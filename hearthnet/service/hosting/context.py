@@ -8,7 +8,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.core.config import Config
 from hearthnet.core.home import Home
-from hearthnet.service.effects.community_log import Memory
+from hearthnet.service.effects.community_log import CommunityState
 from hearthnet.service.effects.journal import Records
 from hearthnet.service.effects.token_budget import Budget
 from hearthnet.service.hosting.status import Status
@@ -33,7 +33,7 @@ class NodeContext:
         self._joining = asyncio.Lock()
         self.records = Records(home, bus.peer, service, self.store)
         self.budget = Budget(self.store, bus.peer, self.records.instances)
-        self.memory = Memory(self.store, home, bus.peer)
+        self.memory = CommunityState(self.store, home, bus.peer)
         self.data = home.service(service)
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
 

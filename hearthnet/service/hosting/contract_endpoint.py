@@ -22,13 +22,13 @@ class NoParams(msgspec.Struct, frozen=True):
     """Empty params."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ContractRequest(msgspec.Struct, frozen=True):
     """The input."""
 
     capability: str
 
 
-class Telling:
+class ContractEndpoint:
     """The library's method for contracts of a service; `find` returns those offered now."""
 
     OFFER: Final = Offer(capability=CONTRACT)
@@ -37,7 +37,7 @@ class Telling:
         self._find = find
 
     @capability(CONTRACT)
-    async def tell(self, call: Call[NoParams, Wanted]) -> Reply:
+    async def tell(self, call: Call[NoParams, ContractRequest]) -> Reply:
         """Return one contract, whole."""
         found = self._find(call.input.capability)
         if found is None:

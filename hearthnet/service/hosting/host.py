@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final
 
 from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.contracts import Contract, is_told
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -21,18 +21,18 @@ from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.service.decorators import Offer, endpoints
 from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.service.hosting import admission
-from hearthnet.service.hosting.active_offers import Hosted, Offered
+from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
 from hearthnet.service.hosting.announcer import Announcer
-from hearthnet.service.hosting.call_execution import Running, as_wire_error
+from hearthnet.service.hosting.call_execution import CallExecution, as_wire_error
 from hearthnet.service.hosting.context import NodeContext
-from hearthnet.service.hosting.contract_endpoint import Telling
+from hearthnet.service.hosting.contract_endpoint import ContractEndpoint
 from hearthnet.service.hosting.micro import Served
 from hearthnet.service.hosting.monitor import Monitor
 from hearthnet.service.hosting.peer_rates import PeerRates
-from hearthnet.service.hosting.reply_sender import Outbox
-from hearthnet.service.hosting.scheduler import Turns
+from hearthnet.service.hosting.reply_sender import ReplySender
+from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
-from hearthnet.service.hosting.trace_endpoint import Traced
+from hearthnet.service.hosting.trace_endpoint import TraceEndpoint
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
@@ -48,12 +48,12 @@ class Host:
         self._service = service
         self._records, self._budget, self._memory = node.records, node.budget, node.memory
         peer = node.bus.peer
-        self.peer: Final[Peer] = peer
+        self.peer: Final[Session] = peer
         self._rates = PeerRates(node.config.limits)
         self._fixed = (
             endpoints(service)
-            | endpoints(Traced(peer, service.name))
-            | endpoints(Telling(self._own_contract))
+            | endpoints(TraceEndpoint(peer, service.name))
+            | endpoints(ContractEndpoint(self._own_contract))
         )
         self._endpoints = self._fixed
         self._built_in = [self._host(offer) for offer in _built_in(service)]
@@ -61,10 +61,10 @@ class Host:
         self._tasks, self._answers = TaskSet(), TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
         self._monitor = Monitor(peer, service, self._served, self._tasks)
-        self._hosted: list[Hosted] = []
-        self._offered = Offered([])
-        self._running: dict[str, Running] = {}
-        self._turns = Turns(self._ended)
+        self._hosted: list[ActiveOffer] = []
+        self._offered = OfferSet([])
+        self._running: dict[str, CallExecution] = {}
+        self._turns = CallScheduler(self._ended)
         self._draining = False
         self.dropped = 0
         self.refused = 0
@@ -107,7 +107,7 @@ class Host:
         self._endpoints = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
         fresh = [self._host(offer) for offer in self._service.offers()]
         self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
-        self._offered = Offered([*self._hosted, *self._built_in])
+        self._offered = OfferSet([*self._hosted, *self._built_in])
         await self._announcer.offer(self._hosted)
 
     async def close(self, drain_seconds: float) -> None:
@@ -138,13 +138,13 @@ class Host:
         endpoint = self._endpoints.get(capability)
         return endpoint.contract if endpoint is not None and is_told(capability) else None
 
-    def _host(self, offer: Offer) -> Hosted:
+    def _host(self, offer: Offer) -> ActiveOffer:
         endpoint = self._endpoints.get(offer.capability)
         if endpoint is None:
             raise HearthNetError(
                 "bad_request", f"{self._service.name} offers {offer.capability} and has no method for it"
             )
-        return Hosted(endpoint.contract, offer)
+        return ActiveOffer(endpoint.contract, offer)
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)
@@ -177,7 +177,7 @@ class Host:
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
-            running = Running(self.peer, self._records, self._budget, frame, admitted, packed=packed)
+            running = CallExecution(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
             if isinstance(error, ConsentRefused):
                 self._records.refusals.take(frame.header, frame.evidence, error)
@@ -195,7 +195,7 @@ class Host:
             if self._is_revoked(running):
                 running.stop()
 
-    def _is_revoked(self, running: Running) -> bool:
+    def _is_revoked(self, running: CallExecution) -> bool:
         peer, claims = self.peer, running.claims
         nodes = {running.header.sender} if claims is None else {running.header.sender, claims.iss}
         if any(peer.roster.is_revoked(node) for node in nodes if node != peer.node_id):
@@ -215,12 +215,12 @@ class Host:
             return False
         return True
 
-    def _start(self, running: Running) -> None:
+    def _start(self, running: CallExecution) -> None:
         self._running[running.header.id] = running
         running.take_place()
         self._turns.begin(running)
 
-    def _ended(self, running: Running, error: BaseException | None) -> None:
+    def _ended(self, running: CallExecution, error: BaseException | None) -> None:
         running.free_place()
         self._running.pop(running.header.id, None)
         self.peer.traces.end(running.trace)
@@ -243,7 +243,7 @@ class Host:
         except HearthNetError as error:
             _log.warning("refused a control frame: %s", error)
 
-    def _control(self, running: Running, frame: Frame) -> None:
+    def _control(self, running: CallExecution, frame: Frame) -> None:
         match frame.header.kind:
             case "ack":
                 running.stream.on_ack(frame.body)
@@ -269,7 +269,7 @@ class Host:
         self._count_refusal(header.capability, error.code)
         trace = self.peer.traces.serving(header, len(frame.body))
         trace.code = error.code
-        outbox = Outbox(self.peer, header, trace, signed=False, packed=packed)
+        outbox = ReplySender(self.peer, header, trace, signed=False, packed=packed)
         try:
             if header.kind == "open":
                 outbox.frame(1, "error", error.to_body())
@@ -296,7 +296,7 @@ class Host:
             for running in list(self._running.values()):
                 self._look_after(running)
 
-    def _look_after(self, running: Running) -> None:
+    def _look_after(self, running: CallExecution) -> None:
         if running.lost_caller():
             running.stop()
             return
@@ -309,7 +309,7 @@ class Host:
 def _built_in(service: Service) -> list[Offer]:
     """Return the offers of every process, and those of a service with contracts of its own."""
     tells = type(service).endpoints is not Service.endpoints
-    return [Traced.OFFER, Telling.OFFER] if tells else [Traced.OFFER]
+    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if tells else [TraceEndpoint.OFFER]
 
 
 def _key(offer: Offer) -> str:

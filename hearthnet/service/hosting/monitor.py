@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, rfc3339, steady_ms
@@ -31,7 +31,7 @@ class Monitor:
     """
 
     def __init__(
-        self, peer: Peer, service: Service, served: Callable[[], Sequence[Served]], tasks: TaskSet
+        self, peer: Session, service: Service, served: Callable[[], Sequence[Served]], tasks: TaskSet
     ) -> None:
         micro.check(service.name, service.version)
         self._peer = peer

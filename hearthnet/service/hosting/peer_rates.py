@@ -26,7 +26,7 @@ _MOST_NODES: Final = 1_024
 _ALL: Final = ""
 
 
-class Refused(NamedTuple):
+class RateLimited(NamedTuple):
     """The wait in ms, and the exceeded limit of `capability`, or of all if that is ""."""
 
     wait_ms: int
@@ -79,7 +79,7 @@ class PeerRates:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def take(self, node: str, capability: str, now_ms: int) -> Refused | None:
+    def take(self, node: str, capability: str, now_ms: int) -> RateLimited | None:
         """Count one more call of `capability` by `node`; return the refusal if over a limit."""
         meters = self._nodes.get(node)
         if meters is None:
@@ -92,9 +92,9 @@ class PeerRates:
         used = (used if used > now_ms else now_ms) + self._each
         used_of_all = (used_of_all if used_of_all > now_ms else now_ms) + self._each_of_all
         if used > limit:
-            return Refused(self._one.refuse(meter, now_ms), self._one.soft, capability)
+            return RateLimited(self._one.refuse(meter, now_ms), self._one.soft, capability)
         if used_of_all > limit:
-            return Refused(self._all.refuse(total, now_ms), self._all.soft, _ALL)
+            return RateLimited(self._all.refuse(total, now_ms), self._all.soft, _ALL)
         meter.used, total.used = used, used_of_all
         return None
 

@@ -10,20 +10,20 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus.session import loopback
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.batch import Answered
 from hearthnet.protocol.header import Header, Kind
 from hearthnet.protocol.stream import KEEPALIVE_MS
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 
 ALIVE: Final = "alive"
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class Outbox:
+class ReplySender:
     """The sender of answers to one call, addressed by its authenticated header alone.
 
     `packed`: the call arrived in a batch, so its answers may be batched (bus/session/batching.py).
@@ -31,13 +31,15 @@ class Outbox:
 
     __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
 
-    def __init__(self, peer: Peer, header: Header, trace: Entry, *, signed: bool, packed: bool) -> None:
+    def __init__(
+        self, peer: Session, header: Header, trace: SpanRecord, *, signed: bool, packed: bool
+    ) -> None:
         self._peer = peer
         self._trace = trace
         self._to = header
         self._signed = signed
         self._packed = packed
-        self._inside = loopback.inside(peer, header.sender, header.from_instance) is not None
+        self._inside = loopback.local_provider(peer, header.sender, header.from_instance) is not None
         self._last_ms = steady_ms()
 
     def reply(self, body: dict[str, Any], code: str = "") -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 _MOST_TURNS: Final = 10_000
 
 
-class Work(Protocol):
+class ScheduledCall(Protocol):
     """A call that waits for its turn."""
 
     task: asyncio.Task[None] | None
@@ -30,16 +30,16 @@ Ended = Callable[[Any, BaseException | None], None]
 """Called with each call that has ended and its exception. Must not raise."""
 
 
-class Turns:
+class CallScheduler:
     """The calls of one process that have not begun, and the task that begins them next."""
 
     def __init__(self, ended: Ended) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = ended
-        self._waiting: deque[tuple[Work, Context]] = deque()
+        self._waiting: deque[tuple[ScheduledCall, Context]] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: ScheduledCall) -> None:
         """Run `work` in the next turn of the loop, in order, in a copy of the present context."""
         self._waiting.append((work, copy_context()))
         if self._task is None:
@@ -58,13 +58,13 @@ class Turns:
 
 
 class _Batch(Coroutine[Any, Any, None]):
-    """The coroutine of a task of `Turns`."""
+    """The coroutine of a task of `CallScheduler`."""
 
     __slots__ = ("_context", "_current", "_task", "_turns", "_work")
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: CallScheduler) -> None:
         self._turns = turns
-        self._work: Work | None = None
+        self._work: ScheduledCall | None = None
         self._current: Coroutine[Any, Any, None] | None = None
         self._context: Context | None = None
         self._task: asyncio.Task[None] | None = None

@@ -10,19 +10,19 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import UNTRACED
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Offer, capability
 from hearthnet.telemetry.names import WORKED
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 
 
 class NoParams(msgspec.Struct, frozen=True):
     """Empty params."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class TraceRequest(msgspec.Struct, frozen=True):
     """The input."""
 
     after: int
@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
     capability: str = ""
     code: str = ""
 
-    def wants(self, entry: Entry) -> bool:
+    def wants(self, entry: SpanRecord) -> bool:
         """Return whether `entry` matches the filters."""
         return (
             entry.trace.startswith(self.trace)
@@ -40,17 +40,17 @@ class Asked(msgspec.Struct, frozen=True):
         )
 
 
-class Traced:
+class TraceEndpoint:
     """The library's method that every service has."""
 
     OFFER: Final = Offer(capability=UNTRACED)
 
-    def __init__(self, peer: Peer, service: str) -> None:
+    def __init__(self, peer: Session, service: str) -> None:
         self._peer = peer
         self._service = service
 
     @capability(UNTRACED)
-    async def list(self, call: Call[NoParams, Asked]) -> Reply:
+    async def list(self, call: Call[NoParams, TraceRequest]) -> Reply:
         """Return the newest matching entries, oldest first."""
         asked, traces = call.input, self._peer.traces
         found = deque((each for each in traces.after(asked.after) if asked.wants(each[1])), asked.limit)
@@ -64,7 +64,7 @@ class Traced:
         )
 
 
-def _step(number: int, entry: Entry) -> dict[str, Any]:
+def _step(number: int, entry: SpanRecord) -> dict[str, Any]:
     return {
         "number": number,
         "at": (entry.epoch_ns + entry.began_ns) // 1000,

@@ -21,10 +21,10 @@ from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.service.effects.community_log import Memory
+from hearthnet.service.effects.community_log import CommunityState
 from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.community.roster_file import RosterFile
-from hearthnet.supervisor.nats.access_control import Admitted, admitted_by
+from hearthnet.supervisor.nats.access_control import AllowedLogins, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.supervisor.os.cancellation import heed_cancelling
@@ -35,7 +35,7 @@ LINGER_MS: Final = 5_000
 """The time for which a used invite stays connected, so that the answer to its user arrives."""
 _REST_SECONDS: Final = 0.1
 _log = logging.getLogger(__name__)
-Admit = Callable[[Admitted], Awaitable[None]]
+Admit = Callable[[AllowedLogins], Awaitable[None]]
 
 
 class Community:
@@ -53,7 +53,7 @@ class Community:
         self._held = contextlib.AsyncExitStack()
         self._told = ""
         self._known = {member.node_id for member in prepared.roster.members}
-        self._admitted: Admitted | None = None
+        self._admitted: AllowedLogins | None = None
         self._lingering: dict[BusLogin, int] = {}
 
     async def follow(self, url: str) -> None:
@@ -89,7 +89,7 @@ class Community:
                 self._held.push_async_callback(bus.close)
                 store = await Store.join(home, url, "up")
                 self._held.push_async_callback(store.close)
-                memory = Memory(_always(store), home, bus.peer)
+                memory = CommunityState(_always(store), home, bus.peer)
                 self._held.push_async_callback(memory.close)
                 await memory.open()
                 return bus
@@ -117,7 +117,7 @@ class Community:
         self._tell_of_members(roster)
         return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
 
-    def _wanted(self, roster: Roster, now: int) -> Admitted:
+    def _wanted(self, roster: Roster, now: int) -> AllowedLogins:
         """Return the logins to admit: members, open invites, and briefly those just used."""
         wanted = admitted_by(roster, now, self._operators.logins)
         held = {invite.invite_key for invite in roster.invites}
@@ -155,7 +155,7 @@ def _always(store: Store) -> Callable[[], Awaitable[Store]]:
     return given
 
 
-def _ends(wanted: Admitted, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
+def _ends(wanted: AllowedLogins, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
     """Yield the times, in milliseconds, at which an admitted login expires."""
     let_in = {invite.node_id for invite in wanted.invites}
     yield from (invite.expires_at for invite in roster.invites if invite.invite_key in let_in)

@@ -24,8 +24,8 @@ from hearthnet.core.errors import OTHER, HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.community_sync import LINGER_MS
-from hearthnet.supervisor.community.join_client import Newcomer
-from hearthnet.supervisor.community.temporary_server import guest_server
+from hearthnet.supervisor.community.join_client import JoinClient
+from hearthnet.supervisor.community.temporary_server import temporary_server
 from hearthnet.supervisor.nats import address, certificate
 from hearthnet.supervisor.nats.home_setup import Tell, make_folders, settings_and_key
 from hearthnet.supervisor.nats.upstream import Upstream, save_upstream
@@ -190,11 +190,11 @@ class _Joining:
         return roster
 
     @contextlib.asynccontextmanager
-    async def _at_the_door(self, upstream: Upstream, who: Identity) -> AsyncIterator[Newcomer]:
+    async def _at_the_door(self, upstream: Upstream, who: Identity) -> AsyncIterator[JoinClient]:
         folder = self._home.run / "joining"
         try:
-            async with guest_server(folder, who, upstream) as url:
-                newcomer = await Newcomer.connect(self._home, url, who, self._invite)
+            async with temporary_server(folder, who, upstream) as url:
+                newcomer = await JoinClient.connect(self._home, url, who, self._invite)
                 try:
                     yield newcomer
                 finally:

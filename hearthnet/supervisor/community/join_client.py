@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.bus import Bus
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.trust import signed_document
 from hearthnet.trust.community import invites
 from hearthnet.trust.community import roster as rosters
@@ -30,7 +30,7 @@ _NOT_THERE: Final = frozenset({"not_found", "partition", "timeout"})
 """Errors if that node does not run or no longer answers this invite; its server shows which (join.py)."""
 
 
-class Newcomer:
+class JoinClient:
     """A connection to the inviter's bus, under the invite's key or the node's own.
 
     The latter serves a node that was admitted before. Make it with `connect` and `close` it in the end.
@@ -41,10 +41,10 @@ class Newcomer:
         self._bus = bus
 
     @classmethod
-    async def connect(cls, home: Home, url: str, who: Identity, invite: InviteText) -> Newcomer:
+    async def connect(cls, home: Home, url: str, who: Identity, invite: InviteText) -> JoinClient:
         """Join the bus behind `url` as `who`. Raises as `Link.connect`."""
-        link = await Link.connect(url, who.login(), "join")
-        peer = Peer(who, _only(invite), link, home)
+        link = await NatsClient.connect(url, who.login(), "join")
+        peer = Session(who, _only(invite), link, home)
         await peer.listen()
         return cls(invite, Bus(peer))
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats.leaf_links import linked
-from hearthnet.supervisor.nats.nats_admin import System
+from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NAME, NatsProcess, last_words
 from hearthnet.supervisor.nats.server_config import BusLogin, GuestSettings, render_guest
 from hearthnet.supervisor.nats.upstream import Upstream, remote
@@ -30,7 +30,7 @@ _REFUSED: Final = "Authorization Violation"
 
 
 @contextlib.asynccontextmanager
-async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> AsyncIterator[str]:
+async def temporary_server(folder: Path, invite: Identity, upstream: Upstream) -> AsyncIterator[str]:
     """Run the server in `folder` during the block and yield its address once it is linked.
 
     Clients log in to it with the key of `invite`. The folder is made private; the caller removes it. Errors
@@ -53,7 +53,7 @@ async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> As
     nats = NatsProcess(log, folder / f"{NAME}.log")
     await nats.start(folder / "server.conf", render_guest(settings), folder)
     try:
-        system = await System.connect(nats.url, system_login)
+        system = await NatsAdmin.connect(nats.url, system_login)
         try:
             await _wait_for_link(system, log, upstream)
             try:
@@ -69,7 +69,7 @@ async def guest_server(folder: Path, invite: Identity, upstream: Upstream) -> As
         await nats.stop(_STOP_SECONDS)
 
 
-async def _wait_for_link(system: System, log: LogFile, upstream: Upstream) -> None:
+async def _wait_for_link(system: NatsAdmin, log: LogFile, upstream: Upstream) -> None:
     end = time.monotonic() + LINK_SECONDS
     while not await linked(system):
         if _REFUSED in log.tail():

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.nats.nats_admin import Session, System
+from hearthnet.supervisor.nats.nats_admin import NatsAdmin, Session
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.trust.community.roster import Roster
 
@@ -18,7 +18,7 @@ _PAUSE_SECONDS: Final = 0.05
 _CLEAN_LOOKS: Final = 2
 
 
-class Admitted(NamedTuple):
+class AllowedLogins(NamedTuple):
     """The logins of members, open invites, and operators of this home."""
 
     members: tuple[BusLogin, ...]
@@ -26,9 +26,9 @@ class Admitted(NamedTuple):
     operators: tuple[str, ...] = ()
 
 
-def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> Admitted:
+def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> AllowedLogins:
     """Return the logins in `roster`: members and invites open at `now_ms`; and `operators`."""
-    return Admitted(
+    return AllowedLogins(
         tuple(BusLogin(member.node_id, member.login) for member in roster.members),
         tuple(
             BusLogin(invite.invite_key, invite.login)
@@ -39,30 +39,30 @@ def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) ->
     )
 
 
-class Door:
+class AccessControl:
     """The admitted logins, less those that were shut out; the node's own is always in.
 
     A login is shut out because of the behaviour of its server.
     """
 
-    def __init__(self, own: BusLogin, wanted: Admitted, news: Callable[[str], None]) -> None:
+    def __init__(self, own: BusLogin, wanted: AllowedLogins, news: Callable[[str], None]) -> None:
         self._own = own
         self._news = news
         self._wanted = wanted
         self._shut_out: set[str] = set()
 
     @property
-    def admitted(self) -> Admitted:
+    def admitted(self) -> AllowedLogins:
         """The logins that are allowed now."""
         members = (self._own, *(entry for entry in self._wanted.members if entry.login != self._own.login))
         return self._wanted._replace(members=self._open(members), invites=self._open(self._wanted.invites))
 
-    def admit(self, wanted: Admitted) -> Admitted:
+    def admit(self, wanted: AllowedLogins) -> AllowedLogins:
         """Replace the wanted logins; return the previous ones."""
         before, self._wanted = self._wanted, wanted
         return before
 
-    async def unmask(self, system: System) -> bool:
+    async def unmask(self, system: NatsAdmin) -> bool:
         """Shut out each server that links here as a hub; return whether there was a new one.
 
         The server lets a hub publish on any subject (seen with nats-server 2.15), in the name of any node. No
@@ -71,7 +71,7 @@ class Door:
         hubs = await system.hubs()
         return bool(hubs) and self._shut(await system.sessions(), hubs)
 
-    async def clear(self, system: System) -> bool:
+    async def clear(self, system: NatsAdmin) -> bool:
         """Disconnect all logins that are not admitted.
 
         Returns True, without disconnecting, where a hub has to be shut out first, as in `unmask`.

@@ -100,7 +100,7 @@ def _found_community(home: Home, identity: Identity, display_name: str, tell: Te
     name = f"{display_name}'s community"
     now = now_ms()
     first = rosters.member(identity, "anchor", display_name, now)
-    founded = rosters.seal(rosters.found(root, first, name, now), identity)
+    founded = rosters.seal(rosters.create(root, first, name, now), identity)
     _write_new(home.roster, rosters.encode(founded))
     tell(f"founded {name}, a community of one")
 

@@ -11,7 +11,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats import address, certificate
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.home_setup import Prepared
-from hearthnet.supervisor.nats.nats_admin import System
+from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.server_config import Certificate, LeafListener, LeafRemote
 from hearthnet.supervisor.nats.upstream import Upstream, load_upstream, remote
 
@@ -75,7 +75,7 @@ class Leaf:
         return Address(address.own_host(host), port)
 
 
-async def linked(system: System) -> bool:
+async def linked(system: NatsAdmin) -> bool:
     """Return whether this server's own link to another one is established."""
     came_in = {session.connection for session in await system.sessions()}
     return bool(await system.hubs() - came_in)

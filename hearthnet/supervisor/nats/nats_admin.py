@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.trust.keys import Login
 
 BUS_ACCOUNT: Final = "HN"
@@ -107,20 +107,20 @@ class _Connected(msgspec.Struct):
 _T = TypeVar("_T")
 
 
-class System:
+class NatsAdmin:
     """Requests and commands to one server.
 
     Raises:
         HearthNetError: all methods raise `partition` if the server does not answer.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NatsClient) -> None:
         self._link = link
 
     @classmethod
-    async def connect(cls, url: str, login: Login) -> System:
+    async def connect(cls, url: str, login: Login) -> NatsAdmin:
         """Connect; the connection is later restored by itself, also to a restarted server."""
-        return cls(await Link.connect(url, login, "up"))
+        return cls(await NatsClient.connect(url, login, "up"))
 
     async def close(self) -> None:
         """Close the connection."""

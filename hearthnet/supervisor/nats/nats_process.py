@@ -13,7 +13,7 @@ from typing import Final
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
 from hearthnet.supervisor.os.log_file import LogFile
-from hearthnet.supervisor.os.os_process import Process, ending
+from hearthnet.supervisor.os.os_process import Process, exit_text
 
 NAME: Final = "nats-server"
 START_SECONDS: Final = 15.0
@@ -119,7 +119,7 @@ class NatsProcess:
                 await asyncio.wait({ended}, timeout=_POLL_SECONDS)
         finally:
             ended.cancel()
-        raise HearthNetError("internal_error", ending(ended.result(), ""))
+        raise HearthNetError("internal_error", exit_text(ended.result(), ""))
 
     def _failed(self, error: Exception) -> HearthNetError:
         said = last_words(self._log)

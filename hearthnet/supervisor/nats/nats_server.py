@@ -18,22 +18,22 @@ import msgspec
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import ServerState
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.supervisor.nats import streams
-from hearthnet.supervisor.nats.access_control import Admitted, Door, admitted_by
+from hearthnet.supervisor.nats.access_control import AccessControl, AllowedLogins, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.leaf_links import Leaf, linked
 from hearthnet.supervisor.nats.leaf_ports import LeafPorts
 from hearthnet.supervisor.nats.link_watch import LinkWatch
-from hearthnet.supervisor.nats.nats_admin import System
+from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NAME, NatsProcess
 from hearthnet.supervisor.nats.server_config import ANY_PORT, BusLogin, ServerSettings, render
 from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
 from hearthnet.supervisor.os.backoff import Backoff
 from hearthnet.supervisor.os.cancellation import heed_cancelling
 from hearthnet.supervisor.os.log_file import LogFile
-from hearthnet.supervisor.os.os_process import ending
+from hearthnet.supervisor.os.os_process import exit_text
 from hearthnet.trust.keys import Login
 
 _NO_ROOM: Final = re.compile(rb"no space left|disk quota exceeded|critical write error", re.IGNORECASE)
@@ -62,9 +62,9 @@ class Server:
         self._nats = NatsProcess(log, prepared.home.log(NAME))
         # Made anew at every start and kept in memory only: no other process can command the server.
         self._system_login = Login(secrets.token_bytes(32))
-        self._system: System | None = None
+        self._system: NatsAdmin | None = None
         self._leaf = Leaf(prepared)
-        self._door = Door(
+        self._door = AccessControl(
             BusLogin(prepared.identity.node_id, prepared.identity.login().public),
             admitted_by(prepared.roster, now_ms(), operators),
             news,
@@ -123,8 +123,8 @@ class Server:
             heed_cancelling()
             if self._nats.running:
                 code = await self._nats.ended()
-                _log.error("%s %s", NAME, ending(code, self._log_file.last_line()))
-                self._news(f"{NAME} {ending(code, '')}; it is started again")
+                _log.error("%s %s", NAME, exit_text(code, self._log_file.last_line()))
+                self._news(f"{NAME} {exit_text(code, '')}; it is started again")
             await asyncio.sleep(backoff.wait(time.monotonic() - began))
             began = time.monotonic()
             try:
@@ -134,7 +134,7 @@ class Server:
             else:
                 self._news(f"{NAME} is back at {self.state.url}")
 
-    async def admit(self, wanted: Admitted) -> None:
+    async def admit(self, wanted: AllowedLogins) -> None:
         """Allow only the logins of `wanted` from now on, and disconnect all others.
 
         Leaf links are disconnected too. Connections that stay allowed are not affected.
@@ -226,7 +226,7 @@ class Server:
                 self.state, url=url, port=int(url.rpartition(":")[2]), pid=self._nats.pid
             )
 
-    async def _reload(self, system: System) -> None:
+    async def _reload(self, system: NatsAdmin) -> None:
         path = self._home.server_config
         text = render(self._settings(self.state.port, self.state.leaf_port))
         with file_errors(path):
@@ -265,9 +265,9 @@ class Server:
     async def _check(self) -> None:
         """Verify with real logins that the server follows the configuration; make the streams."""
         identity = self._prepared.identity
-        bus = await Link.connect(self.state.url, identity.login(), "up")
+        bus = await NatsClient.connect(self.state.url, identity.login(), "up")
         await bus.close()
-        self._system = await System.connect(self.state.url, self._system_login)
+        self._system = await NatsAdmin.connect(self.state.url, self._system_login)
         await self._system.check_sync(self._home.server_config)
         leaf_port = await self._system.leaf_port()
         address, fingerprint = self._leaf.reachable(leaf_port)

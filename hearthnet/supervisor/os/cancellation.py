@@ -25,7 +25,7 @@ def heed_cancelling() -> None:
         raise asyncio.CancelledError
 
 
-async def obeying(work: Coroutine[Any, Any, None]) -> None:
+async def cancellable(work: Coroutine[Any, Any, None]) -> None:
     """Run `work`; when this is cancelled, cancel `work` repeatedly for up to half a second."""
     task = asyncio.create_task(work)
     try:
@@ -36,7 +36,7 @@ async def obeying(work: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-async def briefly(closing: Coroutine[Any, Any, None]) -> None:
+async def with_grace(closing: Coroutine[Any, Any, None]) -> None:
     """Wait half a second for connections to close.
 
     Without a server they end with this process.

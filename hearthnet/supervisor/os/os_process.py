@@ -105,7 +105,7 @@ class Process:
                 self._log.write(data)
 
 
-def ending(code: int, last_line: str) -> str:
+def exit_text(code: int, last_line: str) -> str:
     """Return a description of a process's end.
 
     `code` is as returned by `Process.wait`, `last_line` the last line of its log.

@@ -20,7 +20,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.service.hosting.status import LIFELINE_VARIABLE, STATUS_VARIABLE
 from hearthnet.supervisor.os.backoff import Backoff
 from hearthnet.supervisor.os.log_file import LogFile
-from hearthnet.supervisor.os.os_process import Process, ending
+from hearthnet.supervisor.os.os_process import Process, exit_text
 from hearthnet.supervisor.services.specs import ChildSpec
 from hearthnet.supervisor.services.status_pipe import Status, StatusPipe
 
@@ -29,10 +29,10 @@ STALLED_SECONDS: Final = 30.0
 """The time without news after which a starting service is no longer waited for."""
 HOPELESS_STARTS: Final = 2
 """The number of failed starts in a row after which the node is ready without the service."""
-_NEWS = Callable[["Child"], None]
+_NEWS = Callable[["ServiceProcess"], None]
 
 
-class Child:
+class ServiceProcess:
     """A supervised service; `news` is called after each change of `state` or `progress`."""
 
     def __init__(self, spec: ChildSpec, log: LogFile, lifeline: int, news: _NEWS) -> None:
@@ -100,7 +100,7 @@ class Child:
         self._process = None
         await pipe.drained()
         reason, self._reason = self._reason, None
-        return ending(code, reason or self._log_file.last_line())
+        return exit_text(code, reason or self._log_file.last_line())
 
     def _environment(self, pipe: StatusPipe) -> Mapping[str, str]:
         return {

@@ -25,7 +25,7 @@ class ChildSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ServiceSelection:
     """The services to run, and those that are enabled but not installed."""
 
     specs: tuple[ChildSpec, ...]
@@ -40,11 +40,11 @@ def installed() -> tuple[str, ...]:
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
-def choose(home: Home, config: Config, available: tuple[str, ...]) -> Chosen:
+def choose(home: Home, config: Config, available: tuple[str, ...]) -> ServiceSelection:
     """Return the available services that the settings enable, and the gateway if enabled."""
     gateway = (gateway_spec(home),) if config.gateway.enabled else ()
     wanted = available if config.services.enabled is None else config.services.enabled
-    return Chosen(
+    return ServiceSelection(
         specs=(*(_spec(home, name) for name in dict.fromkeys(wanted) if name in available), *gateway),
         missing=tuple(name for name in dict.fromkeys(wanted) if name not in available),
     )

@@ -33,7 +33,7 @@ WRAPPER: Final = "llm.tools.call"
 MOST_WRAPPED: Final = 6
 
 
-class Standing(msgspec.Struct, frozen=True):
+class CallerStatus(msgspec.Struct, frozen=True):
     """A node with its level in the roster now and whether it was revoked."""
 
     node: str
@@ -41,14 +41,14 @@ class Standing(msgspec.Struct, frozen=True):
     revoked: bool = False
 
 
-class Token(msgspec.Struct, frozen=True):
+class PresentedToken(msgspec.Struct, frozen=True):
     """The claims of a verified, unexpired token, and the standing of its issuer."""
 
     claims: Claims
-    issuer: Standing
+    issuer: CallerStatus
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
+class CallRequirement(msgspec.Struct, frozen=True, kw_only=True):
     """The offered capability, the trust that it requires (a level or `self`), and its node.
 
     `own_key`: if an approval is required, one given by a gateway in a person's name is not enough.
@@ -73,7 +73,9 @@ class Authority(msgspec.Struct, frozen=True, gc=False):
     via: Via
 
 
-def effective(caller: Standing, token: Token | None, demand: Demand, body: dict[str, Any]) -> Authority:
+def authorize(
+    caller: CallerStatus, token: PresentedToken | None, demand: CallRequirement, body: dict[str, Any]
+) -> Authority:
     """Return the authority of a call with `body` by `caller`, under `token` if there is one.
 
     Raises:
@@ -115,7 +117,7 @@ def _approver(claims: Claims) -> tuple[str, Via]:
     return (claims.sub, "gateway") if claims.cnf is None else (claims.cnf.key, "")
 
 
-def refuse_revoked(standing: Standing, who: str) -> None:
+def refuse_revoked(standing: CallerStatus, who: str) -> None:
     """Check that the node was not revoked; the error message begins with `who`.
 
     Raises:
@@ -125,7 +127,7 @@ def refuse_revoked(standing: Standing, who: str) -> None:
         raise HearthNetError("revoked", f"{who} revoked from the community")
 
 
-def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Demand) -> None:
+def _check_trust(caller: CallerStatus, issuer: CallerStatus, principal: str, demand: CallRequirement) -> None:
     if demand.trust == SELF:
         # All three: no token opens the node's own capabilities to another caller, and neither
         # another member's token nor a guest's reaches them through the node.
@@ -139,7 +141,7 @@ def _check_trust(caller: Standing, issuer: Standing, principal: str, demand: Dem
         )
 
 
-def _check_members(caller: Standing, issuer: Standing, demand: Demand) -> None:
+def _check_members(caller: CallerStatus, issuer: CallerStatus, demand: CallRequirement) -> None:
     """Check that the token is between members, however little the capability requires.
 
     The serving node itself always passes.

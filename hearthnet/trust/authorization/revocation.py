@@ -27,7 +27,7 @@ MOST_OF_ONE: Final = 10_000
 Reason = Literal["manual", "policy", "compromise"]
 
 
-class Standing(Protocol):
+class MemberDirectory(Protocol):
     """The part of a roster that is needed here."""
 
     @property
@@ -84,7 +84,7 @@ class Revocations:
         self._known: dict[tuple[str, str], TokenRevocation] = {}
         self._of: dict[str, int] = {}
 
-    def add(self, revocation: TokenRevocation, roster: Standing) -> bool:
+    def add(self, revocation: TokenRevocation, roster: MemberDirectory) -> bool:
         """Add a revocation; False if one that is kept as long is present already.
 
         Raises:
@@ -133,7 +133,7 @@ def _check_form(revocation: TokenRevocation) -> None:
         raise HearthNetError("bad_request", "a revocation is kept for a day and two minutes")
 
 
-def _check_right(revocation: TokenRevocation, roster: Standing) -> None:
+def _check_right(revocation: TokenRevocation, roster: MemberDirectory) -> None:
     by = revocation.by
     if by == roster.community_id:
         return

@@ -196,7 +196,7 @@ def _act(
         place=held.next(author.node_id),
         now_ms=now_ms,
     )
-    event_validation.check(event, held.community_id)
+    event_validation.validate_event(event, held.community_id)
     after = roster.merge(held, [event])
     flaw = "the author is no member" if after is held else after.flaw(event)
     if flaw:

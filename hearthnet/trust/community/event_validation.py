@@ -20,13 +20,13 @@ from hearthnet.trust.community.events import (
     CommunityEvent,
     Created,
     Demoted,
-    Entry,
+    EventEntry,
     Invited,
     Joined,
     Promoted,
     Revoked,
 )
-from hearthnet.trust.community.quorum import agreement, check_signatures
+from hearthnet.trust.community.quorum import check_signatures, cosign_payload
 from hearthnet.trust.keys import verify, verify_login
 
 MAX_BYTES: Final = 16 * 1024
@@ -39,7 +39,7 @@ MAX_INVITE_MS: Final = 30 * 86_400_000
 _ROOT_ONLY: Final = (CREATED, POLICY)
 
 
-def check(event: CommunityEvent, community_id: str) -> None:
+def validate_event(event: CommunityEvent, community_id: str) -> None:
     """Check that `event` is valid by itself.
 
     Raises:
@@ -88,7 +88,7 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _check_entry(entry: Entry) -> None:
+def _check_entry(entry: EventEntry) -> None:
     signature = ids.unb64(entry.login_signature)
     if not verify(entry.node_id, events.LOGIN_PURPOSE, entry.login.encode("utf-8"), signature):
         raise HearthNetError(
@@ -113,7 +113,7 @@ def _check_invited(event: CommunityEvent, content: Invited) -> None:
     _check_proof(content.login, content.invite_key, content.login_proof)
     if content.co_signers and not content.invitee_node_id:
         raise HearthNetError("bad_request", "an invite that others agreed to names the node it is for")
-    agreed = agreement(
+    agreed = cosign_payload(
         event.event_type,
         event.community_id,
         content.invitee_node_id,
@@ -141,7 +141,9 @@ def _check_joined(event: CommunityEvent, content: Joined) -> None:
 
 def _check_co_signers(event: CommunityEvent, content: Promoted | Demoted | Revoked, what: str) -> None:
     ids.public_key(content.target_node_id)
-    agreed = agreement(event.event_type, event.community_id, content.target_node_id, what, content.client_id)
+    agreed = cosign_payload(
+        event.event_type, event.community_id, content.target_node_id, what, content.client_id
+    )
     check_signatures(agreed, content.co_signers)
 
 

@@ -59,7 +59,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     default_member_can_invite: bool = True
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EventEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node and its NATS login, each bound to the other.
 
     `login_signature` is the node's over the login, `login_proof` the login's over the node id, so that no
@@ -97,7 +97,7 @@ class Created(Data, frozen=True, kw_only=True):
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    founder: Entry
+    founder: EventEntry
     policy: Policy = Policy()
 
 
@@ -131,7 +131,7 @@ class Joined(Data, frozen=True, kw_only=True):
 
     invite_event_hash: Hash
     invite_key: str
-    member: Entry
+    member: EventEntry
     invite_signature: str
 
 
@@ -271,11 +271,11 @@ def decode(data: bytes) -> CommunityEvent:
     return event
 
 
-def entry_of(identity: Identity, display_name: str) -> Entry:
+def entry_of(identity: Identity, display_name: str) -> EventEntry:
     """Return the entry of `identity`, with its login bound to it."""
     login = identity.login()
     signature = identity.sign(LOGIN_PURPOSE, login.public.encode("ascii"))
-    return Entry(
+    return EventEntry(
         identity.node_id, display_name, login.public, ids.b64(signature), _proof(login, identity.node_id)
     )
 

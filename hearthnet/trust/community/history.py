@@ -203,7 +203,7 @@ def _holds(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_
         content = event.content
         if isinstance(content, Joined) and not _is_invite(held[content.invite_event_hash], content):
             return False
-        event_validation.check(event, community_id)
+        event_validation.validate_event(event, community_id)
     except HearthNetError:
         return False
     return True

@@ -53,7 +53,7 @@ _DECODER: Final = msgspec.json.Decoder(InviteText)
 
 def encode(invite: InviteText) -> str:
     """Return the text to hand over."""
-    return text_armor.encode(SCHEME, msgspec.to_builtins(invite))
+    return text_armor.armor(SCHEME, msgspec.to_builtins(invite))
 
 
 def decode(text: str) -> InviteText:
@@ -62,7 +62,7 @@ def decode(text: str) -> InviteText:
     Raises:
         HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
     """
-    invite = text_armor.decode(text, SCHEME, MAX_LENGTH, _DECODER, "invite")
+    invite = text_armor.unarmor(text, SCHEME, MAX_LENGTH, _DECODER, "invite")
     for node in (invite.community_id, invite.inviter):
         ids.public_key(node)
     invite.key()
@@ -113,7 +113,7 @@ def admit(
             node; `unauthorized` for an invite that was used, withdrawn, is for another node, or that this
             node may not honour; `expired` after the invite's end.
     """
-    event_validation.check(joined, held.community_id)
+    event_validation.validate_event(joined, held.community_id)
     content = joined.content
     if not isinstance(content, Joined):
         raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")

@@ -53,7 +53,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def agreement(self) -> bytes:
         """Return the bytes that each signer signs."""
-        return agreement.agreement(
+        return agreement.cosign_payload(
             self.event_type,
             self.community_id,
             self.target_node_id,
@@ -69,7 +69,7 @@ _DECODER: Final = msgspec.json.Decoder(Proposal)
 
 def encode(proposal: Proposal) -> str:
     """Return the text to pass around."""
-    return text_armor.encode(SCHEME, msgspec.to_builtins(proposal))
+    return text_armor.armor(SCHEME, msgspec.to_builtins(proposal))
 
 
 def decode(text: str) -> Proposal:
@@ -78,7 +78,7 @@ def decode(text: str) -> Proposal:
     Raises:
         HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
     """
-    proposal = text_armor.decode(text, SCHEME, MAX_LENGTH, _DECODER, "proposal")
+    proposal = text_armor.unarmor(text, SCHEME, MAX_LENGTH, _DECODER, "proposal")
     for node in (proposal.community_id, proposal.target_node_id):
         ids.public_key(node)
     _check_terms(proposal)
@@ -133,8 +133,8 @@ def needed(proposal: Proposal, held: Roster) -> int:
     """
     others = (one.node_id for one in held.members if one.node_id != proposal.target_node_id)
     able = sum(_may_sign(proposal, held, node) for node in others)
-    return agreement.needed(held.policy, proposal.event_type, able)
+    return agreement.required_signatures(held.policy, proposal.event_type, able)
 
 
 def _may_sign(proposal: Proposal, held: Roster, node: str) -> bool:
-    return RANK[held.level(node)] >= agreement.least_rank(held.policy, proposal.event_type)
+    return RANK[held.level(node)] >= agreement.min_rank(held.policy, proposal.event_type)

@@ -21,7 +21,7 @@ _WHAT: Final = {REVOKED: "reason", INVITED: "display_name"}
 """The member of an agreement that holds its subject, by event type; `new_level` for the other types."""
 
 
-def agreement(
+def cosign_payload(
     event_type: str,
     community: str,
     target: str,
@@ -61,7 +61,7 @@ def check_signatures(agreed: bytes, co_signers: Iterable[CoSigner]) -> None:
             )
 
 
-def least_rank(policy: Policy, event_type: str) -> int:
+def min_rank(policy: Policy, event_type: str) -> int:
     """Return the lowest rank whose signature counts for `event_type`.
 
     Trusted; for an invite member if the policy permits all members to invite.
@@ -70,7 +70,7 @@ def least_rank(policy: Policy, event_type: str) -> int:
     return RANK["member" if everyone else "trusted"]
 
 
-def needed(policy: Policy, event_type: str, able: int) -> int:
+def required_signatures(policy: Policy, event_type: str, able: int) -> int:
     """Return the number of signers required if `able` nodes other than the target could sign.
 
     See: docs/protocol/community.md#agreements.

@@ -23,7 +23,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.community.events import Policy
 from hearthnet.trust.community.history import History
 from hearthnet.trust.community.removals import Removal
-from hearthnet.trust.community.replay import Gone, Judge, OpenInvite, Standing
+from hearthnet.trust.community.replay import MemberState, OpenInvite, RevokedMember, RosterReplay
 
 MAX_ROUNDS: Final = 32
 """Maximum number of rounds, after which all remaining removals are decided upon at once.
@@ -32,7 +32,7 @@ Bounds the work that trusted members can cause by removing one another.
 """
 
 
-class Folded(NamedTuple):
+class RosterState(NamedTuple):
     """The state of the community.
 
     `reached` is the highest lamport; `flaws` has the reason for each event that does not count.
@@ -41,29 +41,29 @@ class Folded(NamedTuple):
     name: str
     created_at: str
     policy: Policy
-    members: dict[str, Standing]
-    revoked: dict[str, Gone]
+    members: dict[str, MemberState]
+    revoked: dict[str, RevokedMember]
     invites: tuple[OpenInvite, ...]
     reached: int
     flaws: dict[str, str]
 
 
-def fold(history: History) -> Folded:
+def replay(history: History) -> RosterState:
     """Return the state after `history`.
 
     Raises:
         HearthNetError: `bad_request` if no event founds the community.
     """
     decided: list[Removal] = []
-    judge = Judge(history, decided)
+    judge = RosterReplay(history, decided)
     rounds = 0
     while judge.removals:
         rounds += 1
         decided += _next(judge.removals) if rounds < MAX_ROUNDS else judge.removals
-        judge = Judge(history, decided)
+        judge = RosterReplay(history, decided)
     if judge.name is None:
         raise HearthNetError("bad_request", "is of no community: nothing founds it")
-    return Folded(
+    return RosterState(
         name=judge.name,
         created_at=judge.created_at,
         policy=judge.policy,

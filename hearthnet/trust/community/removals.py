@@ -35,7 +35,7 @@ def known_of(history: History, event: CommunityEvent, content: Demoted | Revoked
     return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
 
 
-def what_was_agreed(content: Demoted | Revoked) -> Agreement | None:
+def cosigned_terms(content: Demoted | Revoked) -> Agreement | None:
     """Return the agreement of the co-signers of a removal, None without co-signers."""
     if not content.co_signers:
         return None
@@ -43,7 +43,7 @@ def what_was_agreed(content: Demoted | Revoked) -> Agreement | None:
     return type(content).__name__, content.target_node_id, what, content.client_id
 
 
-def carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
+def executed(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
     """Return the place in the order at which each agreement takes effect.
 
     It does once, however many events carry its signatures. Otherwise any trusted member could repeat a
@@ -51,22 +51,22 @@ def carried_out(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
     """
     found: dict[Agreement | None, int] = {}
     for removal in decided:
-        agreement = what_was_agreed(removal.content)
+        agreement = cosigned_terms(removal.content)
         if agreement is not None:
             found[agreement] = min(removal.place, found.get(agreement, removal.place))
     return found
 
 
-def limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
+def rank_limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozenset[str], int]]]:
     """Return for each target of a removal the limits on the rank behind its events.
 
     A limit is (place, known, rank): events before `place` have at most `rank`, except the `known` ones.
     """
     found: dict[str, list[tuple[int, frozenset[str], int]]] = {}
-    first = carried_out(decided)
+    first = executed(decided)
     for removal in decided:
         content = removal.content
         rank = RANK[content.new_level] if isinstance(content, Demoted) else 0
-        until = first.get(what_was_agreed(content), removal.place)
+        until = first.get(cosigned_terms(content), removal.place)
         found.setdefault(content.target_node_id, []).append((until, removal.known, rank))
     return found

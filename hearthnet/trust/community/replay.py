@@ -17,7 +17,7 @@ from hearthnet.trust.community.events import (
     CoSigner,
     Created,
     Demoted,
-    Entry,
+    EventEntry,
     Invited,
     Joined,
     Level,
@@ -28,8 +28,8 @@ from hearthnet.trust.community.events import (
     Withdrawn,
 )
 from hearthnet.trust.community.history import History
-from hearthnet.trust.community.quorum import least_rank, needed
-from hearthnet.trust.community.removals import Removal, carried_out, known_of, limits, what_was_agreed
+from hearthnet.trust.community.quorum import min_rank, required_signatures
+from hearthnet.trust.community.removals import Removal, cosigned_terms, executed, known_of, rank_limits
 
 MAX_LEAP: Final = 1_000_000
 """Maximum step of the community's lamport by one event; otherwise a single event could use up all numbers."""
@@ -43,10 +43,10 @@ LEVELS: Final[dict[int, Level]] = {_MEMBER: "member", _TRUSTED: "trusted", _ANCH
 _FAR: Final = 2**31
 
 
-class Standing(msgspec.Struct):
+class MemberState(msgspec.Struct):
     """A member; `sponsor` made it trusted or more, `depth` promotions away from the founder."""
 
-    entry: Entry
+    entry: EventEntry
     rank: int
     added_at: str
     sponsor: str = ""
@@ -68,7 +68,7 @@ class OpenInvite(msgspec.Struct):
     open: bool = True
 
 
-class Gone(msgspec.Struct, frozen=True):
+class RevokedMember(msgspec.Struct, frozen=True):
     """A revoked node: by which event, at which place, when by its author's clock, and why."""
 
     place: int
@@ -81,16 +81,16 @@ class _Flaw(Exception):
     """The reason for which an event does not count."""
 
 
-class Judge:
+class RosterReplay:
     """The state after all events of `history` if only the removals in `decided` take effect."""
 
     def __init__(self, history: History, decided: Sequence[Removal]) -> None:
         self.name: str | None = None
         self.created_at = ""
         self.policy = Policy()
-        self.members: dict[str, Standing] = {}
+        self.members: dict[str, MemberState] = {}
         self._having: Counter[int] = Counter()
-        self.revoked: dict[str, Gone] = {}
+        self.revoked: dict[str, RevokedMember] = {}
         self.invites: dict[str, OpenInvite] = {}
         self.reached = 0
         self.flaws: dict[str, str] = {}
@@ -103,8 +103,8 @@ class Judge:
         self._named: dict[tuple[str, str], OpenInvite] = {}
         self._asked: dict[str, tuple[Joined, OpenInvite]] = {}
         self._decided = {removal.event.hash for removal in decided}
-        self._carried_out = carried_out(decided)
-        self._limits = limits(decided)
+        self._carried_out = executed(decided)
+        self._limits = rank_limits(decided)
         self._covered: dict[tuple[int, str], frozenset[str]] = {}
         self._policies = [
             (place, event.content)
@@ -171,7 +171,7 @@ class Judge:
     def _may_invite(self, place: int, event: CommunityEvent) -> int:
         """Return the author's rank; a flaw if it may not invite."""
         rank = self._author_rank(place, event)
-        wanted = _MEMBER if rank == _ROOT else least_rank(self._policy_for(place, event), INVITED)
+        wanted = _MEMBER if rank == _ROOT else min_rank(self._policy_for(place, event), INVITED)
         if rank < wanted:
             raise _Flaw(f"to invite takes level {LEVELS[wanted]}, which its author did not have")
         return rank
@@ -187,7 +187,7 @@ class Judge:
         having = sum(count for rank, count in self._having.items() if rank >= least)
         return having - (of_target is not None and of_target.rank >= least)
 
-    def _set_rank(self, standing: Standing, rank: int) -> None:
+    def _set_rank(self, standing: MemberState, rank: int) -> None:
         self._having[standing.rank] -= 1
         self._having[rank] += 1
         standing.rank = rank
@@ -201,8 +201,8 @@ class Judge:
         self._founder = content.founder.node_id
         self._let_in(content.founder, event.wall_clock, _ANCHOR, 0)
 
-    def _let_in(self, entry: Entry, added_at: str, rank: int, depth: int) -> None:
-        self.members[entry.node_id] = Standing(entry, rank, added_at, depth=depth)
+    def _let_in(self, entry: EventEntry, added_at: str, rank: int, depth: int) -> None:
+        self.members[entry.node_id] = MemberState(entry, rank, added_at, depth=depth)
         self._having[rank] += 1
         self._logins[entry.login] = entry.node_id
         self.revoked.pop(entry.node_id, None)
@@ -210,7 +210,7 @@ class Judge:
     def _invited(self, place: int, event: CommunityEvent, content: Invited) -> None:
         rank = self._may_invite(place, event)
         policy, invitee = self._policy_for(place, event), content.invitee_node_id
-        least = least_rank(policy, INVITED)
+        least = min_rank(policy, INVITED)
         signers = self._agreeing(event.author, content.co_signers, least, invitee)
         rank = max([rank, *map(self._rank, signers - {event.author})])
         invite = OpenInvite(event, content, place, rank, signers, self._able(least, invitee))
@@ -226,7 +226,7 @@ class Judge:
 
     def _lack(self, invite: OpenInvite, policy: Policy) -> str:
         """Return the objection of `policy` to the invite; empty if there is none."""
-        wanted = needed(policy, INVITED, invite.able)
+        wanted = required_signatures(policy, INVITED, invite.able)
         if wanted == 1 or invite.event.author == self._root:
             return ""
         if not invite.content.invitee_node_id:
@@ -298,7 +298,7 @@ class Judge:
 
     def _removed(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> None:
         if event.hash in self._decided:
-            if place > self._carried_out.get(what_was_agreed(content), place):
+            if place > self._carried_out.get(cosigned_terms(content), place):
                 raise _Flaw("what its co-signers agreed to was carried out before; it takes new signatures")
             self._remove(place, event, content)
             return
@@ -324,7 +324,9 @@ class Judge:
             invite.signers.discard(content.target_node_id)
             if invite.event.author == content.target_node_id:
                 self._close(invite)
-        self.revoked[content.target_node_id] = Gone(place, event.hash, event.wall_clock, content.reason)
+        self.revoked[content.target_node_id] = RevokedMember(
+            place, event.hash, event.wall_clock, content.reason
+        )
 
     def _check_target(self, content: Demoted | Revoked) -> None:
         target = self.members.get(content.target_node_id)
@@ -336,7 +338,7 @@ class Judge:
         else:
             self._keep_an_anchor(target)
 
-    def _keep_an_anchor(self, target: Standing) -> None:
+    def _keep_an_anchor(self, target: MemberState) -> None:
         if target.rank == _ANCHOR and self._having[_ANCHOR] == 1:
             raise _Flaw("the last anchor stays one")
 
@@ -352,7 +354,7 @@ class Judge:
             raise _Flaw("to remove others takes level trusted, which its author did not have")
         signers = self._agreeing(author, content.co_signers, _TRUSTED, target)
         policy = self._policy_for(place, event)
-        wanted = needed(policy, event.event_type, self._able(_TRUSTED, target))
+        wanted = required_signatures(policy, event.event_type, self._able(_TRUSTED, target))
         if len(signers) < wanted:
             raise _Flaw(f"it takes {wanted} signatures of trusted members and has {len(signers)}")
         return signers
@@ -386,7 +388,7 @@ class Judge:
         return -1 if node == self._root else _FAR if standing is None else standing.depth
 
 
-def _recalls(invite: OpenInvite, node: str, gone: Gone) -> bool:
+def _recalls(invite: OpenInvite, node: str, gone: RevokedMember) -> bool:
     """Return whether the invite readmits `node` after the revocation `gone`.
 
     Co-signers name the revocation; otherwise their signatures would undo every later one, too.

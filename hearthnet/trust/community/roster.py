@@ -23,11 +23,11 @@ from hearthnet.trust.community import event_validation
 from hearthnet.trust.community import events as community
 from hearthnet.trust.community.events import LOGIN_PURPOSE as LOGIN_PURPOSE
 from hearthnet.trust.community.events import RANK as RANK
-from hearthnet.trust.community.events import CommunityEvent, Entry
+from hearthnet.trust.community.events import CommunityEvent, EventEntry
 from hearthnet.trust.community.events import Level as Level
 from hearthnet.trust.community.events import Policy as Policy
 from hearthnet.trust.community.history import Heads, History
-from hearthnet.trust.community.reducer import Folded, fold
+from hearthnet.trust.community.reducer import RosterState, replay
 from hearthnet.trust.community.replay import LEVELS
 from hearthnet.trust.keys import Identity
 
@@ -35,7 +35,7 @@ PURPOSE: Final = "roster"
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One member; `login` is the public nkey of its NATS login, bound both ways (see `Entry`)."""
+    """One member; `login` is the public nkey of its NATS login, bound both ways (see `EventEntry`)."""
 
     node_id: str
     level: Level
@@ -157,9 +157,9 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         return History(self.community_id, self.events)
 
     @cached_property
-    def folded(self) -> Folded:
+    def folded(self) -> RosterState:
         """The state derived from the events, with all that the document leaves out."""
-        return fold(self.history)
+        return replay(self.history)
 
     @cached_property
     def _members(self) -> dict[str, Member]:
@@ -183,9 +183,11 @@ def member(identity: Identity, level: Level, display_name: str, now_ms: int) -> 
     return _member(community.entry_of(identity, display_name), level, rfc3339(now_ms))
 
 
-def found(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
+def create(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
     """Found a community with `first` as its first anchor; the roster is not sealed."""
-    founder = Entry(first.node_id, first.display_name, first.login, first.login_signature, first.login_proof)
+    founder = EventEntry(
+        first.node_id, first.display_name, first.login, first.login_signature, first.login_proof
+    )
     event = community.write(
         root,
         root.node_id,
@@ -216,10 +218,12 @@ def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
     that are not held yet are checked. Invalid events, and those that build on missing ones (see
     `Roster.missing_before`), are left out.
     """
-    return merge_some(roster, events)[0]
+    return merge_partial(roster, events)[0]
 
 
-def merge_some(roster: Roster, events: Iterable[CommunityEvent]) -> tuple[Roster, tuple[CommunityEvent, ...]]:
+def merge_partial(
+    roster: Roster, events: Iterable[CommunityEvent]
+) -> tuple[Roster, tuple[CommunityEvent, ...]]:
     """Merge as `merge`, and return also those of `events` that wait for missing ones."""
     history, waiting = roster.history.extended(events)
     return (roster if history is roster.history else _derived(history)), waiting
@@ -234,7 +238,7 @@ def seal(roster: Roster, identity: Identity) -> Roster:
     return sealed
 
 
-def refuse_older(held: Roster, offered: Roster) -> None:
+def check_not_older(held: Roster, offered: Roster) -> None:
     """Check that `offered` has all events of `held`.
 
     Raises:
@@ -282,7 +286,7 @@ def _prove(roster: Roster) -> None:
     history, _ = History(roster.community_id).extended(roster.events)
     if len(history.events) != len(roster.events):
         for event in roster.events:
-            event_validation.check(event, roster.community_id)
+            event_validation.validate_event(event, roster.community_id)
         raise HearthNetError("bad_request", "events that others build on are not in it")
     derived = _derived(history)
     if msgspec.structs.replace(derived, signed_by=roster.signed_by, signature=roster.signature) != roster:
@@ -290,7 +294,7 @@ def _prove(roster: Roster) -> None:
 
 
 def _derived(history: History) -> Roster:
-    state = fold(history)
+    state = replay(history)
     taken = {standing.entry.login for standing in state.members.values()}
     invites: dict[str, Invite] = {}
     for one in state.invites:
@@ -313,7 +317,7 @@ def _derived(history: History) -> Roster:
     return roster
 
 
-def _member(entry: Entry, level: Level, added_at: str) -> Member:
+def _member(entry: EventEntry, level: Level, added_at: str) -> Member:
     return Member(
         entry.node_id,
         level,

@@ -27,7 +27,7 @@ from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
-from hearthnet.service.effects.community_log import CommunityLog, Remembered
+from hearthnet.service.effects.community_log import CommunityLog, StoredCommunity
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.community.events import CommunityEvent
@@ -50,7 +50,7 @@ _PAGE: Final = 500
 _MOST_PAGES: Final = 40
 
 
-class Exchange:
+class AntiEntropy:
     """Exchange of events and revocations with other nodes."""
 
     def __init__(self, bus: Bus, log: CommunityLog) -> None:
@@ -69,7 +69,7 @@ class Exchange:
         self._events: set[str] = set()
         self._revocations: set[str] = set()
 
-    async def open(self, remembered: Remembered) -> None:
+    async def open(self, remembered: StoredCommunity) -> None:
         """Subscribe to heads and start to announce, fetch and store.
 
         `remembered` is on disk already and is not stored again.

@@ -10,7 +10,7 @@ from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 
 
-def demand(held: Roster, own: Identity, proposal: Proposal) -> None:
+def require_signatures(held: Roster, own: Identity, proposal: Proposal) -> None:
     """Raise unless enough members, this node included, have signed `proposal`.
 
     A node that may not sign passes: the validity of the event that it makes is checked elsewhere.

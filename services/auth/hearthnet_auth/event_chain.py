@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import LOG
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.trust.community.events import CommunityEvent
@@ -29,7 +29,7 @@ holds the returned event already, it is the answer to a repeated call.
 class Chain:
     """Writer of this node's events to the community's log and to the roster of this process."""
 
-    def __init__(self, peer: Peer, log: CommunityLog) -> None:
+    def __init__(self, peer: Session, log: CommunityLog) -> None:
         self._peer = peer
         self._log = log
         self._one_at_a_time = asyncio.Lock()

@@ -137,7 +137,7 @@ def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: in
             "required",
             "an invite takes several signatures here; name its node: hearthnet invite create --for NODE_ID",
         )
-    cosignatures.demand(held, own, proposal)
+    cosignatures.require_signatures(held, own, proposal)
 
 
 def _invalid(path: str, rule: str, message: str) -> HearthNetError:

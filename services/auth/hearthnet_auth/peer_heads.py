@@ -17,7 +17,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from hearthnet.bus.session.gossip_frames import Heads
+from hearthnet.bus.session.gossip_frames import SetDigests
 
 CLAIM_SECONDS: Final = 60.0
 FRUITLESS_SECONDS: Final = 30.0
@@ -28,11 +28,11 @@ _AGAIN_SECONDS: Final = 1.0
 class _Claim:
     """The last announcement of one node, its expiry, and the results of fetches from it."""
 
-    heads: Heads
+    heads: SetDigests
     until: float
     not_before: float = 0.0
     failures: int = 0
-    fruitless: Heads | None = None
+    fruitless: SetDigests | None = None
 
 
 class Neighbours:
@@ -41,17 +41,17 @@ class Neighbours:
     def __init__(self) -> None:
         self._claims: dict[str, _Claim] = {}
 
-    def heard(self, node: str, heads: Heads, now: float) -> None:
+    def heard(self, node: str, heads: SetDigests, now: float) -> None:
         """Record that `node` announced `heads`."""
         claim = self._claims.setdefault(node, _Claim(heads, 0.0))
         claim.heads, claim.until = heads, now + CLAIM_SECONDS
 
-    def due(self, ours: Heads, now: float) -> str | None:
+    def due(self, ours: SetDigests, now: float) -> str | None:
         """Return a random node that is ahead and may be fetched from now, or None."""
         found = [node for node, claim in self._ahead(ours, now) if claim.not_before <= now]
         return random.choice(found) if found else None
 
-    def pause(self, ours: Heads, now: float) -> float | None:
+    def pause(self, ours: SetDigests, now: float) -> float | None:
         """Return the seconds until a node is due, or None if no node is ahead."""
         return min((max(0.0, claim.not_before - now) for _, claim in self._ahead(ours, now)), default=None)
 
@@ -68,7 +68,7 @@ class Neighbours:
         claim.not_before = now + min(FRUITLESS_SECONDS, _AGAIN_SECONDS * 2**claim.failures)
         claim.failures += 1
 
-    def _ahead(self, ours: Heads, now: float) -> list[tuple[str, _Claim]]:
+    def _ahead(self, ours: SetDigests, now: float) -> list[tuple[str, _Claim]]:
         self._claims = {node: claim for node, claim in self._claims.items() if self._counts(claim, now)}
         return [
             (node, claim)

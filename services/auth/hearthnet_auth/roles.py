@@ -159,4 +159,4 @@ def _check_signatures(
         client_id=wanted.client_id,
         co_signers=wanted.co_signers,
     )
-    cosignatures.demand(held, own, proposal)
+    cosignatures.require_signatures(held, own, proposal)

@@ -33,7 +33,7 @@ from hearthnet.trust.community.events import Admitted, CommunityEvent
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from hearthnet_auth import invites, roles, tokens
-from hearthnet_auth.anti_entropy import Exchange
+from hearthnet_auth.anti_entropy import AntiEntropy
 from hearthnet_auth.event_chain import Chain
 from hearthnet_auth.schemas import (
     IntrospectInput,
@@ -76,7 +76,7 @@ class AuthService(Service):
     _node: NodeContext
     _log: CommunityLog
     _chain: Chain
-    _exchange: Exchange
+    _exchange: AntiEntropy
 
     async def start(self, node: NodeContext) -> None:
         """Load the log, publish its news to this node's processes and start the exchange."""
@@ -84,7 +84,7 @@ class AuthService(Service):
         peer = node.bus.peer
         self._log = CommunityLog(await node.store(), node.home)
         self._chain = Chain(peer, self._log)
-        self._exchange = Exchange(node.bus, self._log)
+        self._exchange = AntiEntropy(node.bus, self._log)
         remembered = await self._log.read()
         peer.membership.learn(remembered.events, remembered.revocations)
         await self._exchange.open(remembered)

@@ -45,7 +45,7 @@ class Embedded(msgspec.Struct, frozen=True):
     tokens: int = 0
 
 
-class Backend(Protocol):
+class EmbeddingBackend(Protocol):
     """One embedding model."""
 
     @property

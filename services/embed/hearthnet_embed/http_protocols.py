@@ -19,7 +19,7 @@ from hearthnet.models.http_client import HttpRequest
 Vector = list[float]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class EmbeddingResponse(msgspec.Struct, frozen=True):
     """Vectors in the order of the texts, and the server's token count, 0 if it gives none."""
 
     vectors: list[Vector]
@@ -31,7 +31,7 @@ class Wire(msgspec.Struct, frozen=True):
 
     path: str
     body: Callable[[str, Sequence[str], bool], dict[str, Any]]
-    answer: Callable[[bytes], Answer]
+    answer: Callable[[bytes], EmbeddingResponse]
     ends: tuple[str, ...] = ()
 
 
@@ -58,7 +58,7 @@ def _openai_body(model: str, texts: Sequence[str], cut: bool) -> dict[str, Any]:
     return {"model": model, "input": list(texts), "encoding_format": "float"}
 
 
-def _openai_answer(data: bytes) -> Answer:
+def _openai_answer(data: bytes) -> EmbeddingResponse:
     found = msgspec.json.decode(data, type=_OpenAi)
     places = [item.index if item.index is not None else place for place, item in enumerate(found.data)]
     if sorted(places) != list(range(len(places))):
@@ -66,16 +66,16 @@ def _openai_answer(data: bytes) -> Answer:
     vectors: list[Vector] = [[] for _ in places]
     for place, item in zip(places, found.data, strict=True):
         vectors[place] = item.embedding
-    return Answer(vectors, found.usage.prompt_tokens if found.usage else 0)
+    return EmbeddingResponse(vectors, found.usage.prompt_tokens if found.usage else 0)
 
 
 def _ollama_body(model: str, texts: Sequence[str], cut: bool) -> dict[str, Any]:
     return {"model": model, "input": list(texts), "truncate": cut}
 
 
-def _ollama_answer(data: bytes) -> Answer:
+def _ollama_answer(data: bytes) -> EmbeddingResponse:
     found = msgspec.json.decode(data, type=_Ollama)
-    return Answer(found.embeddings, found.prompt_eval_count)
+    return EmbeddingResponse(found.embeddings, found.prompt_eval_count)
 
 
 WIRES: Final[dict[Literal["openai", "ollama"], Wire]] = {
@@ -92,7 +92,7 @@ def request(wire: Wire, url: str, model: str, texts: Sequence[str], *, cut: bool
     return HttpRequest("POST", base + wire.path, wire.body(model, texts, cut))
 
 
-def read(wire: Wire, name: str, url: str, data: bytes, count: int) -> Answer:
+def read(wire: Wire, name: str, url: str, data: bytes, count: int) -> EmbeddingResponse:
     """Return the server's answer to `count` texts.
 
     Raises:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_embed.backend import Backend
+from hearthnet_embed.backend import EmbeddingBackend
 from hearthnet_embed.minilm import files
 from hearthnet_embed.minilm.backend import MiniLm
 
 _log = logging.getLogger(__name__)
 
 
-class Loadable(Backend, Protocol):
+class Loadable(EmbeddingBackend, Protocol):
     """A model that can be offered before it is loaded."""
 
     async def load(self) -> None:
@@ -101,4 +101,4 @@ class MiniLmBox(Box):
 
     async def found(self) -> Loadable:
         """As `Box.found`."""
-        return MiniLm(await asyncio.to_thread(files.found, self._data), self._threads)
+        return MiniLm(await asyncio.to_thread(files.checked_files, self._data), self._threads)

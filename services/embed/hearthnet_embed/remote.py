@@ -13,9 +13,9 @@ from hearthnet.core.config import EmbedModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import urls
 from hearthnet.models.health import Watch
-from hearthnet.models.http_client import Connection
+from hearthnet.models.http_client import ModelHttpClient
 from hearthnet_embed.backend import Embedded, Profile
-from hearthnet_embed.http_protocols import WIRES, Answer, read, request
+from hearthnet_embed.http_protocols import WIRES, EmbeddingResponse, read, request
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 32
@@ -37,7 +37,7 @@ class Remote:
         self._changed = changed
         self._wire = WIRES[config.kind]
         login = urls.without_login(config.url)[1]
-        self._connection = Connection(config.name, config.api_key_env or "", _BEARER, login)
+        self._connection = ModelHttpClient(config.name, config.api_key_env or "", _BEARER, login)
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._watch = Watch()
         self._again = asyncio.Event()
@@ -157,7 +157,7 @@ class Remote:
 
     async def _one_by_one(self, texts: Sequence[str], start: int) -> Embedded:
         """Embed each text by itself, and let the server cut only those that are too long."""
-        answers: list[Answer] = []
+        answers: list[EmbeddingResponse] = []
         cut: list[int] = []
         for index, text in enumerate(texts, start):
             try:
@@ -170,7 +170,7 @@ class Remote:
         vectors = [vector for answer in answers for vector in answer.vectors]
         return Embedded(vectors, tuple(cut), sum(answer.tokens for answer in answers))
 
-    async def _asked(self, texts: Sequence[str], *, cut: bool = False) -> Answer:
+    async def _asked(self, texts: Sequence[str], *, cut: bool = False) -> EmbeddingResponse:
         config = self.config
         data = bytearray()
         sent = request(self._wire, config.url, config.model, texts, cut=cut)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_embed.backend import Backend, Embedded
+from hearthnet_embed.backend import Embedded, EmbeddingBackend
 
 MOST_TEXTS: Final = 256
 _NUMBER_BYTES: Final = 12
@@ -22,7 +22,7 @@ def most_texts(dim: int, max_payload: int) -> int:
     return max(1, min(MOST_TEXTS, room // (dim * _NUMBER_BYTES)))
 
 
-def named(backends: Sequence[Backend], model: str | None, away: dict[str, str]) -> Backend:
+def named(backends: Sequence[EmbeddingBackend], model: str | None, away: dict[str, str]) -> EmbeddingBackend:
     """Return the backend with the name or alias `model`, or the first one if None.
 
     `away` maps the name of each model whose server does not answer to the reason.

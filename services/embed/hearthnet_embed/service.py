@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 from hearthnet.core.tasks import TaskSet
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet_embed import request_limits
-from hearthnet_embed.backend import Backend
+from hearthnet_embed.backend import EmbeddingBackend
 from hearthnet_embed.gguf import GgufBox
 from hearthnet_embed.local_models import Box, MiniLmBox
 from hearthnet_embed.remote import Remote
@@ -105,11 +105,11 @@ class EmbedService(Service):
         return Reply(await asyncio.to_thread(request_limits.output, embedded, call.input.normalize), meta)
 
     @property
-    def _models(self) -> list[Backend]:
+    def _models(self) -> list[EmbeddingBackend]:
         remotes = [remote for remote in self._remotes if remote.there]
         return [*remotes, *(box.model for box in self._boxes if box.model is not None)]
 
-    def _most(self, backend: Backend) -> int:
+    def _most(self, backend: EmbeddingBackend) -> int:
         return request_limits.most_texts(backend.profile.dim, self._node.bus.peer.link.max_payload)
 
     async def _follow(self, box: Box) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from bisect import bisect_left, bisect_right, insort
 
 from hearthnet.bus.blobs.blob_store import Blobs
-from hearthnet.bus.blobs.metadata import Entry
+from hearthnet.bus.blobs.metadata import BlobRecord
 from hearthnet.protocol.manifest import is_cid
 
 
@@ -18,9 +18,9 @@ class Catalogue:
         self._after = 0
         self._looking = asyncio.Lock()
         self._cids: list[str] = []
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, BlobRecord] = {}
         """All blobs by CID."""
-        self.gone: dict[str, tuple[Entry, int]] = {}
+        self.gone: dict[str, tuple[BlobRecord, int]] = {}
         """Deleted blobs, with the stream sequence of the entry that marks the deletion."""
         self.others: set[str] = set()
         """Places of objects whose names are no CIDs; they belong to other programs and are left alone."""
@@ -32,7 +32,7 @@ class Catalogue:
                 self._take(entry, place)
                 self._after = place
 
-    def page(self, prefix: str, after: str, limit: int) -> list[Entry]:
+    def page(self, prefix: str, after: str, limit: int) -> list[BlobRecord]:
         """Return up to `limit` blobs in CID order that begin with `prefix` and follow `after`."""
         at = max(bisect_left(self._cids, prefix), bisect_right(self._cids, after))
         found = self._cids[at : at + limit]
@@ -46,7 +46,7 @@ class Catalogue:
         """Drop the record of a deletion that the store has dropped."""
         self.gone.pop(cid, None)
 
-    def _take(self, entry: Entry, place: int) -> None:
+    def _take(self, entry: BlobRecord, place: int) -> None:
         cid = entry.name
         if not is_cid(cid):
             self.others.add(entry.nuid)

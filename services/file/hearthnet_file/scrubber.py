@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from hearthnet.bus.blobs.blob_store import Blobs
-from hearthnet.bus.blobs.metadata import Entry
+from hearthnet.bus.blobs.metadata import BlobRecord
 from hearthnet.bus.blobs.reader import Blob, Damaged, OldBlob
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -36,7 +36,7 @@ LOST: Final = ""
 """Recorded as the place of a blob whose entry itself cannot be read."""
 
 
-class State(msgspec.Struct):
+class ScrubState(msgspec.Struct):
     """Position and findings of the scrubber.
 
     `after` is the last blob read to its end; `cid` and `index` name the next chunk, due at `due` (ms since
@@ -135,7 +135,7 @@ class Scrubber:
         total = sum(max(1, chunk_count(each.size)) for each in self._catalogue.entries.values())
         state.due = now_ms() + max(LEAST_PAUSE_MS, self._pass_ms // max(1, total))
 
-    async def _read_chunk(self, entry: Entry) -> None:
+    async def _read_chunk(self, entry: BlobRecord) -> None:
         if self._open is None or self._open.entry.nuid != entry.nuid:
             self._open = None
             self._open = await self._blobs.open(entry.name)
@@ -144,7 +144,7 @@ class Scrubber:
         elif entry.size:
             await self._open.chunk(self.state.index)
 
-    def _entry(self) -> Entry | None:
+    def _entry(self) -> BlobRecord | None:
         """Return the blob that is being read, else the next one, or None at the end."""
         state = self.state
         if (entry := self._catalogue.entries.get(state.cid)) is not None:
@@ -165,8 +165,8 @@ class Scrubber:
             os.replace(beside, self._file)
 
 
-def _read(file: Path) -> State:
+def _read(file: Path) -> ScrubState:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=State)
+        return msgspec.json.decode(file.read_bytes(), type=ScrubState)
     except (OSError, msgspec.DecodeError):
-        return State()
+        return ScrubState()

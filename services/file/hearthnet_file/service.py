@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
 from hearthnet.bus.blobs.blob_store import Blobs, no_blob
-from hearthnet.bus.blobs.metadata import OWN, Entry, Hold
+from hearthnet.bus.blobs.metadata import OWN, BlobRecord, Hold
 from hearthnet.bus.blobs.reader import Blob, Damaged, OldBlob, damaged
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
@@ -205,7 +205,7 @@ class FileService(Service):
         holders = await asyncio.to_thread(self._holders.of, cid, now)
         raise HearthNetError(error.code, error.message, details={"alt_nodes": holders} if holders else None)
 
-    def _may_see(self, call: Call[Any, Any], entry: Entry, now: int) -> bool:
+    def _may_see(self, call: Call[Any, Any], entry: BlobRecord, now: int) -> bool:
         return bool(entry.holds(now)) and (self._is_self(call) or entry.readable_by(call.principal, now))
 
     def _nothing(self, cid: str, kept: bool) -> HearthNetError:
@@ -277,7 +277,7 @@ async def _ahead(blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None
             await asyncio.gather(following, return_exceptions=True)
 
 
-def _listed(entry: Entry, principal: str, own: bool, now: int) -> dict[str, Any]:
+def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str, Any]:
     holds = entry.holds(now)
     mine = [hold for hold in holds if hold.by == principal]
     seen = holds if own else [hold for hold in holds if hold.shared or hold.by == principal]

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 
 from hearthnet.bus.blobs.blob_store import LOOK_EVERY, Blobs
-from hearthnet.bus.blobs.metadata import Entry, Hold
+from hearthnet.bus.blobs.metadata import BlobRecord, Hold
 from hearthnet.bus.blobs.reader import damage
 from hearthnet.bus.blobs.writer import Writer
 from hearthnet.core.errors import HearthNetError
@@ -61,7 +61,7 @@ class Proof:
         self.count += 1
 
 
-class Stored:
+class StoredChunks:
     """A sink that passes chunks to `writer` and regularly checks the free space of the disk."""
 
     def __init__(self, blobs: Blobs, writer: Writer) -> None:
@@ -155,7 +155,7 @@ class Uploads:
         self._taking[cid] = size, writer
         try:
             await self._room(self._coming())
-            await _take(stream, manifest, Stored(self._blobs, writer))
+            await _take(stream, manifest, StoredChunks(self._blobs, writer))
         finally:
             del self._taking[cid]
         await self._blobs.commit(writer, hold, damaged)
@@ -176,7 +176,7 @@ class Uploads:
             if await writer.is_alone():
                 return writer
 
-    async def _is_damaged(self, stream: Stream, known: Entry) -> bool:
+    async def _is_damaged(self, stream: Stream, known: BlobRecord) -> bool:
         """Return whether the stored blob cannot be read intact; reads all of it."""
         looked = 0
 

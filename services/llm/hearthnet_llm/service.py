@@ -28,25 +28,25 @@ from hearthnet.core.tasks import end
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet_llm import spans
 from hearthnet_llm.backends import probe
-from hearthnet_llm.backends.failover import Failover, able, named
+from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.pool import Pool
 from hearthnet_llm.backends.prewarm import warmed
-from hearthnet_llm.backends.probe import Wish
-from hearthnet_llm.backends.probe_cache import Memory
+from hearthnet_llm.backends.probe import ProbeRequest
+from hearthnet_llm.backends.probe_cache import ProbeCache
 from hearthnet_llm.backends.scripted import Scripted
 from hearthnet_llm.builtin.lazy_backend import Loading
-from hearthnet_llm.builtin.model_file import Seen
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_file import FileStamp
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.interface.backend import Backend, FrameStream
 from hearthnet_llm.interface.frames import Continued, Done, Frame, to_event
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, ModelParams
 from hearthnet_llm.interface.validation import check
-from hearthnet_llm.responses.response_builder import Answer, is_expected
+from hearthnet_llm.responses.response_builder import ResponseBuilder, is_expected
 from hearthnet_llm.responses.tool_calls import ToolCallRequest, make
-from hearthnet_llm.settings import Settings
+from hearthnet_llm.settings import LlmSettings
 from hearthnet_llm.threads.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -67,9 +67,9 @@ class LlmService(Service):
     """Language models, for all permitted members of the community."""
 
     name: ClassVar[str] = "llm"
-    _memory: Memory
+    _memory: ProbeCache
     _pool: Pool
-    _settings: Settings
+    _settings: LlmSettings
     _threads: Threads
     _home: Path
     _bus: Bus
@@ -77,29 +77,29 @@ class LlmService(Service):
     def __init__(self) -> None:
         super().__init__()
         self._boxed: Loading | None = None
-        self._box: Box | None = None
+        self._box: ModelLocator | None = None
         self._box_note = ""
         self._contexts = Contexts()
         self._scripted: list[Scripted] = []
-        self._seen: Seen | None = None
+        self._seen: FileStamp | None = None
         self._following: list[asyncio.Task[None]] = []
 
     async def start(self, node: NodeContext) -> None:
         """Find the configured models and validate the built-in one, which is not loaded yet."""
         config = node.config.llm
-        self._memory = Memory(node.data / "models-learned.json")
+        self._memory = ProbeCache(node.data / "models-learned.json")
 
         async def fetch(cid: str) -> bytes:
             return await (await node.store()).get_blob(cid)
 
         self._pool = Pool(self._memory, self._renew, fetch)
-        self._settings = Settings(node.home, self._use)
+        self._settings = LlmSettings(node.home, self._use)
         self._threads = Threads(node.data)
         self._home = node.home.path
         self._bus = node.bus
         await self._use(config)
         if config.builtin or config.model_file:
-            self._box = Box(config, node.data / "model-checked.json")
+            self._box = ModelLocator(config, node.data / "model-checked.json")
         await self._pool.settle(SETTLE_SECONDS)
         if self._box is not None:
             node.progress("checking the model", 0, 1)
@@ -145,23 +145,23 @@ class LlmService(Service):
         """Continue a conversation."""
         turn = await self._threads.whole(call.principal, call.input)
         with turn.places():
-            backends = able(self._named(call.params), call.params, turn.request)
+            backends = capable_backends(self._named(call.params), call.params, turn.request)
             check(turn.request, backends[0].profile)
-            answer = Answer(backends[0].profile, expected=is_expected(turn.request.messages))
+            answer = ResponseBuilder(backends[0].profile, expected=is_expected(turn.request.messages))
             with spans.answered("chat", answer, turn.request):
                 await relay(call, stream, answer, self._frames(backends, answer, turn.request))
         if turn.request.max_tokens == 0:
             return Reply(output=answer.output, meta=answer.meta())
         if turn.request.tools:
-            tracing.went(answer.tool_path)
+            tracing.record_path(answer.tool_path)
         answer.thread_length = await self._threads.keep(turn, answer.message)
         return Reply(output=answer.output, meta=answer.meta())
 
     @capability("llm.complete@1.0")
     async def complete(self, call: Call[ModelParams, CompleteRequest], stream: Stream) -> Reply:
         """Continue a text."""
-        backends = able(self._named(call.params), call.params, None)
-        answer = Answer(backends[0].profile, calls=False)
+        backends = capable_backends(self._named(call.params), call.params, None)
+        answer = ResponseBuilder(backends[0].profile, calls=False)
         frames = self._failover(backends, answer).first(lambda backend: backend.complete(call.input))
         with spans.answered("text_completion", answer, call.input):
             await relay(call, stream, answer, _continued(frames))
@@ -173,7 +173,7 @@ class LlmService(Service):
         return await make(self._bus, call)
 
     @capability("llm.models.check@1.0")
-    async def check_models(self, call: Call[Nothing, Wish]) -> Reply:
+    async def check_models(self, call: Call[Nothing, ProbeRequest]) -> Reply:
         """Check a server with the environment of this node."""
         checked = await probe.check(call.input, self._memory)
         return Reply(output=msgspec.to_builtins(checked), meta={})
@@ -197,12 +197,12 @@ class LlmService(Service):
         return [*self._pool.there, *self._scripted, *boxed]
 
     def _named(self, params: ModelParams) -> list[Backend]:
-        return named(self._models, params, self._pool.away)
+        return named_backends(self._models, params, self._pool.away)
 
-    def _failover(self, backends: list[Backend], answer: Answer) -> Failover:
+    def _failover(self, backends: list[Backend], answer: ResponseBuilder) -> Failover:
         return Failover(backends, answer.by, self._failed, self._toolless, self._contexts.stream)
 
-    def _frames(self, backends: list[Backend], answer: Answer, request: ChatRequest) -> FrameStream:
+    def _frames(self, backends: list[Backend], answer: ResponseBuilder, request: ChatRequest) -> FrameStream:
         failover = self._failover(backends, answer)
         if request.max_tokens != 0:
             return failover.chat(request)
@@ -233,7 +233,7 @@ class LlmService(Service):
         self.note = "; ".join(notes) or (_NONE if lacking else None)
         self.offers_changed()
 
-    async def _look_into_box(self, box: Box) -> None:
+    async def _look_into_box(self, box: ModelLocator) -> None:
         """Offer the built-in model if its file is valid, else set the note."""
         self._seen = await asyncio.to_thread(box.look)
         try:
@@ -252,7 +252,7 @@ class LlmService(Service):
             _log.warning("%s", error.message)
             self._renew()
 
-    async def _other_file(self, box: Box) -> None:
+    async def _other_file(self, box: ModelLocator) -> None:
         """Wait until the file differs from the one examined last, and examine it again."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -284,7 +284,9 @@ async def _continued(frames: FrameStream) -> AsyncGenerator[Frame, None]:
                 yield frame
 
 
-async def relay(call: Call[Any, Any], stream: Stream, answer: Answer, frames: FrameStream) -> Answer:
+async def relay(
+    call: Call[Any, Any], stream: Stream, answer: ResponseBuilder, frames: FrameStream
+) -> ResponseBuilder:
     """Send each frame as it comes, with a notice if the answer is empty.
 
     A caller that cancels receives `done` with stop reason cancelled.

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 
 
-class Settings:
+class LlmSettings:
     """The models in the settings file.
 
     `use` is called with each new state of the file, and with None if only `problem` has changed.

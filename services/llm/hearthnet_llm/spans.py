@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from hearthnet.telemetry import names, steps
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
-from hearthnet_llm.responses.response_builder import Answer
+from hearthnet_llm.responses.response_builder import ResponseBuilder
 
 Operation = Literal["chat", "text_completion"]
 _PROVIDERS: Final = {"gemini": "gcp.gemini", "bedrock": "aws.bedrock", "azure": "azure.ai.openai"}
@@ -18,7 +18,9 @@ _HERE: Final = frozenset({"llama.cpp", "scripted"})
 
 
 @contextlib.contextmanager
-def answered(operation: Operation, answer: Answer, request: ChatRequest | CompleteRequest) -> Iterator[None]:
+def answered(
+    operation: Operation, answer: ResponseBuilder, request: ChatRequest | CompleteRequest
+) -> Iterator[None]:
     """Describe the current span by `answer`, however the block ends."""
     try:
         yield

@@ -24,7 +24,7 @@ from hearthnet_market.database import Damaged, empty, made_anew, opened, unreada
 from hearthnet_market.list_query import listing
 from hearthnet_market.projection import take
 from hearthnet_market.ranking import ranked
-from hearthnet_market.schemas import Erased, ListInput, Standing
+from hearthnet_market.schemas import Erased, ListInput, PostState
 
 __all__ = ["Damaged", "View"]
 
@@ -153,14 +153,14 @@ class View:
             rows = [self._database.execute(sql, (one, now_ms)).fetchone() for one in event_ids]
             return {row[0]: _post(row) for row in rows if row is not None}
 
-    def standing(self, event_id: str) -> tuple[Standing | None, int]:
+    def standing(self, event_id: str) -> tuple[PostState | None, int]:
         """Return the post or None, and the place of the log that this reflects."""
         sql = """
             SELECT author, lamport, updates, ended_lamport IS NULL FROM post
             WHERE event_id = ? AND NOT deleted"""
         with self._asked():
             row = self._database.execute(sql, (event_id,)).fetchone()
-            return None if row is None else Standing(row[0], row[1], row[2], bool(row[3])), self._lamport()
+            return None if row is None else PostState(row[0], row[1], row[2], bool(row[3])), self._lamport()
 
     def overdue(self, now_ms: int, limit: int) -> list[str]:
         """Return overdue posts that have not been ended."""

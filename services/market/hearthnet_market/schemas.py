@@ -112,7 +112,7 @@ class ExportInput(Since, frozen=True):
     event_id: str = ""
 
 
-class Standing(NamedTuple):
+class PostState(NamedTuple):
     """A post in the log: author, place of the last change, number of updates, and currency."""
 
     author: str
@@ -159,7 +159,7 @@ def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
         )
 
 
-def check_update(standing: Standing, principal: str, expected: int) -> None:
+def check_update(standing: PostState, principal: str, expected: int) -> None:
     """Raise unless `principal` may update the post.
 
     Raises:

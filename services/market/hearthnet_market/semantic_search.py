@@ -112,7 +112,7 @@ class Vectors:
         return [event_id for event_id, _ in near]
 
 
-def fused(words: Sequence[str], meanings: Sequence[str]) -> dict[str, float]:
+def reciprocal_rank_fusion(words: Sequence[str], meanings: Sequence[str]) -> dict[str, float]:
     """Return the scores of ids by reciprocal rank fusion of two rankings, best first."""
     scores: dict[str, float] = {}
     for ranking in (words, meanings):
@@ -121,7 +121,7 @@ def fused(words: Sequence[str], meanings: Sequence[str]) -> dict[str, float]:
     return dict(sorted(scores.items(), key=lambda item: -item[1]))
 
 
-class Meanings:
+class SemanticIndex:
     """Search by words and vectors.
 
     `look` runs a query of the view in a thread. Call `open` once the view is open, and `close` before the
@@ -162,7 +162,7 @@ class Meanings:
         if nearest is None:
             return Ranked(posts[:k], lamport, degraded=True)
         there = {post["event_id"]: post for post in posts}
-        scores = fused(list(there), nearest)
+        scores = reciprocal_rank_fusion(list(there), nearest)
         lacking = [event_id for event_id in nearest if event_id not in there]
         there |= await self._look(self._view.chosen, lacking, now_ms())
         ranked = [{**there[one], "score": score} for one, score in scores.items() if one in there]

@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from hearthnet.bus.outbox import KeptCalls
+from hearthnet.bus.outbox import Outbox
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
 from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.effects.event_log import EventLog, Moved, Recorded
+from hearthnet.service.effects.event_log import EventLog, LogAdvanced, Recorded
 from hearthnet_market.export import exported
 from hearthnet_market.read_model import Damaged, View
 from hearthnet_market.schemas import (
@@ -48,7 +48,7 @@ from hearthnet_market.schemas import (
     no_post,
     sweep_id,
 )
-from hearthnet_market.semantic_search import Meanings
+from hearthnet_market.semantic_search import SemanticIndex
 
 _log = logging.getLogger(__name__)
 STREAM: Final = "MARKET"
@@ -77,7 +77,7 @@ class MarketService(Service):
     _node: NodeContext
     _view: View
     _events: EventLog
-    _meanings: Meanings
+    _meanings: SemanticIndex
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class MarketService(Service):
         self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
         await self._catch_up()
         await self._events.watch(self._woken)
-        self._meanings = Meanings(node.bus, self._view, self._look)
+        self._meanings = SemanticIndex(node.bus, self._view, self._look)
         self._meanings.open()
         self._tasks.start(self._follow(), "follow the market's log")
         self._tasks.start(self._sweep(), "sweep the market")
@@ -273,7 +273,7 @@ class MarketService(Service):
                 continue
             try:
                 recorded = await self._events.append(call, event_type, data, after=place)
-            except Moved:
+            except LogAdvanced:
                 await self._catch_up()
                 continue
             await self._guarded(self._catch_up(), "following what was recorded")
@@ -361,7 +361,7 @@ class MarketService(Service):
 
     async def _deliver(self) -> None:
         """Send the calls that were stored while this node was away (docs/decisions/0125)."""
-        kept = KeptCalls(self._node.home, self._node.bus.peer.identity)
+        kept = Outbox(self._node.home, self._node.bus.peer.identity)
         while True:
             await asyncio.sleep(self.deliver_seconds)
             await self._guarded(kept.deliver(self._node.bus.call, now_ms), "sending what waits")

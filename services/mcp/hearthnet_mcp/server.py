@@ -15,7 +15,7 @@ from hearthnet.core.config import McpServerConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_mcp import tools
 from hearthnet_mcp.session import Session, opened
-from hearthnet_mcp.tools import Listing, Tool
+from hearthnet_mcp.tools import McpTool, ToolListing
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
@@ -25,7 +25,7 @@ FIRST_SECONDS: Final = 0.5
 MOST_SECONDS: Final = 30.0
 STEADY_SECONDS: Final = 60.0
 """Run time after which the pause before the next start is reset."""
-_NOTHING: Final = Listing((), ())
+_NOTHING: Final = ToolListing((), ())
 
 
 class McpServer:
@@ -65,7 +65,7 @@ class McpServer:
             self._pause = min(2 * self._pause, MOST_SECONDS)
 
     async def call(
-        self, tool: Tool, arguments: dict[str, Any], seconds: float, on_progress: ProgressFnT
+        self, tool: McpTool, arguments: dict[str, Any], seconds: float, on_progress: ProgressFnT
     ) -> dict[str, Any]:
         """Call a tool and return its result, as `Session.call` does.
 
@@ -121,9 +121,9 @@ class McpServer:
         known = {tool.contract.id: tool for tool in self.listing.tools}
         self._session = session
         kept = tuple(known.get(tool.contract.id, tool) for tool in found.tools)
-        self._become(Listing(kept, (*session.broken, *found.dropped)), "")
+        self._become(ToolListing(kept, (*session.broken, *found.dropped)), "")
 
-    def _become(self, listing: Listing, problem: str) -> None:
+    def _become(self, listing: ToolListing, problem: str) -> None:
         for line in listing.dropped:
             if line not in self.listing.dropped:
                 _log.warning("%s: %s", self.config.name, line)

@@ -13,8 +13,8 @@ from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream
 from hearthnet.service.decorators import Endpoint
 from hearthnet_mcp import results
 from hearthnet_mcp.server import McpServer
-from hearthnet_mcp.settings import Settings
-from hearthnet_mcp.tools import Tool
+from hearthnet_mcp.settings import McpSettings
+from hearthnet_mcp.tools import McpTool
 
 _MOST_OFFERED: Final = 400
 """Tools of all servers together: other nodes accept a limited number of offers from all services of a node
@@ -34,12 +34,12 @@ class McpService(Service):
         self._servers: dict[str, tuple[McpServer, asyncio.Task[None]]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._offers: list[Offer] = []
-        self._settings: Settings | None = None
+        self._settings: McpSettings | None = None
         self._following: asyncio.Task[None] | None = None
 
     async def start(self, node: NodeContext) -> None:
         """Start the servers without waiting for them."""
-        self._settings = Settings(node.home)
+        self._settings = McpSettings(node.home)
         self._following = asyncio.create_task(self._follow(self._settings), name="mcp settings")
 
     def offers(self) -> list[Offer]:
@@ -57,7 +57,7 @@ class McpService(Service):
         await _end([task for _, task in self._servers.values()])
         self._servers.clear()
 
-    async def _follow(self, settings: Settings) -> None:
+    async def _follow(self, settings: McpSettings) -> None:
         async for config in settings.follow():
             if config is not None:
                 await self._use(config)
@@ -99,7 +99,7 @@ class McpService(Service):
             raise HearthNetError("not_found", f"the MCP server {name} does not run here any more")
         return found[0]
 
-    def _tools(self) -> list[tuple[McpServer, Tool]]:
+    def _tools(self) -> list[tuple[McpServer, McpTool]]:
         servers = [server for server, _ in self._servers.values()]
         return [(server, tool) for server in servers for tool in server.listing.tools]
 
@@ -114,7 +114,7 @@ class McpService(Service):
 class _Runner:
     """Handler of the calls of one tool."""
 
-    def __init__(self, service: McpService, server: str, tool: Tool) -> None:
+    def __init__(self, service: McpService, server: str, tool: McpTool) -> None:
         self._service = service
         self._server = server
         self._tool = tool

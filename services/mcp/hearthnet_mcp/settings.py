@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 
 
-class Settings:
+class McpSettings:
     """The MCP servers in the file of `home`.
 
     If the file is invalid, `problem` says why and the settings read last stay in force.

@@ -41,7 +41,7 @@ _OUTPUT: Final[dict[str, Any]] = {
 }
 
 
-class Tool(msgspec.Struct, frozen=True):
+class McpTool(msgspec.Struct, frozen=True):
     """A tool that can be offered: its name at the server, its contract, its result's schema."""
 
     name: str
@@ -49,18 +49,18 @@ class Tool(msgspec.Struct, frozen=True):
     promised: dict[str, Any] | None = None
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ToolListing(msgspec.Struct, frozen=True):
     """The tools of a server that can be offered, and one line for each that cannot."""
 
-    tools: tuple[Tool, ...]
+    tools: tuple[McpTool, ...]
     dropped: tuple[str, ...]
 
 
-def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
+def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> ToolListing:
     """Return the tools of the server `config`, listed in the names of the MCP schema."""
     wanted = list(listed)
     names = capabilities(config.name, [str(tool["name"]) for tool in wanted[:MOST_TOOLS]])
-    tools: dict[str, Tool] = {}
+    tools: dict[str, McpTool] = {}
     dropped: list[str] = []
     for tool in wanted[:MOST_TOOLS]:
         name = str(tool["name"])
@@ -72,10 +72,10 @@ def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> Listing:
             dropped.append(f"{name[:80]!r} is left out: {error.message}")
     if len(wanted) > MOST_TOOLS:
         dropped.append(f"{len(wanted) - MOST_TOOLS} tools are left out: {MOST_TOOLS} are offered at most")
-    return Listing(tuple(tools.values()), tuple(dropped))
+    return ToolListing(tuple(tools.values()), tuple(dropped))
 
 
-def _offered(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> Tool:
+def _offered(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> McpTool:
     """Return `tool` with its contract.
 
     The contract omits the schema of its results if that does not fit.
@@ -86,8 +86,8 @@ def _offered(config: McpServerConfig, capability: str, tool: dict[str, Any]) -> 
     promised = output_schema(tool.get("outputSchema"))
     if promised is not None:
         with contextlib.suppress(HearthNetError):
-            return Tool(str(tool["name"]), contract_of(config, capability, tool, promised), promised)
-    return Tool(str(tool["name"]), contract_of(config, capability, tool))
+            return McpTool(str(tool["name"]), contract_of(config, capability, tool, promised), promised)
+    return McpTool(str(tool["name"]), contract_of(config, capability, tool))
 
 
 def contract_of(

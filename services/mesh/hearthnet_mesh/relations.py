@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from hearthnet_mesh.describe import Thing
 from hearthnet_mesh.inventory import known_tools
 from hearthnet_mesh.snapshot import Snapshot, find_contract, trust_of
-from hearthnet_mesh.trace_queries import Seen
+from hearthnet_mesh.trace_queries import ObservedCall
 from hearthnet_mesh.visibility import Viewer
 
 MOST_EDGES: Final = 500
@@ -31,7 +31,7 @@ class Edge(NamedTuple):
 
 
 def edges(
-    snapshot: Snapshot, viewer: Viewer, calls: Iterable[Seen], chains: Iterable[tuple[str, str]]
+    snapshot: Snapshot, viewer: Viewer, calls: Iterable[ObservedCall], chains: Iterable[tuple[str, str]]
 ) -> list[Edge]:
     """Return every relation visible to `viewer`, in order."""
     found = {Edge(one.caller, "calls", one.capability) for one in calls}
@@ -40,7 +40,7 @@ def edges(
     return sorted(found)
 
 
-def around(every: list[Edge], thing: Thing, depth: int) -> dict[str, Any]:
+def neighbours_of(every: list[Edge], thing: Thing, depth: int) -> dict[str, Any]:
     """Return the output of `mesh.relations`: relations up to `depth` steps away.
 
     The nearest come first.

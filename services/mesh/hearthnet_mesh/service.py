@@ -68,7 +68,7 @@ class MeshService(Service):
         )
         thing = describing.find(snapshot, viewer, call.input.name)
         known, every = await self._relations(viewer)
-        tied = relating.around(every, thing, 1)
+        tied = relating.neighbours_of(every, thing, 1)
         return Reply(
             describing.describe(snapshot, viewer, thing, trace_queries.health(known), len(tied["edges"]))
         )
@@ -79,13 +79,13 @@ class MeshService(Service):
         viewer = self._viewer(call)
         thing = describing.find(await self._sources.snapshot.get(), viewer, call.input.name)
         _, every = await self._relations(viewer)
-        return Reply(relating.around(every, thing, call.input.depth))
+        return Reply(relating.neighbours_of(every, thing, call.input.depth))
 
     @capability("mesh.query@1.0")
     async def query(self, call: Call[NoParams, QueryInput]) -> Reply:
         """Run one checked SELECT in an isolated database of the rows visible to the caller."""
         wanted = call.input
-        checked = await asyncio.to_thread(validator.check, wanted.sql, wanted.bindings)
+        checked = await asyncio.to_thread(validator.validate, wanted.sql, wanted.bindings)
         world = await self._world(self._viewer(call), checked.views)
         async with self._places:
             result = await asyncio.to_thread(_run, wanted, checked, world)
@@ -110,12 +110,14 @@ class MeshService(Service):
         level = peer.roster.level(call.principal.partition("/")[0])
         return Viewer(call.caller, call.principal, level, peer.node_id, call.claims)
 
-    async def _relations(self, viewer: Viewer) -> tuple[list[trace_queries.Seen], list[relating.Edge]]:
+    async def _relations(
+        self, viewer: Viewer
+    ) -> tuple[list[trace_queries.ObservedCall], list[relating.Edge]]:
         """Return the calls that the viewer made, and every relation that it may see."""
         snapshot = await self._sources.snapshot.get()
         steps = await self._sources.steps.get() if viewer.is_node else []
         known = trace_queries.calls(steps, viewer)
-        return known, relating.edges(snapshot, viewer, known, trace_queries.chains(steps, viewer))
+        return known, relating.edges(snapshot, viewer, known, trace_queries.call_edges(steps, viewer))
 
     async def _world(self, viewer: Viewer, wanted: frozenset[str]) -> views.World:
         """Fetch the data of the views of a query that the caller may see."""
@@ -169,4 +171,4 @@ def _refused(viewer: Viewer, name: str, what: str) -> Gathered | None:
 
 def _run(wanted: QueryInput, checked: validator.Checked, world: views.World) -> sandbox.Result:
     tables = {view: views.rows(view, world) for view in sorted(checked.views)}
-    return sandbox.run(wanted.sql, checked.values, tables, wanted.limit)
+    return sandbox.execute(wanted.sql, checked.values, tables, wanted.limit)

@@ -19,7 +19,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet_mesh.snapshot import Snapshot
-from hearthnet_mesh.trace_queries import Step
+from hearthnet_mesh.trace_queries import CallStep
 
 KEPT_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 1.5
@@ -38,7 +38,7 @@ class Gathered(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-class Kept(Generic[T]):
+class CachedAnswer(Generic[T]):
     """The last result of `ask`, kept for `seconds`; concurrent requests share one call."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float | None = None) -> None:
@@ -65,11 +65,11 @@ class Sources:
         self._bus = bus
         self._home = home
         self._seen: dict[str, int] = {}
-        self.snapshot: Final = Kept(self._snapshot)
-        self.steps: Final = Kept(self._steps)
-        self.posts: Final = Kept(self._posts)
-        self.corpora: Final = Kept(self._corpora)
-        self.documents: Final = Kept(self._documents)
+        self.snapshot: Final = CachedAnswer(self._snapshot)
+        self.steps: Final = CachedAnswer(self._steps)
+        self.posts: Final = CachedAnswer(self._posts)
+        self.corpora: Final = CachedAnswer(self._corpora)
+        self.documents: Final = CachedAnswer(self._documents)
 
     async def _snapshot(self) -> Snapshot:
         offers = await self._bus.offers()
@@ -79,7 +79,7 @@ class Sources:
         self._seen[peer.node_id] = now
         return Snapshot(peer.node_id, peer.roster, tuple(offers), dict(self._seen))
 
-    async def _steps(self) -> list[Step]:
+    async def _steps(self) -> list[CallStep]:
         """Return the newest steps of this node's processes.
 
         A process that ends or does not reply is left out.
@@ -92,13 +92,13 @@ class Sources:
         found = await asyncio.gather(*(self._steps_of(instance) for instance in living))
         return [step for steps in found for step in steps]
 
-    async def _steps_of(self, instance: str) -> list[Step]:
+    async def _steps_of(self, instance: str) -> list[CallStep]:
         body = {"params": {}, "input": {"limit": MOST_STEPS}}
         try:
             output = await self._ask(UNTRACED, body, self._bus.peer.node_id, instance=instance)
         except HearthNetError:
             return []
-        return msgspec.convert(output["steps"], list[Step])
+        return msgspec.convert(output["steps"], list[CallStep])
 
     async def _posts(self) -> Gathered:
         """Return the posts of one market, preferably that of this node, as any caller gets them."""

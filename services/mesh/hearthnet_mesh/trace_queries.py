@@ -18,7 +18,7 @@ RECENT: Final = 100
 _WORKED: Final = "ok"
 
 
-class Step(msgspec.Struct, frozen=True):
+class CallStep(msgspec.Struct, frozen=True):
     """One recorded step; a call has at most one step of each side."""
 
     at: int
@@ -36,7 +36,7 @@ class Step(msgspec.Struct, frozen=True):
     bytes_out: int
 
 
-class Seen(msgspec.Struct, frozen=True, order=True):
+class ObservedCall(msgspec.Struct, frozen=True, order=True):
     """One call; `at` is in microseconds since 1970, `code` is ok, cancelled or a wire code."""
 
     at: int
@@ -52,11 +52,11 @@ class Seen(msgspec.Struct, frozen=True, order=True):
     bytes_out: int
 
 
-def calls(steps: Iterable[Step], viewer: Viewer) -> list[Seen]:
+def calls(steps: Iterable[CallStep], viewer: Viewer) -> list[ObservedCall]:
     """Return the calls that `viewer` made itself, oldest first; calls of others are not shown."""
     if not viewer.is_node:
         return []
-    found: dict[str, Seen] = {}
+    found: dict[str, ObservedCall] = {}
     for step in steps:
         if step.side == "provider" and step.peer == viewer.caller:
             found.setdefault(step.call or f"{step.trace} {step.at}", _seen(step, step.peer, viewer.own))
@@ -66,7 +66,7 @@ def calls(steps: Iterable[Step], viewer: Viewer) -> list[Seen]:
     return sorted(found.values())
 
 
-def chains(steps: Iterable[Step], viewer: Viewer) -> set[tuple[str, str]]:
+def call_edges(steps: Iterable[CallStep], viewer: Viewer) -> set[tuple[str, str]]:
     """Return pairs of this node's capabilities in which one called the other.
 
     Only this node itself may see them.
@@ -82,12 +82,12 @@ def chains(steps: Iterable[Step], viewer: Viewer) -> set[tuple[str, str]]:
     }
 
 
-def health(known: Iterable[Seen]) -> dict[tuple[str, str], tuple[float, float]]:
+def health(known: Iterable[ObservedCall]) -> dict[tuple[str, str], tuple[float, float]]:
     """Return the share of successful calls and their median time in ms, by (node, capability).
 
     Only the last `RECENT` calls of each count.
     """
-    by: dict[tuple[str, str], list[Seen]] = {}
+    by: dict[tuple[str, str], list[ObservedCall]] = {}
     for one in known:
         by.setdefault((one.provider, one.capability), []).append(one)
     return {
@@ -99,9 +99,9 @@ def health(known: Iterable[Seen]) -> dict[tuple[str, str], tuple[float, float]]:
     }
 
 
-def runs(known: Iterable[Seen]) -> list[dict[str, Any]]:
+def runs(known: Iterable[ObservedCall]) -> list[dict[str, Any]]:
     """Return the runs of the tool loop to which these calls belong, by their first call."""
-    by: dict[str, list[Seen]] = {}
+    by: dict[str, list[ObservedCall]] = {}
     for one in known:
         if one.run:
             by.setdefault(one.run, []).append(one)
@@ -117,8 +117,8 @@ def runs(known: Iterable[Seen]) -> list[dict[str, Any]]:
     ]
 
 
-def _seen(step: Step, caller: str, provider: str) -> Seen:
-    return Seen(
+def _seen(step: CallStep, caller: str, provider: str) -> ObservedCall:
+    return ObservedCall(
         at=step.at, id=step.call, capability=step.capability, caller=caller, provider=provider,
         code=step.code, ms=round(step.ms, 3), run=step.run, trace=step.trace, bytes_in=step.bytes_in,
         bytes_out=step.bytes_out,

@@ -17,7 +17,13 @@ import msgspec
 
 from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.authorization.authority import SELF, Demand, Standing, Token, effective
+from hearthnet.trust.authorization.authority import (
+    SELF,
+    CallerStatus,
+    CallRequirement,
+    PresentedToken,
+    authorize,
+)
 from hearthnet.trust.authorization.token import Claims
 from hearthnet.trust.community.roster import RANK
 
@@ -64,14 +70,14 @@ class Viewer(msgspec.Struct, frozen=True):
         free = claims and msgspec.structs.replace(
             claims, scope=msgspec.structs.replace(claims.scope, params_constraints={})
         )
-        issuer = Standing(self.principal.partition("/")[0], self.level)
-        caller = issuer if claims is None else Standing(self.caller, "member")
-        token = None if free is None else Token(free, issuer)
-        demand = Demand(capability=capability, trust=trust, node=node, side_effects=side_effects)
+        issuer = CallerStatus(self.principal.partition("/")[0], self.level)
+        caller = issuer if claims is None else CallerStatus(self.caller, "member")
+        token = None if free is None else PresentedToken(free, issuer)
+        demand = CallRequirement(capability=capability, trust=trust, node=node, side_effects=side_effects)
         if trust != SELF and trust not in RANK:
             return f"{capability} has a rule of its own, {trust}: what decides is what the call says"
         try:
-            effective(caller, token, demand, _BODY)
+            authorize(caller, token, demand, _BODY)
         except HearthNetError as error:
             return error.message
         return ""

@@ -11,7 +11,7 @@ import msgspec
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index.index import CorpusInfo, DocumentInfo, Index, Ingested
 from hearthnet_rag.index.journal import Journal, Record
-from hearthnet_rag.index.vectors import Asked
+from hearthnet_rag.index.vectors import QueryEmbedding
 from hearthnet_rag.ingest.document_import import entry_of
 from hearthnet_rag.ingest.starter import bring_up_to_date, starter_files
 from hearthnet_rag.readers import Told
@@ -155,7 +155,9 @@ class Library:
         """Release some disk space of removed documents; return whether more may be left."""
         return self._index.reclaim()
 
-    def search(self, corpus: str, query: str, k: int, wanted: Filter, near: Asked | None = None) -> list[Hit]:
+    def search(
+        self, corpus: str, query: str, k: int, wanted: Filter, near: QueryEmbedding | None = None
+    ) -> list[Hit]:
         """Search as `hearthnet_rag.search.search.search` does."""
         return search(self._index, corpus, query, k, wanted, near)
 

@@ -23,7 +23,7 @@ from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.ingest.starter import CORPUS as SYSTEM
 from hearthnet_rag.library import Added, Library
 from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, OneDocument, QueryInput
-from hearthnet_rag.search.embedding import Embedding, Outlook
+from hearthnet_rag.search.embedding import Embedding, QueryVector
 from hearthnet_rag.search.search import PERSONAL, Hit, no_such_corpus
 
 _log = logging.getLogger(__name__)
@@ -235,7 +235,7 @@ class RagService(Service):
         return call.caller == call.principal == self._node.identity.node_id
 
 
-def _how(outlook: Outlook) -> dict[str, Any]:
+def _how(outlook: QueryVector) -> dict[str, Any]:
     """Return the metadata that tells how a query was answered."""
     model = outlook.asked.model if outlook.asked is not None else None
     degraded = {"degraded": True, "notice": outlook.notice} if outlook.notice is not None else {}

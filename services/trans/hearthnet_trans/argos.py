@@ -23,7 +23,7 @@ from hearthnet.core.tasks import end
 from hearthnet.text.language_codes import NAMES
 from hearthnet.text.splitting import parts, sentences
 from hearthnet_trans.apertium.markup import Piece, pieces
-from hearthnet_trans.backend import Pair, Translation, Work
+from hearthnet_trans.backend import Pair, Translation, TranslationWork
 
 if TYPE_CHECKING:
     from ctranslate2 import Translator
@@ -82,7 +82,7 @@ class Argos:
         self._packs = await asyncio.to_thread(self._look)
         self._following = asyncio.create_task(self._follow(changed), name="argos follow")
 
-    async def translate(self, work: Work) -> Translation:
+    async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `Backend.translate`: one text at a time, its sentences in parallel."""
         pair = work.source, work.target
         async with self._working:

@@ -13,7 +13,7 @@ import msgspec
 Pair = tuple[str, str]
 
 
-class Work(msgspec.Struct, frozen=True):
+class TranslationWork(msgspec.Struct, frozen=True):
     """One text to translate from `source` into `target`, a pair that the backend has.
 
     `until` is the deadline in the time of the event loop.
@@ -37,7 +37,7 @@ class Translation(msgspec.Struct, frozen=True):
     confidence: float = 1.0
 
 
-class Backend(Protocol):
+class TranslationBackend(Protocol):
     """One way to translate."""
 
     name: str
@@ -55,7 +55,7 @@ class Backend(Protocol):
     async def open(self, changed: Callable[[], None]) -> None:
         """Find the pairs, and call `changed` whenever `pairs` or `note` change later."""
 
-    async def translate(self, work: Work) -> Translation:
+    async def translate(self, work: TranslationWork) -> Translation:
         """Translate one text.
 
         Raises:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from hearthnet.core.canonical_json import content_hash
-from hearthnet_trans.backend import Translation, Work
+from hearthnet_trans.backend import Translation, TranslationWork
 
 ENTRIES: Final = 10_000
 CHARACTERS: Final = 8_000_000
@@ -27,7 +27,7 @@ class Key(NamedTuple):
     domain: str | None
 
 
-def key_of(work: Work, backend: str) -> Key:
+def key_of(work: TranslationWork, backend: str) -> Key:
     """Return the key of `work` at the backend of that name."""
     text = content_hash(work.text.encode("utf-8", "surrogatepass"))
     return Key(text, work.source, work.target, backend, work.domain)

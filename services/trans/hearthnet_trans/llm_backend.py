@@ -19,7 +19,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import end
 from hearthnet.text.language_codes import NAMES
 from hearthnet.text.splitting import parts
-from hearthnet_trans.backend import Pair, Translation, Work
+from hearthnet_trans.backend import Pair, Translation, TranslationWork
 
 _MOST_LANGUAGES: Final = 20
 _PART: Final = 1_500
@@ -49,7 +49,7 @@ class Chat:
         """Watch for models, as `Backend.open`; they are found while the service runs."""
         self._following = asyncio.create_task(self._follow(changed), name="trans follow models")
 
-    async def translate(self, work: Work) -> Translation:
+    async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `Backend.translate`, part by part; white space around each part is kept."""
         model = self._model(work)
         done = [await self._part(work, model, part) for part in parts(work.text, _PART)]
@@ -59,7 +59,7 @@ class Chat:
         """As `Backend.close`."""
         await end({self._following} if self._following is not None else set())
 
-    def _model(self, work: Work) -> str:
+    def _model(self, work: TranslationWork) -> str:
         """Return a model that vouches for the pair: of this node if possible, first by name."""
         able = [
             (view.node != self._bus.peer.node_id, str(view.params.get("model")))
@@ -73,7 +73,7 @@ class Chat:
             )
         return min(able)[1]
 
-    async def _part(self, work: Work, model: str, part: str) -> str:
+    async def _part(self, work: TranslationWork, model: str, part: str) -> str:
         text = part.strip()
         if not text:
             return part
@@ -115,7 +115,7 @@ def _languages(view: OfferView) -> list[str]:
     return sorted({one for one in named if isinstance(one, str) and one in NAMES})[:_MOST_LANGUAGES]
 
 
-def _messages(work: Work, text: str) -> list[dict[str, str]]:
+def _messages(work: TranslationWork, text: str) -> list[dict[str, str]]:
     about = f" It is a {work.domain} text." if work.domain else ""
     source, target = (f"{NAMES[code]} ({code})" for code in (work.source, work.target))
     rules = (

@@ -21,7 +21,7 @@ from hearthnet.text import detect
 from hearthnet.text.language_codes import check
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.argos import Argos
-from hearthnet_trans.backend import Backend, Translation, Work
+from hearthnet_trans.backend import Translation, TranslationBackend, TranslationWork
 from hearthnet_trans.cache import Cache, key_of
 from hearthnet_trans.llm_backend import Chat
 
@@ -55,7 +55,7 @@ class TransService(Service):
 
     name: ClassVar[str] = "trans"
 
-    def __init__(self, backends: Sequence[Backend] | None = None) -> None:
+    def __init__(self, backends: Sequence[TranslationBackend] | None = None) -> None:
         super().__init__()
         self._backends = list(backends) if backends is not None else None
         self._cache = Cache()
@@ -93,14 +93,16 @@ class TransService(Service):
             return Reply({"text": wanted.text, "confidence": 1.0, **detected}, _NOTHING_DONE)
         backend = self._choose(source, wanted.to, call.params.backend)
         until = call.until - (call.remaining() - call.allowed())
-        work = Work(wanted.text, source, wanted.to, wanted.domain, until)
+        work = TranslationWork(wanted.text, source, wanted.to, wanted.domain, until)
         done, cached = await self._translate(backend, work)
         return Reply(
             {"text": done.text, "confidence": done.confidence, **detected},
             {"backend": backend.name, "model": done.model, "cached": cached},
         )
 
-    async def _translate(self, backend: Backend, work: Work) -> tuple[Translation, bool]:
+    async def _translate(
+        self, backend: TranslationBackend, work: TranslationWork
+    ) -> tuple[Translation, bool]:
         """Return the translation, and whether it came from the cache."""
         key = key_of(work, backend.name)
         kept = self._cache.get(key)
@@ -110,7 +112,7 @@ class TransService(Service):
         self._cache.put(key, done)
         return done, False
 
-    def _those(self, name: str | None) -> list[Backend]:
+    def _those(self, name: str | None) -> list[TranslationBackend]:
         """Return the backends that may translate, in order.
 
         Raises:
@@ -125,7 +127,7 @@ class TransService(Service):
             raise HearthNetError("not_found", f"this node has {wanted} to translate with; it has: {has}")
         return there
 
-    def _choose(self, source: str, target: str, name: str | None) -> Backend:
+    def _choose(self, source: str, target: str, name: str | None) -> TranslationBackend:
         """Return the backend for a pair.
 
         Raises:
@@ -162,7 +164,7 @@ class TransService(Service):
             details={"path": "/input/from", "from": sorted(expected)},
         )
 
-    def _changed_at(self, backend: Backend) -> None:
+    def _changed_at(self, backend: TranslationBackend) -> None:
         self._cache.forget(backend.name)
         self._say()
         self.offers_changed()
@@ -174,11 +176,11 @@ class TransService(Service):
         self.note = "; ".join(notes if there else [_NONE, *notes]) or None
 
 
-def _standard(node: NodeContext) -> list[Backend]:
+def _standard(node: NodeContext) -> list[TranslationBackend]:
     """Return the backends in order of preference."""
     return [Apertium(), Argos(), Chat(node.bus)]
 
 
-def _offer(backend: Backend) -> Offer:
+def _offer(backend: TranslationBackend) -> Offer:
     params: dict[str, Any] = {"backend": backend.name, "languages_pairs": sorted(map(list, backend.pairs))}
     return Offer(capability="trans.text@1.0", params=params, max_concurrent=backend.places)

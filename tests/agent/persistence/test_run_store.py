@@ -14,14 +14,14 @@ import pytest_asyncio
 
 from hearthnet.agent.persistence import jetstream_store
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
-from hearthnet.agent.persistence.run_store import Kept, MemoryRuns, RunStore, Superseded
+from hearthnet.agent.persistence.run_store import MemoryRuns, RunStore, StoredDocument, Superseded
 from hearthnet.agent.tools.types import Approve, Deny
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.service.effects.audit_log import AuditLog
-from hearthnet.service.effects.jetstream_records import Room
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.service.effects.jetstream_records import DiskGuard
+from hearthnet.trust.audit_chain import AuditEntry
 from tests.agent.keeping import QUESTION, WANTS, Node
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.tcp_proxy import tcp_proxy
@@ -42,8 +42,8 @@ async def runs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     mesh.server.stop()
 
 
-def decided(call: str, run: str, kind: Any = "decided", node: str = "") -> Entry:
-    return Entry(
+def decided(call: str, run: str, kind: Any = "decided", node: str = "") -> AuditEntry:
+    return AuditEntry(
         node=node or "ed25519:x",
         community="c",
         sequence=0,
@@ -61,14 +61,14 @@ async def test_a_run_is_replaced_only_by_who_knows_what_stands_there(runs: RunSt
     run, other = ids.new_ulid(), ids.new_ulid()
     assert await runs.load(run) is None
     first = await runs.save(run, b"one", 0)
-    assert await runs.load(run) == Kept(b"one", first)
+    assert await runs.load(run) == StoredDocument(b"one", first)
     with pytest.raises(Superseded):
         await runs.save(run, b"two", 0)
     second = await runs.save(run, b"three", first)
     assert second > first
     with pytest.raises(Superseded):
         await runs.save(run, b"four", first)
-    assert await runs.load(run) == Kept(b"three", second)
+    assert await runs.load(run) == StoredDocument(b"three", second)
     await runs.save(other, b"x", 0)
     assert sorted(await runs.runs()) == sorted([run, other])
 
@@ -177,7 +177,7 @@ async def test_a_lost_answer_is_settled_by_reading(
         proxy.lose("rn.run.", 1, written=written)
         revision = await runs.save(run, b"one", 0)
         assert proxy.lost == 1
-        assert await runs.load(run) == Kept(b"one", revision)
+        assert await runs.load(run) == StoredDocument(b"one", revision)
         monkeypatch.setattr(jetstream_store, "WRITE_SECONDS", 0.3)
         proxy.lose("rn.run.", 99, written=False)
         with pytest.raises(HearthNetError) as caught:
@@ -188,7 +188,7 @@ async def test_a_lost_answer_is_settled_by_reading(
 
 @pytest.mark.req("RUN-5")
 async def test_what_does_not_fit_is_refused_with_the_reason(mesh: Mesh, tmp_path: Path) -> None:
-    class Full(Room):
+    class Full(DiskGuard):
         async def check(self, share: float = 1.0) -> None:
             raise HearthNetError("capacity_exceeded", "the disk is full")
 

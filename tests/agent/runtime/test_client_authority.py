@@ -10,10 +10,16 @@ import pytest
 from hearthnet.agent.loop.events import Dispatch
 from hearthnet.agent.persistence.decision_log import SignedDecision
 from hearthnet.agent.runtime.authority import RunAuthority, Scopes
-from hearthnet.agent.runtime.client_authority import ActingFor, ClientAuthority, Voter, check_signed, to_sign
+from hearthnet.agent.runtime.client_authority import (
+    ClientApprover,
+    ClientAuthority,
+    ClientPrincipal,
+    approval_template,
+    verify_approval,
+)
 from hearthnet.agent.tools.builtin import builtin_tools, capability_tool
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
-from hearthnet.agent.tools.types import Approve, Pending, ToolDefinition
+from hearthnet.agent.tools.types import Approve, PendingApproval, ToolDefinition
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -77,8 +83,8 @@ def composed() -> BoundTool:
     return made
 
 
-def acting(key: str = GUEST.node_id, scope: Scope | None = None) -> ActingFor:
-    return ActingFor(
+def acting(key: str = GUEST.node_id, scope: Scope | None = None) -> ClientPrincipal:
+    return ClientPrincipal(
         f"{NODE.node_id}/anna", key, scope or Scope(("market.post",)), lambda approver: f"token of {approver}"
     )
 
@@ -95,8 +101,8 @@ def call(tool: BoundTool = POSTING) -> Dispatch:
     )
 
 
-def asked(capability: str = "market.post@1.0") -> Pending:
-    return Pending(
+def asked(capability: str = "market.post@1.0") -> PendingApproval:
+    return PendingApproval(
         confirmation_id="c",
         run=RUN,
         tool_call_id=CALL,
@@ -137,13 +143,15 @@ def decision(by: str, **more: Any) -> SignedDecision:
     )
 
 
-def authority(who: ActingFor, said: Approval | None = None) -> ClientAuthority:
+def authority(who: ClientPrincipal, said: Approval | None = None) -> ClientAuthority:
     return ClientAuthority(NODE, COMMUNITY, RUN, who, Said(said))
 
 
 async def wanted(tool: BoundTool = POSTING, mesh: Mesh | None = None) -> Approval:
     """What the guest is shown to sign."""
-    return await to_sign(tool, asked(tool.capability), GUEST.node_id, NODE.node_id, COMMUNITY, mesh or Mesh())
+    return await approval_template(
+        tool, asked(tool.capability), GUEST.node_id, NODE.node_id, COMMUNITY, mesh or Mesh()
+    )
 
 
 # --- tokens
@@ -208,13 +216,13 @@ async def test_an_effect_on_a_node_is_approved_for_the_one_that_there_is() -> No
 
 @pytest.mark.req("SESS-10")
 async def test_what_no_provider_asks_for_takes_no_signature() -> None:
-    voter = Voter("p", GUEST.node_id, NODE.node_id, COMMUNITY, Mesh())
+    voter = ClientApprover("p", GUEST.node_id, NODE.node_id, COMMUNITY, Mesh())
     own = ToolDefinition("look", "", {"type": "object"}, None, None, True)
     (mine,) = Toolbox([own])
     assert await voter.to_sign(mine, asked("")) is None
     assert await voter.to_sign(tool("rag.query", corpus="probe"), asked()) is None
     await voter.check(mine, asked(""), None, now_ms())
-    keyless = Voter("p", "", NODE.node_id, COMMUNITY, Mesh())
+    keyless = ClientApprover("p", "", NODE.node_id, COMMUNITY, Mesh())
     assert await keyless.to_sign(POSTING, asked()) is None
     with pytest.raises(HearthNetError, match="takes your signed approval") as caught:
         await voter.check(POSTING, asked(), None, now_ms())
@@ -244,12 +252,12 @@ FORGED: dict[str, tuple[dict[str, Any], str, str]] = {
 async def test_only_exactly_what_was_shown_is_an_approval(change: str) -> None:
     fields, code, rule = FORGED[change]
     expected = await wanted()
-    check_signed(sign_approval(GUEST, expected), expected, now_ms())
+    verify_approval(sign_approval(GUEST, expected), expected, now_ms())
     changed = msgspec.structs.replace(expected, **fields)
     if changed.approver == GUEST.node_id:
         changed = sign_approval(GUEST, changed)
     with pytest.raises(HearthNetError) as caught:
-        check_signed(changed, expected, now_ms())
+        verify_approval(changed, expected, now_ms())
     assert (caught.value.code, caught.value.details.get("rule", "")) == (code, rule)
 
 

@@ -18,12 +18,12 @@ from hearthnet.agent.tools.types import (
     Decision,
     Deny,
     Edit,
-    Pending,
+    PendingApproval,
     ToolCall,
     ToolDefinition,
     ToolError,
 )
-from hearthnet.bus.calls.unary import InDoubt
+from hearthnet.bus.calls.unary import OutcomeUnknown
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability
@@ -46,7 +46,7 @@ def tools(*names: str) -> list[ToolDefinition]:
 
 
 def deciding(decision: Decision | None) -> Decide:
-    async def decide(_pending: Pending) -> Decision | None:
+    async def decide(_pending: PendingApproval) -> Decision | None:
         return decision
 
     return decide
@@ -249,9 +249,9 @@ async def test_a_side_effect_runs_once_after_a_yes_under_an_approval_for_exactly
         [says("Posted."), done()],
         tools={"market.post@1.0": gives({"event_id": "e"})},
     )
-    asked: list[Pending] = []
+    asked: list[PendingApproval] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         asked.append(pending)
         assert bus.calls == []
         return Approve()
@@ -271,7 +271,7 @@ async def test_a_side_effect_runs_once_after_a_yes_under_an_approval_for_exactly
 async def test_nobody_to_ask_suspends_and_is_never_a_yes(how: str) -> None:
     bus = ScriptedBus([says("Shall I?"), calls("market_post", POST, "c1"), done("tool_calls")])
 
-    async def broken(_pending: Pending) -> Decision:
+    async def broken(_pending: PendingApproval) -> Decision:
         raise OSError("the terminal is gone")
 
     decide = {"nobody": None, "no answer": deciding(None), "broken": broken}[how]
@@ -287,7 +287,7 @@ async def test_nobody_to_ask_suspends_and_is_never_a_yes(how: str) -> None:
 async def test_a_person_who_thinks_too_long_suspends_the_run_and_the_question_is_closed() -> None:
     closed = asyncio.Event()
 
-    async def decide(_pending: Pending) -> Decision:
+    async def decide(_pending: PendingApproval) -> Decision:
         try:
             await asyncio.Event().wait()
         finally:
@@ -431,7 +431,7 @@ async def test_an_effect_that_the_bus_is_in_doubt_about_is_asked_for_until_it_is
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
-    doubt = InDoubt("outcome_unknown", "it may have happened; asked again: all places are taken")
+    doubt = OutcomeUnknown("outcome_unknown", "it may have happened; asked again: all places are taken")
     bus = ScriptedBus(tools={"market.post@1.0": raises(*[doubt] * 9, then={"event_id": "e"})})
     call = ToolCall("a", "market_post", POST)
     known = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)

@@ -11,10 +11,10 @@ import pytest
 from hearthnet.agent.loop.events import AskGrant, AskPerson, Dispatch, Resume
 from hearthnet.agent.runtime import grant_store
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.runtime.grant_store import Entry, GrantBook, new_entry
+from hearthnet.agent.runtime.grant_store import GrantBook, StoredGrant, new_entry
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval
 from hearthnet.bus import find_contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -32,14 +32,14 @@ POSTING = TOOLBOX.bound("market_post")
 BODY = {"params": {}, "input": {"messages": [{"role": "user", "content": "Offer my filter."}]}}
 
 
-def entry(tool: BoundTool = POSTING, uses: int = 2, identity: Identity = ME, **more: Any) -> Entry:
+def entry(tool: BoundTool = POSTING, uses: int = 2, identity: Identity = ME, **more: Any) -> StoredGrant:
     given: dict[str, Any] = {"now_ms": NOW, "until_ms": NOW + HOUR, **more}
     community = given.pop("community", PROVIDER)
     only_these = given.pop("only", {})
     return new_entry(identity, community, tool, PROVIDER, only_these, uses=uses, **given)
 
 
-def question(**arguments: Any) -> Pending:
+def question(**arguments: Any) -> PendingApproval:
     bench = Bench()
     return asked(bench.call("market_post", {**POST, **arguments}, "a")).pending
 
@@ -244,7 +244,7 @@ def test_a_damaged_book_is_an_error_and_stays_as_it_is(tmp_path: Path) -> None:
 # --- driven
 
 
-async def driven(book: Any) -> tuple[ScriptedBus, list[Pending]]:
+async def driven(book: Any) -> tuple[ScriptedBus, list[PendingApproval]]:
     bus = ScriptedBus(
         [calls("market_post", POST, "a"), done("tool_calls")],
         [says("Posted."), done()],
@@ -256,9 +256,9 @@ async def driven(book: Any) -> tuple[ScriptedBus, list[Pending]]:
             identity=bus.peer.identity, community=bus.peer.community, now_ms=now, until_ms=now + HOUR
         )
         book.add(kept, now)
-    questions: list[Pending] = []
+    questions: list[PendingApproval] = []
 
-    async def decide(pending: Pending) -> Decision | None:
+    async def decide(pending: PendingApproval) -> Decision | None:
         questions.append(pending)
         return Deny()
 
@@ -288,7 +288,7 @@ class Broken:
     def names(self) -> list[str]:
         return ["market_post"]
 
-    def take(self, pending: Pending, tool: BoundTool, now_ms: int) -> grant_store.Use | None:
+    def take(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> grant_store.Use | None:
         if self.error is not None:
             raise self.error
         return grant_store.Use(entry().grant, 1)
@@ -329,9 +329,9 @@ async def test_over_the_bus_two_uses_are_two_posts_and_the_third_is_asked(mesh: 
     turns = [[wants("market_post", {**POST, "title": f"Offer {n}"}, f"c{n}")] for n in range(3)]
     service = speaking(*turns[:2], turns[2], [text("Two are posted.")])
     book = GrantBook(tmp_path / "grants.json")
-    asked_for: list[Pending] = []
+    asked_for: list[PendingApproval] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         asked_for.append(pending)
         return Deny()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.agent.loop.ids import client_id, confirmation_id
-from hearthnet.agent.tools.names import NameMap, is_safe, stand_in, unknown_tool
+from hearthnet.agent.tools.names import NameMap, is_safe, placeholder, unknown_tool
 from hearthnet.core.canonical_json import derived_id
 from hearthnet.core.errors import HearthNetError
 
@@ -45,8 +45,8 @@ def test_a_plain_replacement_will_do_where_it_is_free() -> None:
 @pytest.mark.parametrize("others", [[], ["rag_query"], ["rag_query", "rag query"]])
 def test_what_stands_in_for_a_name_on_its_way_is_that_tool_and_no_other(others: list[str]) -> None:
     mapped = NameMap(["rag.query", *others])
-    assert mapped.to_declared(stand_in("rag.query")) == "rag.query"
-    assert mapped.to_declared(stand_in("rag/query")) is None
+    assert mapped.to_declared(placeholder("rag.query")) == "rag.query"
+    assert mapped.to_declared(placeholder("rag/query")) is None
 
 
 @pytest.mark.req("TOOL-19")

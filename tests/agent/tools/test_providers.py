@@ -11,7 +11,7 @@ from hearthnet.agent.loop.events import (
     AskHome,
     AskPerson,
     Cancel,
-    Decided,
+    DecisionMade,
     Dispatch,
     Located,
     ModelDone,
@@ -22,12 +22,12 @@ from hearthnet.agent.loop.events import (
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, new_run
 from hearthnet.agent.persistence.run_store import MemoryRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.providers import home_of, provider_of
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Pending
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -91,7 +91,7 @@ async def test_provider_of_several_other_homes_names_them() -> None:
     assert several.value.details == {"providers": [OTHER, THIRD]}
 
 
-def looking() -> tuple[ToolLoop, Pending]:
+def looking() -> tuple[ToolLoop, PendingApproval]:
     """A loop whose model called it, and what the home is looked for."""
     loop = ToolLoop(new_run(RUN, QUESTION, "auto", Limits()), TOOLBOX)
     loop.feed(Start(now=EPOCH))
@@ -113,7 +113,7 @@ def test_a_home_that_was_found_is_shown_and_the_call_goes_there() -> None:
     assert (asked.pending.provider, asked.pending.home) == (OTHER, "Kitchen")
     assert loop.feed(Located(now=EPOCH, confirmation_id=about, provider=THIRD, home="Attic")) == []
     loop.feed(ModelDone(now=EPOCH, meta={}))
-    sent = only(Dispatch, loop.feed(Decided(now=EPOCH, confirmation_id=about, decision=Approve())))
+    sent = only(Dispatch, loop.feed(DecisionMade(now=EPOCH, confirmation_id=about, decision=Approve())))
     assert sent.provider == OTHER
 
 
@@ -144,7 +144,7 @@ def test_nobody_decides_before_the_home_is_settled() -> None:
     loop, pending = looking()
     about = pending.confirmation_id
     loop.feed(ModelDone(now=EPOCH, meta={}))
-    assert loop.feed(Decided(now=EPOCH, confirmation_id=about, decision=Approve())) == []
+    assert loop.feed(DecisionMade(now=EPOCH, confirmation_id=about, decision=Approve())) == []
     found = Located(now=EPOCH, confirmation_id=about, provider=OTHER, home="Kitchen")
     assert only(AskPerson, loop.feed(found)).pending.home == "Kitchen"
 
@@ -162,7 +162,7 @@ async def test_a_run_waits_for_nobody_while_its_home_is_looked_for() -> None:
         return [view(OTHER)]
 
     bus.offers = offers  # type: ignore[method-assign]
-    desk = RunDesk(store, bus.peer.identity, bus.peer.community)
+    desk = SavedRuns(store, bus.peer.identity, bus.peer.community)
     task = asyncio.create_task(ToolExecutor(bus, [TOOL], store=store).run_chat_with_tools(BODY))
     await looked.wait()
     (record,) = (await desk.listing()).runs
@@ -188,9 +188,9 @@ async def test_a_run_tells_its_model_which_homes_there_are() -> None:
         tools={INGEST: gives({"chunks_indexed": 1})},
     )
     bus.offered = [view(OTHER), view(THIRD)]
-    questions: list[Pending] = []
+    questions: list[PendingApproval] = []
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         questions.append(pending)
         return Approve()
 

@@ -16,13 +16,13 @@ from hearthnet.bus.blobs.metadata import (
     META,
     MOST_HOLDS,
     STREAM,
-    Entry,
+    BlobRecord,
     Hold,
     index_subject,
     joined_holds,
     read_entry,
 )
-from hearthnet.bus.blobs.stream import BlobLink, Moved
+from hearthnet.bus.blobs.stream import BlobLink, SequenceChanged
 from hearthnet.bus.blobs.writer import Writer
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
@@ -239,9 +239,9 @@ async def test_an_answer_that_was_lost_is_found_again(mesh: Mesh) -> None:
         link = store.blobs.link
         first = await link.append("$O.blobs.C.x", b"one", 0)
         assert await link.append("$O.blobs.C.x", b"one", 0) == first
-        with pytest.raises(Moved):
+        with pytest.raises(SequenceChanged):
             await link.append("$O.blobs.C.x", b"two", 0)
-        with pytest.raises(Moved):
+        with pytest.raises(SequenceChanged):
             await link.append("$O.blobs.C.y", b"two", 7)
         assert await link.subjects("$O.blobs.C.>") == {"$O.blobs.C.x": 1}
         assert await link.used_bytes() > 0
@@ -301,13 +301,13 @@ async def test_a_blob_goes_with_the_last_who_holds_it(mesh: Mesh) -> None:
 @pytest.mark.req("FILE-9")
 async def test_who_may_read() -> None:
     holds = (Hold(by="ada"), Hold(by="bob", until=5, shared=True))
-    entry = Entry(name="x").with_notes(Entry(name="x").notes.__class__(holds, 1))
+    entry = BlobRecord(name="x").with_notes(BlobRecord(name="x").notes.__class__(holds, 1))
     assert entry.readable_by("ada", 9)
     assert entry.readable_by("eve", 4)
     assert not entry.readable_by("eve", 9)
     assert not entry.readable_by("bob", 9)
     # What an older version put, or what is unreadable, is the home's own.
-    for old in (Entry(name="x"), Entry(name="x", metadata={"hearthnet": "?"})):
+    for old in (BlobRecord(name="x"), BlobRecord(name="x", metadata={"hearthnet": "?"})):
         assert old.notes.holds == (Hold(),)
         assert not old.readable_by("ada", 9)
 

@@ -14,7 +14,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import subjects
 from hearthnet.service import Call
 from hearthnet.service.hosting.host import Host
-from hearthnet.service.hosting.reply_sender import Outbox
+from hearthnet.service.hosting.reply_sender import ReplySender
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.stopwatch import Stopwatch
@@ -264,10 +264,10 @@ async def test_an_answer_that_its_contract_does_not_know_is_an_error(
 ) -> None:
     service = ProbeService()
 
-    def lie(self: Outbox, body: dict[str, Any], code: str = "") -> None:
+    def lie(self: ReplySender, body: dict[str, Any], code: str = "") -> None:
         self._send("reply", {"output": output, "meta": {"ms": 1}}, code=code)
 
-    monkeypatch.setattr(Outbox, "reply", lie)
+    monkeypatch.setattr(ReplySender, "reply", lie)
     async with mesh.hosting(service), await mesh.bus() as bus:
         with pytest.raises(HearthNetError, match="does not fit") as caught:
             await bus.call(QUERY, query())

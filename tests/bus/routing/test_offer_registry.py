@@ -114,7 +114,7 @@ def test_instances_and_params_are_offers_of_their_own() -> None:
     ],
 )
 def test_why_nobody_answers(views: list[OfferView], code: str, words: str) -> None:
-    error = no_route.no_candidate(contracts().get(QUERY), query(), views, "")
+    error = no_route.why_no_match(contracts().get(QUERY), query(), views, "")
     assert error.code == code
     assert words in error.message
 

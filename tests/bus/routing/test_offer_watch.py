@@ -18,7 +18,7 @@ from hearthnet.bus.routing import discovery
 from hearthnet.bus.routing import offer_watch as watching
 from hearthnet.bus.routing.discovery import GRACE_SECONDS
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.routing.offer_watch import Event, OfferChange, OfferWatch, Pending
+from hearthnet.bus.routing.offer_watch import Event, OfferChange, OfferWatch, PendingUpdates
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -54,7 +54,7 @@ def _view(instance: int, in_flight: int = 0) -> OfferView:
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), max_size=60))
 def test_a_slow_reader_ends_up_with_what_is_true(steps: list[tuple[int, bool, bool]]) -> None:
     """Whatever it missed in between; and never has more waiting than there are offers."""
-    pending, there, seen = Pending(), dict[str, OfferView](), dict[str, OfferView]()
+    pending, there, seen = PendingUpdates(), dict[str, OfferView](), dict[str, OfferView]()
 
     def read() -> None:
         change = pending.take()

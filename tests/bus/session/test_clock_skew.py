@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hearthnet.bus.session import clock_skew
-from hearthnet.bus.session.clock_skew import RULE, Clocks
+from hearthnet.bus.session.clock_skew import RULE, ClockOffsets
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from tests.helpers.mesh import Mesh
@@ -19,7 +19,7 @@ def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
 
 @pytest.mark.req("BUS-30")
 def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
-    times = Clocks()
+    times = ClockOffsets()
     assert times.learn("a", _expired(300_000), times.ahead("a"))
     assert not times.learn("a", _expired(300_000), times.ahead("a"))
     assert abs(times.time_at("a") - now_ms() - 300_000) < 1_000
@@ -31,13 +31,13 @@ def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     "error", [_expired(300_000, "approval"), _expired("soon"), HearthNetError("timeout", "")]
 )
 def test_other_errors_tell_no_time(error: HearthNetError) -> None:
-    assert not Clocks().learn("a", error, 0)
+    assert not ClockOffsets().learn("a", error, 0)
 
 
 @pytest.mark.req("BUS-30")
 def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock_skew, "_MOST_NODES", 2)
-    times = Clocks()
+    times = ClockOffsets()
     for node in ("a", "b", "c"):
         assert times.learn(node, _expired(300_000), 0)
     assert abs(times.time_at("a") - now_ms()) < 1_000
@@ -57,7 +57,7 @@ async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> No
 
 @pytest.mark.req("BUS-30")
 def test_of_many_that_were_refused_at_once_each_is_worth_repeating_and_only_once() -> None:
-    times = Clocks()
+    times = ClockOffsets()
     assert all(times.learn("a", _expired(300_000), 0) for _ in range(3))
     assert not times.learn("a", _expired(300_000), times.ahead("a"))
 

@@ -97,7 +97,7 @@ def test_a_roster_that_cannot_be_used_says_why(tmp_path: Path) -> None:
 @pytest.mark.req("BUS-20", "COMM-11")
 def test_a_roster_is_proved_unless_this_node_has_sealed_it(tmp_path: Path) -> None:
     path, own, other = tmp_path / "roster.json", Identity.generate(), Identity.generate()
-    held = rosters.found(Identity.generate(), rosters.member(own, "anchor", "own", 0), "own", 0)
+    held = rosters.create(Identity.generate(), rosters.member(own, "anchor", "own", 0), "own", 0)
     keyring.write_new(path, rosters.encode(rosters.seal(held, own)))
     assert keyring.load_roster(path, own.node_id).members == keyring.load_roster(path).members
     lie = rosters.seal(msgspec.structs.replace(held, name="theirs"), other)

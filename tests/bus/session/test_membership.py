@@ -11,7 +11,7 @@ import pytest
 
 from hearthnet.bus import Bus
 from hearthnet.bus.session import gossip_frames, membership
-from hearthnet.bus.session.gossip_frames import HEADS, LOG, RELAY, REVOKED, Extent, Heads
+from hearthnet.bus.session.gossip_frames import HEADS, LOG, RELAY, REVOKED, SetDigest, SetDigests
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.bus.session.membership import Membership
 from hearthnet.core import ids
@@ -38,7 +38,7 @@ NOW = now_ms()
 def community_of(*guests: Identity) -> Roster:
     """A founder's community with these members."""
     first = rosters.member(FOUNDER, "anchor", "founder", NOW)
-    held = rosters.found(ROOT, first, "here", NOW)
+    held = rosters.create(ROOT, first, "here", NOW)
     for guest in guests:
         held = take_in(held, FOUNDER, guest)
     return held
@@ -304,14 +304,14 @@ async def test_more_than_can_wait_is_dropped(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.req("COMMUNITY-4")
 def test_of_two_that_know_different_things_exactly_one_asks() -> None:
-    less, more, other = Extent(1, "blake3:0"), Extent(2, "blake3:0"), Extent(2, "blake3:1")
+    less, more, other = SetDigest(1, "blake3:0"), SetDigest(2, "blake3:0"), SetDigest(2, "blake3:1")
     for one, two in ((less, more), (more, other), (less, other)):
         assert one.less_than(two)
         assert not two.less_than(one)
         assert not one.less_than(one)
-    assert Heads(less, more).behind(Heads(more, more))
-    assert Heads(more, less).behind(Heads(less, more)), "each may lack something of the other"
-    assert not Heads(more, more).behind(Heads(less, more))
+    assert SetDigests(less, more).behind(SetDigests(more, more))
+    assert SetDigests(more, less).behind(SetDigests(less, more)), "each may lack something of the other"
+    assert not SetDigests(more, more).behind(SetDigests(less, more))
 
 
 @pytest.mark.req("COMMUNITY-4")
@@ -331,9 +331,9 @@ async def test_heads_say_what_is_known_and_change_with_it() -> None:
 @pytest.mark.req("COMMUNITY-1", "COMMUNITY-7")
 @pytest.mark.asyncio
 async def test_the_own_node_is_heard_without_a_limit_and_tells_how_much_it_knows() -> None:
-    process, told = hearing(), list[Heads]()
+    process, told = hearing(), list[SetDigests]()
     process.on_own_heads(told.append)
-    heads = Heads(Extent(9, "x"), Extent(0, "y"))
+    heads = SetDigests(SetDigest(9, "x"), SetDigest(0, "y"))
     hear(process, [Voice(FOUNDER).frame(HEADS, msgspec.json.encode(heads))])
     assert told == [heads]
     events = invites(FOUNDER, 3)

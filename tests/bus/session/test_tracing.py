@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.session.tracing import KEPT, UNTRACED, Traces, handled, handling
+from hearthnet.bus.session.tracing import KEPT, UNTRACED, Traces, span_ended, span_started
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import traceparent
 from hearthnet.protocol.header import Header
 from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.telemetry import steps
-from hearthnet.telemetry.span import Entry
+from hearthnet.telemetry.span import SpanRecord
 from tests.helpers.collector import Collector
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -39,15 +39,15 @@ def header(**fields: Any) -> Header:
     return msgspec.convert({"from": known.pop("sender"), **known, "capability": QUERY, **fields}, Header)
 
 
-def entries(bus: Bus) -> list[Entry]:
+def entries(bus: Bus) -> list[SpanRecord]:
     """What a process has kept."""
     return [entry for _, entry in bus.peer.traces.after(0)]
 
 
-async def ended(traces: Traces, count: int = 1) -> list[Entry]:
+async def ended(traces: Traces, count: int = 1) -> list[SpanRecord]:
     """The entries of a process that is about to end them."""
 
-    def kept() -> list[Entry] | None:
+    def kept() -> list[SpanRecord] | None:
         found = [entry for _, entry in traces.after(0)]
         return found if len(found) >= count else None
 
@@ -89,9 +89,9 @@ def test_a_call_begins_a_trace_or_continues_the_one_it_is_made_in() -> None:
     assert traceparent.read(first.traceparent) == first.traceparent
     assert first.trace != second.trace
     served = traces.serving(header(traceparent=first.traceparent), 3)
-    token = handling(served)
+    token = span_started(served)
     inner = traces.calling(QUERY, "")
-    handled(served, token)
+    span_ended(served, token)
     assert inner.trace == first.trace
     assert inner.parent == served.handler
     assert served.parent == first.span

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.bus.session.verification_cache import Proved
+from hearthnet.bus.session.verification_cache import VerificationCache
 from hearthnet.core import ids
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import FrameError
@@ -20,7 +20,7 @@ FRAME = frames.signed(said(ANNA), b"{}", ANNA)
 class Counted:
     """Marks that say what they were asked for."""
 
-    def __init__(self, marks: Proved) -> None:
+    def __init__(self, marks: VerificationCache) -> None:
         self.marks = marks
         self.added: list[bytes] = []
 
@@ -36,7 +36,7 @@ class Counted:
 
 @pytest.mark.req("BUS-64")
 def test_the_processes_of_a_node_prove_a_frame_once(tmp_path: Path) -> None:
-    first, second = (Counted(Proved(BERTA, tmp_path / "proved")) for _ in range(2))
+    first, second = (Counted(VerificationCache(BERTA, tmp_path / "proved")) for _ in range(2))
     expected = frames.read_signed(FRAME, ANNA.node_id)
     assert frames.read_signed(FRAME, ANNA.node_id, first) == expected
     assert frames.read_signed(FRAME, ANNA.node_id, second) == expected
@@ -46,11 +46,11 @@ def test_the_processes_of_a_node_prove_a_frame_once(tmp_path: Path) -> None:
 
 @pytest.mark.req("BUS-64")
 def test_a_mark_counts_for_one_frame_of_one_signer_and_one_node(tmp_path: Path) -> None:
-    marks = Proved(BERTA, tmp_path / "proved")
+    marks = VerificationCache(BERTA, tmp_path / "proved")
     frames.read_signed(FRAME, ANNA.node_id, marks)
     assert marks.known(ANNA.node_id, FRAME)
     assert not marks.known(BERTA.node_id, FRAME)
-    assert not Proved(ANNA, tmp_path / "proved").known(ANNA.node_id, FRAME), (
+    assert not VerificationCache(ANNA, tmp_path / "proved").known(ANNA.node_id, FRAME), (
         "another node's marks are no word"
     )
     for place in range(0, len(FRAME), 7):
@@ -63,7 +63,7 @@ def test_a_mark_counts_for_one_frame_of_one_signer_and_one_node(tmp_path: Path) 
 
 @pytest.mark.req("BUS-64")
 def test_what_is_refused_leaves_no_mark(tmp_path: Path) -> None:
-    marks = Proved(BERTA, tmp_path / "proved")
+    marks = VerificationCache(BERTA, tmp_path / "proved")
     forged = frames.signed(said(ANNA), b"{}", Identity.generate())
     for _ in range(2):
         with pytest.raises(FrameError, match="not the sender's"):
@@ -78,24 +78,24 @@ def test_what_is_refused_leaves_no_mark(tmp_path: Path) -> None:
 @pytest.mark.req("BUS-64")
 def test_a_file_that_is_damaged_cut_off_or_cannot_be_made_costs_a_proof(tmp_path: Path) -> None:
     path = tmp_path / "proved"
-    marks = Proved(BERTA, path)
+    marks = VerificationCache(BERTA, path)
     for damage in (os.urandom(1 << 16), b""):
         frames.read_signed(FRAME, ANNA.node_id, marks)
         assert marks.known(ANNA.node_id, FRAME)
         path.write_bytes(damage)
         assert not marks.known(ANNA.node_id, FRAME)
     marks.close()
-    for without in (marks, Proved(BERTA, tmp_path / "no folder" / "proved")):
+    for without in (marks, VerificationCache(BERTA, tmp_path / "no folder" / "proved")):
         assert frames.read_signed(FRAME, ANNA.node_id, without)
         assert not without.known(ANNA.node_id, FRAME)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    frames.read_signed(FRAME, ANNA.node_id, Proved(BERTA, tmp_path / "link"))
+    frames.read_signed(FRAME, ANNA.node_id, VerificationCache(BERTA, tmp_path / "link"))
     assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.req("BUS-64")
 def test_marks_take_bounded_room_and_the_newest_are_kept(tmp_path: Path) -> None:
-    marks = Proved(BERTA, tmp_path / "proved")
+    marks = VerificationCache(BERTA, tmp_path / "proved")
     many = [b"frame %d" % number for number in range(5_000)]
     for frame in many:
         marks.add(ANNA.node_id, frame)

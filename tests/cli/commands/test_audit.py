@@ -13,7 +13,7 @@ from hearthnet.bus.session.keyring import load_identity
 from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.ids import new_ulid
 from hearthnet.trust import audit_chain
-from hearthnet.trust.audit_chain import Place
+from hearthnet.trust.audit_chain import ChainPosition
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here
 from tests.helpers.probe import post
@@ -143,7 +143,7 @@ def test_a_node_that_lies_about_a_caller_is_found_out(
 ) -> None:
     """It signs whatever it likes, chain and head included; the caller's frame it cannot."""
     own = load_identity(shell.home / "keys" / "device.key")
-    lines, place = [], Place()
+    lines, place = [], ChainPosition()
     began = [entry for entry in map(audit_chain.read, exported[1:]) if entry.kind == "began"]
     # Of what people may have deleted, the log keeps the hash of the frame.
     assert any(entry.frame.startswith("blake3:") for entry in began)
@@ -166,7 +166,7 @@ def test_what_is_no_log_of_a_member_is_refused(
 ) -> None:
     stranger = Identity.generate()
     community = audit_chain.read_head(exported[0]).community
-    empty = Place()
+    empty = ChainPosition()
     for lines, code, words in (
         (exported[1:], 2, "does not begin with the head of an audit log"),
         ([], 2, "does not begin with the head"),

@@ -14,7 +14,7 @@ import pytest
 
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
 from hearthnet.cli.input.confirm import Dialogue, Person
 from hearthnet.cli.input.keyboard import Keyboard
 from hearthnet.cli.output import terminal
@@ -28,11 +28,11 @@ ARGUMENTS = {"category": "offer", "title": "Water\u202e filter", "body": "one\nt
 PROMPT = "[a]pprove, [e]dit or [r]efuse? "
 
 
-def pending() -> Pending:
+def pending() -> PendingApproval:
     """A post that waits for a person."""
     prepared = Toolbox(TOOLS)["market_post"].prepare(ARGUMENTS, CLIENT_ID)
     assert isinstance(prepared, Prepared)
-    return Pending(
+    return PendingApproval(
         confirmation_id="c",
         run="r",
         tool_call_id="call_1",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.cli.input.member_lookup import Known, find, shown_name
+from hearthnet.cli.input.member_lookup import KnownMember, display_name, resolve_member
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 
 KITCHEN, ATTIC, OTHER = (Identity(bytes([number] * 32)).node_id for number in (1, 2, 3))
-PEOPLE = [Known(KITCHEN, "Kitchen"), Known(ATTIC, "Attic"), Known(OTHER, "kitchen two")]
+PEOPLE = [KnownMember(KITCHEN, "Kitchen"), KnownMember(ATTIC, "Attic"), KnownMember(OTHER, "kitchen two")]
 
 
 @pytest.mark.req("CLI-14")
@@ -27,30 +27,30 @@ PEOPLE = [Known(KITCHEN, "Kitchen"), Known(ATTIC, "Attic"), Known(OTHER, "kitche
     ],
 )
 def test_a_node_is_found_by_id_short_id_and_name(text: str) -> None:
-    assert find(text, PEOPLE).node_id == KITCHEN
+    assert resolve_member(text, PEOPLE).node_id == KITCHEN
 
 
 @pytest.mark.req("CLI-14")
 def test_a_name_that_two_have_is_answered_with_their_ids() -> None:
-    twins = [*PEOPLE, Known(Identity(bytes([4] * 32)).node_id, "Attic")]
+    twins = [*PEOPLE, KnownMember(Identity(bytes([4] * 32)).node_id, "Attic")]
     with pytest.raises(HearthNetError, match="2 members are called 'Attic'") as caught:
-        find("Attic", twins)
+        resolve_member("Attic", twins)
     assert caught.value.code == "bad_request"
     assert ids.short_id(ATTIC) in caught.value.message
 
 
 @pytest.mark.req("CLI-14")
 def test_the_exact_name_comes_before_one_in_other_letters() -> None:
-    people = [Known(KITCHEN, "Attic"), Known(ATTIC, "ATTIC")]
-    assert find("ATTIC", people).node_id == ATTIC
+    people = [KnownMember(KITCHEN, "Attic"), KnownMember(ATTIC, "ATTIC")]
+    assert resolve_member("ATTIC", people).node_id == ATTIC
     with pytest.raises(HearthNetError, match="2 members"):
-        find("attic", people)
+        resolve_member("attic", people)
 
 
 @pytest.mark.req("CLI-14")
 def test_an_id_means_its_node_whatever_somebody_is_called() -> None:
-    people = [Known(KITCHEN, ids.short_id(ATTIC)), Known(ATTIC, "Attic")]
-    assert find(ids.short_id(ATTIC), people).node_id == ATTIC
+    people = [KnownMember(KITCHEN, ids.short_id(ATTIC)), KnownMember(ATTIC, "Attic")]
+    assert resolve_member(ids.short_id(ATTIC), people).node_id == ATTIC
 
 
 @pytest.mark.req("CLI-14")
@@ -59,18 +59,18 @@ def test_an_id_means_its_node_whatever_somebody_is_called() -> None:
 )
 def test_an_unknown_name_is_answered_with_the_nearest(text: str, said: str) -> None:
     with pytest.raises(HearthNetError, match=said) as caught:
-        find(text, PEOPLE)
+        resolve_member(text, PEOPLE)
     assert caught.value.code == "not_found"
     with pytest.raises(HearthNetError, match="there is nobody"):
-        find(text, [])
+        resolve_member(text, [])
 
 
 @pytest.mark.req("CLI-3", "CLI-14")
 def test_a_name_is_shown_harmless_and_found_as_shown() -> None:
     name = "Kit\x1b[2Jchen\u202e" + "x" * 100
-    shown = shown_name(name)
+    shown = display_name(name)
     assert shown.startswith("Kit\\x1b[2Jchen\\u202e")
     assert len(shown) == 40
-    assert find(shown, [Known(KITCHEN, name)]).node_id == KITCHEN
-    assert shown_name("  ") == "-"
-    assert str(Known(KITCHEN, "Kitchen")) == f"Kitchen ({ids.short_id(KITCHEN)})"
+    assert resolve_member(shown, [KnownMember(KITCHEN, name)]).node_id == KITCHEN
+    assert display_name("  ") == "-"
+    assert str(KnownMember(KITCHEN, "Kitchen")) == f"Kitchen ({ids.short_id(KITCHEN)})"

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 import pytest
 
-from hearthnet.cli.output.durations import Span, moment, span
+from hearthnet.cli.output.durations import Span, format_duration, format_time
 
 NOON = datetime(2026, 11, 22, 12, 0)
 
@@ -31,7 +31,7 @@ def at(*moment_: int) -> int:
     ],
 )
 def test_a_time_is_said_as_near_as_it_matters(when: tuple[int, ...], said: str) -> None:
-    assert moment(at(*when), int(NOON.timestamp() * 1000)) == said
+    assert format_time(at(*when), int(NOON.timestamp() * 1000)) == said
 
 
 @pytest.mark.req("CLI-13")
@@ -61,7 +61,7 @@ def test_what_is_no_length_of_time_or_too_long_is_refused(typed: str, said: str)
 
 @pytest.mark.req("CLI-13")
 def test_a_length_of_time_is_said_in_the_largest_unit_that_is_exact() -> None:
-    assert [span(seconds) for seconds in (59, 60, 5400, 86_400, 172_800, 604_800)] == [
+    assert [format_duration(seconds) for seconds in (59, 60, 5400, 86_400, 172_800, 604_800)] == [
         "59 s",
         "1 min",
         "90 min",

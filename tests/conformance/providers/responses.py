@@ -17,16 +17,16 @@ from hearthnet_llm.interface.frames import (
     Done,
     Frame,
     Notice,
-    Served,
-    Thinking,
-    Thought,
-    Token,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
     to_event,
 )
 from hearthnet_llm.vendors import wire
-from hearthnet_llm.vendors.wire import Heard
+from hearthnet_llm.vendors.wire import ResponseInfo
 from tests.conformance.providers.recording import Recording
 from tests.conformance.providers.wires import Expected, facts
 
@@ -65,7 +65,7 @@ def problems(recording: Recording) -> list[str]:
 def parse(recording: Recording, cuts: list[int]) -> Parsed:
     """The frames of a recorded answer that comes in pieces."""
     data = recording.response.data
-    heard = Heard("vendor", recording.response.content_type or "", 100)
+    heard = ResponseInfo("vendor", recording.response.content_type or "", 100)
     decoder = wire(recording.wire).decoder(heard)
     frames: list[Frame] = []
     try:
@@ -94,9 +94,11 @@ def content_problems(parsed: Parsed, expected: Expected) -> list[str]:
     frames = parsed.frames
     found = [
         *contract_problems(frames),
-        *_unequal("text", expected.text, "".join(one.text for one in frames if isinstance(one, Token))),
+        *_unequal("text", expected.text, "".join(one.text for one in frames if isinstance(one, TextDelta))),
         *_unequal(
-            "thinking", expected.thinking, "".join(one.text for one in frames if isinstance(one, Thinking))
+            "thinking",
+            expected.thinking,
+            "".join(one.text for one in frames if isinstance(one, ReasoningDelta)),
         ),
     ]
     if expected.failed:
@@ -212,11 +214,11 @@ def _vendors_words(data: bytes) -> str:
 
 def _proofs(frame: Frame) -> list[str]:
     match frame:
-        case Thought(part):
+        case ReasoningBlock(part):
             return [proof for proof in (part.signature, part.data) if proof]
         case ToolCall():
             return [frame.signature] if frame.signature else []
-        case Served(part):
+        case ServerToolEvent(part):
             proof = getattr(part, "signature", None)
             return [proof] if proof else []
         case _:

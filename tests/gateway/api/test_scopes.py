@@ -9,7 +9,7 @@ import pytest
 from hearthnet.core.config import McpServerConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.scopes import check_installed, check_offered, is_shared
-from hearthnet.gateway.auth.client_store import ClientBook, Entry
+from hearthnet.gateway.auth.client_store import ClientStore, StoredClient
 from hearthnet.gateway.auth.clients import check_room
 from hearthnet.trust.authorization.token import Scope
 from tests.helpers.gateway import House
@@ -75,9 +75,9 @@ async def test_offers_for_others_than_the_node_are_granted(shared: House, tmp_pa
 
 
 async def test_a_token_without_room_makes_no_client(shared: House) -> None:
-    peer, book = shared.bus.peer, ClientBook(shared.mesh.home)
+    peer, book = shared.bus.peer, ClientStore(shared.mesh.home)
 
-    def check(entry: Entry) -> None:
+    def check(entry: StoredClient) -> None:
         check_room(peer.identity, peer.community, entry)
 
     before = book.ids()

@@ -19,10 +19,10 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import ServiceState, read_node_state
 from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.gateway.auth.client_store import ClientBook, api_key
+from hearthnet.gateway.auth.client_store import ClientStore, api_key
 from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.auth.login_links import LinkBook
-from hearthnet.gateway.http.rate_limits import Limits
+from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.token import Scope, decode, mint
@@ -220,7 +220,7 @@ async def test_who_is_removed_has_no_token_any_more(shared: House) -> None:
     claims = decode(token)
     assert claims.exp - claims.iat == 3600
     assert shared.gateway.clients.token(client) == token
-    ClientBook(shared.mesh.home).remove(guest.entry.id)
+    ClientStore(shared.mesh.home).remove(guest.entry.id)
     await refused(shared, "unauthorized", api_key(guest.entry, guest.secret))
     with pytest.raises(HearthNetError, match="not known"):
         shared.gateway.clients.token(client)
@@ -229,7 +229,7 @@ async def test_who_is_removed_has_no_token_any_more(shared: House) -> None:
 @pytest.mark.req("GATE-4")
 async def test_tokens_are_renewed_before_their_time_is_over(shared: House) -> None:
     now = [now_ms()]
-    clients = Clients(shared.bus.peer, ClientBook(shared.mesh.home), clock=lambda: now[0])
+    clients = Clients(shared.bus.peer, ClientStore(shared.mesh.home), clock=lambda: now[0])
     client = clients.of(shared.guest(principal="carla").entry)
     first = clients.token(client)
     now[0] += 49 * 60_000
@@ -279,7 +279,7 @@ async def test_the_owners_page_may_call_what_the_owner_added(shared: House) -> N
 
 @pytest.mark.req("GATE-12")
 async def test_who_asks_too_often_is_told_when_to_come_back(shared: House) -> None:
-    clients = Clients(shared.bus.peer, ClientBook(shared.mesh.home), Limits((3, 0.001), (2, 0.001)))
+    clients = Clients(shared.bus.peer, ClientStore(shared.mesh.home), RateLimits((3, 0.001), (2, 0.001)))
     one, other = shared.guest(), shared.guest()
     for _ in range(3):
         await clients.from_request(asking(api_key(one.entry, one.secret)))
@@ -293,7 +293,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back(shared: House) -> No
             await clients.from_request(asking("hnk_aaaaaaaa_x"))
         assert raised.value.code == code
     await clients.from_request(asking(api_key(other.entry, other.secret)))  # is not blamed for it
-    limits = Limits()
+    limits = RateLimits()
     limits.opened("a", 1)
     with pytest.raises(HearthNetError, match="streams open"):
         limits.opened("a", 1)
@@ -307,7 +307,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back(shared: House) -> No
 
 @pytest.mark.req("GATE-6")
 async def test_the_book_keeps_hashes_and_passes_over_what_is_damaged(tmp_path: Path) -> None:
-    book = ClientBook(Home(tmp_path))
+    book = ClientStore(Home(tmp_path))
     assert book.entries() == []
     entry, secret = book.add("a phone", "anna")
     file = tmp_path / "clients" / f"{entry.id}.json"
@@ -335,7 +335,7 @@ async def test_a_client_that_could_not_be_shown_or_called_is_refused(
     tmp_path: Path, given: dict[str, str]
 ) -> None:
     with pytest.raises(HearthNetError) as raised:
-        ClientBook(Home(tmp_path)).add(given.pop("name", "x"), **given)  # type: ignore[arg-type]
+        ClientStore(Home(tmp_path)).add(given.pop("name", "x"), **given)  # type: ignore[arg-type]
     assert raised.value.code == "bad_request"
 
 
@@ -343,7 +343,7 @@ async def test_a_client_that_could_not_be_shown_or_called_is_refused(
 async def test_the_book_is_full_at_some_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hearthnet.gateway.auth.client_store.MOST_CLIENTS", 1)
     monkeypatch.setattr("hearthnet.gateway.auth.client_store._KEPT", 0)
-    book = ClientBook(Home(tmp_path))
+    book = ClientStore(Home(tmp_path))
     book.add("one")
     with pytest.raises(HearthNetError, match="remove one"):
         book.add("two")

@@ -21,8 +21,8 @@ from hearthnet.core.config import GatewayConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway import server
 from hearthnet.gateway.app import Gateway, build
-from hearthnet.gateway.http.connection_limits import Patience, is_own, protocol
-from hearthnet.gateway.middleware import Guard
+from hearthnet.gateway.http.connection_limits import ConnectionLimits, is_own, protocol
+from hearthnet.gateway.middleware import AuthMiddleware
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
 
@@ -34,7 +34,9 @@ HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 @contextlib.asynccontextmanager
 async def opened(house: House, **changes: Any) -> AsyncIterator[Gateway]:
     """Another gateway of the house's node, with other limits or settings."""
-    patience = Patience(**{name: changes.pop(name) for name in list(changes) if hasattr(Patience(), name)})
+    patience = ConnectionLimits(
+        **{name: changes.pop(name) for name in list(changes) if hasattr(ConnectionLimits(), name)}
+    )
     settings = msgspec.structs.replace(GatewayConfig(port=0), **changes)
     config = msgspec.structs.replace(house.gateway.config, gateway=settings)
     async with server.serving(Gateway.on(house.bus, house.mesh.home, config), patience) as gateway:
@@ -136,7 +138,7 @@ async def test_who_reads_in_bursts_is_served_and_a_broken_answer_is_not_whole(
         return StreamingResponse(parts())
 
     only = Starlette(routes=[Route("/{name}", long)])
-    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), Guard(only, gateway))[1])
+    monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), AuthMiddleware(only, gateway))[1])
     async with opened(shared) as gateway:
         for name, whole in ((b"whole", True), (b"broken", False)):
             async with connected(gateway) as (reader, writer):
@@ -155,7 +157,7 @@ async def test_connections_leave_files_for_the_rest(
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _what: (soft, hard))
     monkeypatch.setattr("resource.setrlimit", lambda _what, _limits: None)
-    (patience,) = protocol(Patience()).args  # type: ignore[attr-defined]
+    (patience,) = protocol(ConnectionLimits()).args  # type: ignore[attr-defined]
     assert patience.most == most
 
 

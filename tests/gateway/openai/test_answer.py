@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet.gateway.http.openai_errors import error_body, param_of
-from hearthnet.gateway.openai.answer import Answer, Form
+from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
 from hearthnet.gateway.openai.pending_runs import call_id_for, notice_of, run_and_call, run_named_in
 
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -18,7 +18,7 @@ FORM = Form("chatcmpl-1", 1, "m")
 DONE = {"tokens_in": 3, "tokens_out": 4, "stop_reason": "end", "ms": 5}
 
 
-def fed(answer: Answer, *frames: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+def fed(answer: OpenAIAnswer, *frames: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return [delta for event, data in frames for delta in answer.feed(event, data)]
 
 
@@ -33,7 +33,7 @@ def wanted(call: str = "call_2") -> dict[str, Any]:
 
 @pytest.mark.req("HTTP-15")
 def test_text_and_thoughts_are_passed_on_as_they_come() -> None:
-    answer = Answer(of_run=False)
+    answer = OpenAIAnswer(of_run=False)
     said = [("token", {"text": "Good "}), ("thinking", {"text": "hm"}), ("token", {"text": "day"})]
     deltas = fed(
         answer, *said, ("notice", {"code": "x"}), ("progress", {}), ("token", {"text": ""}), ("done", DONE)
@@ -65,7 +65,7 @@ def test_text_and_thoughts_are_passed_on_as_they_come() -> None:
     ],
 )
 def test_each_end_has_its_word(stopped: str, finished: str) -> None:
-    answer = Answer(of_run=False)
+    answer = OpenAIAnswer(of_run=False)
     answer.feed("done", {**DONE, "stop_reason": stopped})
     assert answer.finish_reason == finished
     assert FORM.whole(answer)["choices"][0]["message"]["content"] == ""
@@ -73,7 +73,7 @@ def test_each_end_has_its_word(stopped: str, finished: str) -> None:
 
 @pytest.mark.req("HTTP-12")
 def test_calls_of_the_clients_tools_go_out_whole_and_numbered() -> None:
-    answer = Answer(of_run=False, texts=frozenset({"code"}))
+    answer = OpenAIAnswer(of_run=False, texts=frozenset({"code"}))
     deltas = fed(
         answer,
         ("tool_call_delta", {"id": "c1", "arguments_delta": "{"}),
@@ -92,7 +92,7 @@ def test_calls_of_the_clients_tools_go_out_whole_and_numbered() -> None:
 
 @pytest.mark.req("HTTP-14")
 def test_of_a_run_only_the_clients_own_calls_go_out_under_an_id_that_names_the_run() -> None:
-    answer = Answer(of_run=True)
+    answer = OpenAIAnswer(of_run=True)
     deltas = fed(
         answer,
         ("iteration", {"iteration": 1}),
@@ -113,7 +113,7 @@ def test_of_a_run_only_the_clients_own_calls_go_out_under_an_id_that_names_the_r
 
 @pytest.mark.req("HTTP-16")
 def test_a_run_that_waits_for_a_person_says_so_in_words_that_name_it() -> None:
-    answer = Answer(of_run=True)
+    answer = OpenAIAnswer(of_run=True)
     waits = {"run": RUN, "pending": [pending(problem="too long")], "wanted": []}
     deltas = fed(answer, ("token", {"text": "I will post it."}), ("suspended", waits))
     told = deltas[-1]["content"]

@@ -9,13 +9,13 @@ import pytest
 from hearthnet.contracts import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http.openai_errors import error_body
-from hearthnet.gateway.openai.request import Asked, read_request
+from hearthnet.gateway.openai.request import OpenAIRequest, read_request
 
 USER = {"role": "user", "content": "Hello"}
 CHAT = contracts().get("llm.chat@2.0")
 
 
-def asked(*messages: dict[str, Any], **members: Any) -> Asked:
+def asked(*messages: dict[str, Any], **members: Any) -> OpenAIRequest:
     read = read_request({"model": "qwen3-8b", "messages": list(messages) or [USER], **members})
     CHAT.check_request(read.body)
     return read
@@ -250,7 +250,7 @@ def test_tools_of_the_mesh_are_asked_for_by_a_member_or_by_the_models_name() -> 
     assert some.events
     assert some.mesh_tools == ["search_corpus", {"use": "market.post"}]
 
-    def of(model: str, **members: Any) -> Asked:
+    def of(model: str, **members: Any) -> OpenAIRequest:
         return read_request({"model": model, "messages": [USER], **members})
 
     everything = of("qwen3-8b+tools")

@@ -11,7 +11,7 @@ import pytest
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.runs.one_shot import Frame, Frames, Turns, collected, run_frames
+from hearthnet.gateway.runs.one_shot import Frame, Frames, RunDeduplicator, collected, run_frames
 from hearthnet.gateway.runs.runs import GatewayRun
 from tests.helpers.waiting import wait_for
 
@@ -109,7 +109,7 @@ def frame(event: str, seq: int) -> Frame:
 
 @pytest.mark.req("HTTP-30")
 async def test_two_requests_about_one_run_wait_for_one_outcome() -> None:
-    turns, made = Turns(), list[Run]()
+    turns, made = RunDeduplicator(), list[Run]()
     opening = opened(made, ends=False)
     first = asyncio.create_task(turns.outcome("anna", "r", opening))
     second = asyncio.create_task(turns.outcome("anna", "r", opening))
@@ -124,7 +124,7 @@ async def test_two_requests_about_one_run_wait_for_one_outcome() -> None:
 
 @pytest.mark.req("HTTP-35")
 async def test_a_run_is_stopped_when_the_last_who_waits_for_it_leaves() -> None:
-    turns, made = Turns(), list[Run]()
+    turns, made = RunDeduplicator(), list[Run]()
     opening = opened(made, ends=False)
     waiting = [asyncio.create_task(turns.outcome("anna", "r", opening)) for _ in range(2)]
     await wait_for(lambda: made, 30)

@@ -10,7 +10,7 @@ import pytest
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime.client_tools import ClientResult, ClientTools
 from hearthnet.agent.tools.dynamic import told_tool
-from hearthnet.agent.tools.types import ToolDefinition, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.runs.requested_tools import MOST_TOOLS, tools_of
 from hearthnet.trust.authorization.token import Scope
@@ -95,7 +95,7 @@ async def test_a_client_that_is_gone_answers_when_it_comes_again(listens: bool) 
     house, ear = House(MemoryRuns(), LOOKS, [says("Red."), done()], away_seconds=0.01), Ear()
     anna, asked = house.guest(), asyncio.Event()
 
-    async def never(_wanted: Wanted) -> ClientResult | None:
+    async def never(_wanted: ClientCallRequest) -> ClientResult | None:
         asked.set()
         await asyncio.Event().wait()
         return None

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from hearthnet.gateway.http.rate_limits import Limits
+from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.socket.conversation import Conversation
 from hearthnet.gateway.socket.frames import SUBPROTOCOL
 from hearthnet.gateway.socket.settings import SocketSettings
@@ -186,7 +186,7 @@ async def test_a_client_has_so_many_sockets(shared: House) -> None:
 async def test_wrong_token_in_a_frame_counts_against_its_address(
     shared: House, monkeypatch: pytest.MonkeyPatch, shown: str
 ) -> None:
-    monkeypatch.setattr(shared.gateway.clients, "limits", Limits(wrong=(2, 0.001)))
+    monkeypatch.setattr(shared.gateway.clients, "limits", RateLimits(wrong=(2, 0.001)))
     codes = []
     for _ in range(3):
         async with line(shared, None) as one:

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet.gateway.socket import protocol
-from hearthnet.gateway.socket.frames import Ack, Call, Cancel, Confirm, Resume, Subscribe, ToolResult
+from hearthnet.gateway.socket.frames import Ack, CallFrame, Cancel, Confirm, Resume, Subscribe, ToolResult
 from hearthnet.gateway.socket.protocol import (
     CLOSE_CODES,
     TRANSITIONS,
     WINDOW,
     Closed,
-    Connection,
-    State,
-    Step,
+    SocketProtocol,
+    SocketState,
+    SocketStep,
 )
 
 CALL = {"type": "call", "capability": "llm.chat", "version": "2.0", "body": {"params": {}, "input": {}}}
@@ -36,23 +36,23 @@ def text(frame: Any) -> str:
     return msgspec.json.encode(frame).decode()
 
 
-def connection(state: State = State.WAITING) -> Connection:
+def connection(state: SocketState = SocketState.WAITING) -> SocketProtocol:
     """A connection that got as far as `state`."""
-    made = Connection(MOST)
-    if state is State.WAITING:
+    made = SocketProtocol(MOST)
+    if state is SocketState.WAITING:
         return made
-    made.receive(text(SUBSCRIBE if state is State.FOLLOWING else CALL))
-    if state is State.FOLLOWING:
+    made.receive(text(SUBSCRIBE if state is SocketState.FOLLOWING else CALL))
+    if state is SocketState.FOLLOWING:
         made.followed(0)
-    elif state in (State.STREAMING, State.ENDED):
+    elif state in (SocketState.STREAMING, SocketState.ENDED):
         made.opened()
-    if state is State.ENDED:
+    if state is SocketState.ENDED:
         made.sent("done", 1)
     assert made.state is state
     return made
 
 
-def refused(made: Connection, data: str | bytes) -> tuple[int, str]:
+def refused(made: SocketProtocol, data: str | bytes) -> tuple[int, str]:
     with pytest.raises(Closed) as closed:
         made.receive(data)
     assert len(closed.value.reason.encode()) <= 123
@@ -63,7 +63,7 @@ def refused(made: Connection, data: str | bytes) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("frame", "kind"),
     [
-        (CALL, Call),
+        (CALL, CallFrame),
         (RESUME, Resume),
         ({"type": "resume", "run": "01JZZZZZZZZZZZZZZZZZZZZZ01"}, Resume),
         ({**SUBSCRIBE, "since_seq": 7}, Subscribe),
@@ -72,7 +72,7 @@ def refused(made: Connection, data: str | bytes) -> tuple[int, str]:
 def test_a_connection_begins_with_one_of_three_frames(frame: dict[str, Any], kind: type) -> None:
     made = connection()
     assert type(made.receive(text(frame))) is kind
-    assert made.state is State.OPENING
+    assert made.state is SocketState.OPENING
     assert refused(made, text(frame)) == (4400, "bad_frame: " + str(frame["type"]) + " has no place here")
 
 
@@ -87,29 +87,29 @@ def test_nothing_else_comes_first(frame: dict[str, Any]) -> None:
 
 @pytest.mark.req("SOCK-1")
 def test_while_it_lasts_a_stream_takes_answers_and_a_topic_takes_none() -> None:
-    made = connection(State.STREAMING)
+    made = connection(SocketState.STREAMING)
     assert [type(made.receive(text(frame))) for frame in (RESULT, CONFIRM, CANCEL)] == [
         ToolResult,
         Confirm,
         Cancel,
     ]
     for frame in (RESULT, CONFIRM):
-        assert refused(connection(State.FOLLOWING), text(frame)) == (
+        assert refused(connection(SocketState.FOLLOWING), text(frame)) == (
             4400,
             "bad_frame: a topic takes ack and cancel",
         )
-    assert isinstance(connection(State.FOLLOWING).receive(text(CANCEL)), Cancel)
+    assert isinstance(connection(SocketState.FOLLOWING).receive(text(CANCEL)), Cancel)
 
 
 @pytest.mark.req("SOCK-2")
 @pytest.mark.parametrize("frame", LATER)
 def test_what_crosses_with_the_last_frame_is_passed_over(frame: dict[str, Any]) -> None:
-    assert connection(State.ENDED).receive(text(frame)) is None
+    assert connection(SocketState.ENDED).receive(text(frame)) is None
 
 
 @pytest.mark.req("SOCK-1")
 def test_a_second_call_is_refused_also_after_the_end() -> None:
-    for state in (State.OPENING, State.STREAMING, State.FOLLOWING, State.ENDED):
+    for state in (SocketState.OPENING, SocketState.STREAMING, SocketState.FOLLOWING, SocketState.ENDED):
         assert refused(connection(state), text(CALL))[0] == 4400
 
 
@@ -143,9 +143,9 @@ def test_what_is_malformed_closes_with_its_reason(sent: str, reason: str) -> Non
 @pytest.mark.req("SOCK-3")
 def test_an_edit_has_arguments_and_nothing_else_has() -> None:
     edit = {**CONFIRM, "decision": "edit"}
-    assert refused(connection(State.STREAMING), text(edit))[0] == 4400
-    assert refused(connection(State.STREAMING), text({**CONFIRM, "arguments": {}}))[0] == 4400
-    assert isinstance(connection(State.STREAMING).receive(text({**edit, "arguments": {}})), Confirm)
+    assert refused(connection(SocketState.STREAMING), text(edit))[0] == 4400
+    assert refused(connection(SocketState.STREAMING), text({**CONFIRM, "arguments": {}}))[0] == 4400
+    assert isinstance(connection(SocketState.STREAMING).receive(text({**edit, "arguments": {}})), Confirm)
 
 
 @pytest.mark.req("SOCK-3")
@@ -158,7 +158,7 @@ def test_binary_and_oversized_frames_have_codes_of_their_own() -> None:
 
 @pytest.mark.req("SOCK-4")
 def test_sixteen_frames_may_be_unacknowledged_and_the_last_one_always_goes() -> None:
-    made = connection(State.STREAMING)
+    made = connection(SocketState.STREAMING)
     for seq in range(1, WINDOW + 1):
         assert made.room == WINDOW + 1 - seq
         made.sent("token", seq)
@@ -172,12 +172,12 @@ def test_sixteen_frames_may_be_unacknowledged_and_the_last_one_always_goes() -> 
     for seq in range(WINDOW + 1, WINDOW + 9):
         made.sent("token", seq)
     made.sent("done", WINDOW + 9)
-    assert (made.state, made.room) == (State.ENDED, 0)
+    assert (made.state, made.room) == (SocketState.ENDED, 0)
 
 
 @pytest.mark.req("SOCK-4")
 def test_an_acknowledgement_of_what_was_not_sent_is_refused() -> None:
-    made = connection(State.STREAMING)
+    made = connection(SocketState.STREAMING)
     made.sent("token", 1)
     assert refused(made, '{"type":"ack","upto":2}') == (4400, "bad_frame: ack: frame 2 was not sent")
 
@@ -205,9 +205,13 @@ def test_each_close_code_has_a_name() -> None:
 
 @pytest.mark.req("SOCK-1")
 def test_the_table_names_every_state_and_step() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert {step for steps in TRANSITIONS.values() for step in steps} == set(Step)
-    assert set(protocol._STEPS.values()) == set(Step) - {Step.OPENED, Step.FOLLOWED, Step.FINISHED}
+    assert set(TRANSITIONS) == set(SocketState)
+    assert {step for steps in TRANSITIONS.values() for step in steps} == set(SocketStep)
+    assert set(protocol._STEPS.values()) == set(SocketStep) - {
+        SocketStep.OPENED,
+        SocketStep.FOLLOWED,
+        SocketStep.FINISHED,
+    }
 
 
 _ANY = st.one_of(
@@ -223,7 +227,7 @@ _ANY = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_ANY, max_size=60))
 def test_in_any_order_there_is_one_end_and_never_more_than_a_window(steps: list[Any]) -> None:
-    made, terminals, last = Connection(MOST), 0, 0
+    made, terminals, last = SocketProtocol(MOST), 0, 0
     for step in steps:
         try:
             if not isinstance(step, tuple):
@@ -235,13 +239,13 @@ def test_in_any_order_there_is_one_end_and_never_more_than_a_window(steps: list[
             else:
                 made.sent(step[0], made.seq + 1)
                 assert made.seq == last + 1
-                terminals += step[0] == "done" and made.state is State.ENDED
+                terminals += step[0] == "done" and made.state is SocketState.ENDED
         except Closed:
             if not isinstance(step, tuple):
                 break
         except ValueError:
             assert made.room <= 0
         last = made.seq
-        unacknowledged = made.seq - made.acked - (made.state is State.ENDED)
-        assert 0 <= unacknowledged <= WINDOW or made.state is State.ENDED
+        unacknowledged = made.seq - made.acked - (made.state is SocketState.ENDED)
+        assert 0 <= unacknowledged <= WINDOW or made.state is SocketState.ENDED
         assert terminals <= 1

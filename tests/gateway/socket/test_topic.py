@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import topic as topics
 from hearthnet.gateway.socket.channel import Frame
-from hearthnet.gateway.socket.feeds import Differing, MarketLook, RunsLook, Watched
+from hearthnet.gateway.socket.feeds import DiffFeed, MarketLook, RunsLook, WatchedFeed
 from hearthnet.gateway.socket.protocol import WINDOW
 from hearthnet.gateway.socket.topic import MOST_KEPT, Publish, Ring, Topic
 from tests.helpers.waiting import wait_for
@@ -142,7 +142,7 @@ async def test_a_source_that_breaks_is_followed_anew(
 
 @pytest.mark.req("SOCK-14")
 def test_what_is_different_is_told_and_nothing_else() -> None:
-    seen = Differing("appeared", "changed", "gone")
+    seen = DiffFeed("appeared", "changed", "gone")
     assert seen.update({"a": {"n": 1}, "b": {"n": 1}}) == [("appeared", {"n": 1})] * 2
     assert seen.update({"a": {"n": 1}, "b": {"n": 1}}) == []
     assert seen.update({"b": {"n": 2}, "c": {"n": 3}}) == [
@@ -212,7 +212,7 @@ async def test_what_cannot_be_seen_just_now_is_told_once() -> None:
         found: list[dict[str, Any]] = answer
         return found
 
-    feed = Watched(RunsLook(listing), 0.001)
+    feed = WatchedFeed(RunsLook(listing), 0.001)
     task = asyncio.create_task(
         feed.follow(lambda event, data: seen.append((event, data)), lambda: known.append(True))
     )
@@ -233,7 +233,7 @@ async def test_what_happened_while_nobody_followed_is_told_to_who_comes_back() -
     async def listing() -> list[dict[str, Any]]:
         return list(runs)
 
-    feed = Watched(RunsLook(listing), 3600)
+    feed = WatchedFeed(RunsLook(listing), 3600)
     heard: list[tuple[str, dict[str, Any]]] = []
     for expected in (0, 1):
         followed = asyncio.Event()

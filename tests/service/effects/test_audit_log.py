@@ -12,11 +12,11 @@ from hearthnet.core import ids, process_lock
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES, Home
-from hearthnet.core.process_lock import Presence
+from hearthnet.core.process_lock import ProcessLock
 from hearthnet.service import Call
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.journal import Records
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, QUERY, ProbeService, post, query
 from tests.helpers.tcp_proxy import tcp_proxy
@@ -26,14 +26,14 @@ from tests.service.workers import RUN, approval, audited, body, grant, ingest, w
 pytestmark = pytest.mark.asyncio
 
 
-async def entries(mesh: Mesh, store: Store) -> list[Entry]:
+async def entries(mesh: Mesh, store: Store) -> list[AuditEntry]:
     """The node's audit log, which is found whole."""
     found, finding = await audited(mesh, AuditLog(store, mesh.identity))
     assert finding is None
     return found
 
 
-def paired(log: list[Entry]) -> list[tuple[Entry, Entry | None]]:
+def paired(log: list[AuditEntry]) -> list[tuple[AuditEntry, AuditEntry | None]]:
     """Each call that began, with its end."""
     ends = {entry.began: entry for entry in log if entry.kind == "ended"}
     return [(entry, ends.get(entry.sequence)) for entry in log if entry.kind == "began"]
@@ -45,7 +45,7 @@ class _Looking(ProbeService):
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
         self.mesh = mesh
-        self.seen: list[Entry] = []
+        self.seen: list[AuditEntry] = []
 
     async def look(self) -> None:
         """Remembers what is on record."""
@@ -324,7 +324,7 @@ async def test_who_lives_is_known_by_a_lock(mesh: Mesh) -> None:
 def _check_presence(home: Home) -> None:
     assert not process_lock.lives(home, "nobody00")
     assert process_lock.everybody(home) == []
-    one, two = Presence(home, "aaaaaaaa", "market"), Presence(home, "bbbbbbbb", "market")
+    one, two = ProcessLock(home, "aaaaaaaa", "market"), ProcessLock(home, "bbbbbbbb", "market")
     assert process_lock.count(home, "market") == 2
     assert process_lock.count(home, "rag") == 0
     path = process_lock.folder(home) / "bbbbbbbb"

@@ -11,7 +11,7 @@ from hearthnet.core.home import FULL_BYTES, Home
 from hearthnet.service.effects import exactly_once as effects_module
 from hearthnet.service.effects.claims import Claims, key
 from hearthnet.service.effects.exactly_once import Effect, Effects
-from hearthnet.service.effects.jetstream_records import Room
+from hearthnet.service.effects.jetstream_records import DiskGuard
 from tests.helpers.mesh import Mesh
 from tests.helpers.tcp_proxy import tcp_proxy
 from tests.helpers.waiting import wait_for
@@ -25,7 +25,7 @@ SUBJECT = "$KV.claims."
 async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) -> None:
     """The connection to the server breaks behind the message, or before it."""
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
-        claims, name = Claims(store, Room(None)), key("ef", "me", "1")
+        claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
         proxy.lose(SUBJECT, 1, written=written)
         held = await claims.write(name, {"by": "one"}, 0, 30)
         assert proxy.lost == 1
@@ -51,7 +51,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
     monkeypatch.setattr(effects_module, "_WRITE_SECONDS", 1.0)
     effect = Effect(state="taken", capability="x@1.0", digest="", instance="aaaaaaaa", call="1")
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
-        claims, name = Claims(store, Room(None)), key("ef", "me", "1")
+        claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
         effects = Effects(claims, "aaaaaaaa", lambda instance: True)
         taken = await claims.write(name, {"state": "taken"}, 0, 30)
         assert taken is not None
@@ -70,7 +70,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
 
 @pytest.mark.req("EFFECT-2")
 async def test_what_was_begun_may_use_the_last_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = Room(Home.default())
+    room = DiskGuard(Home.default())
     monkeypatch.setattr(Home, "free_bytes", lambda home: FULL_BYTES // 2)
     await room.check(0.25)
     with pytest.raises(HearthNetError) as caught:
@@ -90,4 +90,4 @@ async def test_a_disk_that_cannot_be_asked_is_not_in_the_way(monkeypatch: pytest
         raise OSError
 
     monkeypatch.setattr(Home, "free_bytes", fail)
-    await Room(Home.default()).check()
+    await DiskGuard(Home.default()).check()

@@ -16,7 +16,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.community_log import STREAM, CommunityLog, Memory, Remembered
+from hearthnet.service.effects.community_log import STREAM, CommunityLog, CommunityState, StoredCommunity
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.community import commands
@@ -166,7 +166,7 @@ async def test_a_service_knows_the_log_before_it_answers(mesh: Mesh) -> None:
 async def test_a_process_that_was_cut_off_knows_what_it_missed(mesh: Mesh) -> None:
     """While its connection was broken, another process wrote and told."""
     async with await mesh.store() as store, await mesh.bus() as bus:
-        memory = Memory(_given(store), mesh.home, bus.peer)
+        memory = CommunityState(_given(store), mesh.home, bus.peer)
         await memory.open()
         try:
             event = invited(bus.peer.roster, bus.peer.identity)
@@ -184,7 +184,7 @@ async def test_a_process_that_was_cut_off_knows_what_it_missed(mesh: Mesh) -> No
 async def test_a_process_that_knows_less_than_its_nodes_auth_service_looks_it_up(mesh: Mesh) -> None:
     """Should word of something be lost on the way, the next heads bring it out."""
     async with await mesh.store() as store, await mesh.bus() as bus, await mesh.bus() as auth:
-        memory = Memory(_given(store), mesh.home, bus.peer)
+        memory = CommunityState(_given(store), mesh.home, bus.peer)
         await memory.open()
         try:
             event = invited(bus.peer.roster, auth.peer.identity)
@@ -206,7 +206,7 @@ async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
                 raise HearthNetError("partition", "away")
             return store
 
-        memory = Memory(given, mesh.home, bus.peer)
+        memory = CommunityState(given, mesh.home, bus.peer)
         with pytest.raises(HearthNetError):
             await memory.open()
         store_away = False
@@ -239,7 +239,7 @@ async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
                 await gossip_frames.publish(writer.peer, LOG, body)
             await writer.peer.link.settle()
 
-        async def read_between(self: CommunityLog) -> Remembered:
+        async def read_between(self: CommunityLog) -> StoredCommunity:
             await write()
             remembered = await read(self)
             await write()

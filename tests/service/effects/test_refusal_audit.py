@@ -20,10 +20,10 @@ from hearthnet.service.effects.refusal_audit import (
     WINDOW_MS,
     ConsentRefused,
     Key,
+    RefusalCounter,
     Refusals,
-    Tally,
 )
-from hearthnet.trust.audit_chain import Entry
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization.token import Scope, mint
 from tests.attacks.attacker import Attacker
 from tests.helpers.mesh import Mesh
@@ -37,7 +37,7 @@ OTHER = Key("n1", "approver", "unauthorized")
 
 
 def test_the_first_few_have_an_entry_and_the_rest_of_the_minute_is_counted() -> None:
-    tally = Tally()
+    tally = RefusalCounter()
     assert [tally.take(KEY, 0) for _ in range(SINGLE + 3)] == [True] * SINGLE + [False] * 3
     assert not tally.take(OTHER, 1), "another check of the same caller is not another budget"
     assert tally.take(Key("n2", "arguments", "unauthorized"), 1)
@@ -47,7 +47,7 @@ def test_the_first_few_have_an_entry_and_the_rest_of_the_minute_is_counted() -> 
 
 
 def test_who_goes_on_is_told_of_ever_more_rarely_and_who_stops_is_forgotten() -> None:
-    tally, now, at = Tally(), 0, []
+    tally, now, at = RefusalCounter(), 0, []
     for _ in range(SINGLE):
         tally.take(KEY, now)
     while now < 12 * LONGEST_MS:
@@ -66,7 +66,7 @@ def test_who_goes_on_is_told_of_ever_more_rarely_and_who_stops_is_forgotten() ->
 
 
 def test_very_many_callers_are_counted_together() -> None:
-    tally = Tally()
+    tally = RefusalCounter()
     for number in range(MOST_CALLERS + 5):
         tally.take(Key(f"n{number}", "run", "unauthorized"), 0)
     assert len(tally) == MOST_CALLERS + 1
@@ -94,7 +94,7 @@ def forged(node: str) -> dict[str, Any]:
     }
 
 
-async def log_of(mesh: Mesh) -> list[Entry]:
+async def log_of(mesh: Mesh) -> list[AuditEntry]:
     """The node's log, which is whole."""
     async with await mesh.store() as store:
         found, finding = await audited(mesh, AuditLog(store, mesh.identity))
@@ -149,7 +149,7 @@ async def _counted(mesh: Mesh, entries: int) -> bool:
 async def test_where_the_log_takes_nothing_the_refusal_is_in_the_programs_log(
     mesh: Mesh, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def full(_entry: Entry) -> None:
+    async def full(_entry: AuditEntry) -> None:
         raise HearthNetError("capacity_exceeded", "no room")
 
     async with await mesh.bus() as bus:

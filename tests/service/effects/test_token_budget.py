@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.session.session import Peer
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -41,14 +41,14 @@ def claims(issuer: str = ANNA, jti: str = "", **limits: Any) -> Claims:
 
 
 @pytest_asyncio.fixture
-async def peer(mesh: Mesh) -> AsyncIterator[Peer]:
+async def peer(mesh: Mesh) -> AsyncIterator[Session]:
     """A process of the node."""
     async with await mesh.bus() as bus:
         yield bus.peer
 
 
 @pytest_asyncio.fixture
-async def budget(mesh: Mesh, peer: Peer) -> AsyncIterator[Make]:
+async def budget(mesh: Mesh, peer: Session) -> AsyncIterator[Make]:
     """Makes budgets, each with a connection of its own."""
     async with contextlib.AsyncExitStack() as stack:
 
@@ -211,7 +211,7 @@ async def test_a_call_over_the_rate_costs_nothing_else(budget: Make) -> None:
 
 
 @pytest.mark.req("BUDGET-2")
-async def test_without_limits_the_store_is_not_asked(peer: Peer) -> None:
+async def test_without_limits_the_store_is_not_asked(peer: Session) -> None:
     async def store() -> Any:
         raise AssertionError("nobody needs it")
 

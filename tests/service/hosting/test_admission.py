@@ -14,7 +14,7 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import Link
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame
@@ -424,7 +424,7 @@ async def test_what_is_not_for_this_process_is_dropped_without_a_word(mesh: Mesh
 @pytest.mark.req("ADMIT-9")
 async def test_the_server_pins_a_node_to_its_own_name(mesh: Mesh, caplog: pytest.LogCaptureFixture) -> None:
     async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
-        link = await Link.connect(mesh.server.url, mesh.identity.login(), "impostor")
+        link = await NatsClient.connect(mesh.server.url, mesh.identity.login(), "impostor")
         other = Identity.generate()
         for subject in (
             subjects.call(other.node_id, host.peer.node_id, host.peer.instance, parse_capability(QUERY)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.service.hosting.scheduler import Turns
+from hearthnet.service.hosting.scheduler import CallScheduler
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -41,7 +41,7 @@ class Bench:
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.ended: dict[str, BaseException | None] = {}
-        self.turns = Turns(self._ended)
+        self.turns = CallScheduler(self._ended)
 
     def _ended(self, piece: Piece, error: BaseException | None) -> None:
         self.ended[piece.name] = error

@@ -11,7 +11,7 @@ from hearthnet.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.supervisor.community.join_client import Newcomer
+from hearthnet.supervisor.community.join_client import JoinClient
 from hearthnet.trust.community import invites
 from hearthnet.trust.keys import Identity
 from hearthnet_auth import AuthService
@@ -68,14 +68,14 @@ async def living(mesh: Mesh, home: Home) -> AsyncIterator[House]:
 
 
 @contextlib.asynccontextmanager
-async def at_the_door(mesh: Mesh, host: House, text: str) -> AsyncIterator[Newcomer]:
+async def at_the_door(mesh: Mesh, host: House, text: str) -> AsyncIterator[JoinClient]:
     """Someone who holds the invite `text` of `host`, on the server."""
     said = invites.decode(text)
     mesh.let_in(host.auth._membership.roster)
 
-    async def connect() -> Newcomer | None:
+    async def connect() -> JoinClient | None:
         try:
-            return await Newcomer.connect(mesh.home, mesh.server.url, said.key(), said)
+            return await JoinClient.connect(mesh.home, mesh.server.url, said.key(), said)
         except HearthNetError:
             return None
 

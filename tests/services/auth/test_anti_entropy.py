@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hearthnet.bus.session import gossip_frames, keyring
-from hearthnet.bus.session.gossip_frames import HEADS, Extent, Heads
+from hearthnet.bus.session.gossip_frames import HEADS, SetDigest, SetDigests
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.community_log import CommunityLog
@@ -151,7 +151,7 @@ async def test_who_claims_to_know_more_and_does_not_is_not_asked_again_and_again
 
         exchange._bus.call = call  # type: ignore[method-assign]
         for count in range(1_000, 1_100):
-            claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
+            claimed = SetDigests(SetDigest(count, "blake3:" + "f" * 64), SetDigest(0, ""))
             await gossip_frames.publish(liar.peer, HEADS, msgspec.json.encode(claimed))
         await liar.peer.link.settle()
         await wait_for(lambda: asked, what="it to be asked")
@@ -248,7 +248,7 @@ async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> 
 
 @pytest.mark.req("COMMUNITY-4")
 async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(mesh: Mesh) -> None:
-    heard: list[Heads] = []
+    heard: list[SetDigests] = []
     async with living(mesh, mesh.home) as founder:
         founder.bus.peer.membership.on_own_heads(heard.append)
         await founder.do(INVITE)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hearthnet.bus.session import gossip_frames
-from hearthnet.bus.session.gossip_frames import HEADS, Extent, Heads
+from hearthnet.bus.session.gossip_frames import HEADS, SetDigest, SetDigests
 from hearthnet.contracts import Contract
 from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet_auth.schemas import NoParams, SyncInput
@@ -64,7 +64,7 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
 
         for count in range(1_000, 1_000 + len(BAD)):
             before = liar.given
-            claimed = Heads(Extent(count, "blake3:" + "f" * 64), Extent(0, ""))
+            claimed = SetDigests(SetDigest(count, "blake3:" + "f" * 64), SetDigest(0, ""))
             await gossip_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
             await wait_for(asked, what=f"claim {count} to be looked at")
         # What carol does now is told to nobody: the founder has it only by asking her, beside the liar.

@@ -12,7 +12,7 @@ import pytest
 from hearthnet.bus import Bus
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -81,7 +81,7 @@ async def outcome(bus: Bus, name: str, request: dict[str, Any], example: Mapping
         reply = await bus.call(name, request)
     except HearthNetError as error:
         return [error.code, str(error.details["path"])] if "path" in example else [error.code]
-    return unmet(example.get("expect", {}), reply.output)
+    return missing_from_output(example.get("expect", {}), reply.output)
 
 
 @pytest.mark.req("AUTH-1", "COMMUNITY-8", "CONTRACT-2")

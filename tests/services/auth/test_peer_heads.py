@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.bus.session.gossip_frames import Extent, Heads
+from hearthnet.bus.session.gossip_frames import SetDigest, SetDigests
 from hearthnet_auth.peer_heads import CLAIM_SECONDS, FRUITLESS_SECONDS, Neighbours
 
-OURS = Heads(Extent(5, "m"), Extent(0, ""))
-MORE = Heads(Extent(9, "x"), Extent(0, ""))
-EVEN_MORE = Heads(Extent(10, "y"), Extent(0, ""))
-LESS = Heads(Extent(2, "z"), Extent(0, ""))
+OURS = SetDigests(SetDigest(5, "m"), SetDigest(0, ""))
+MORE = SetDigests(SetDigest(9, "x"), SetDigest(0, ""))
+EVEN_MORE = SetDigests(SetDigest(10, "y"), SetDigest(0, ""))
+LESS = SetDigests(SetDigest(2, "z"), SetDigest(0, ""))
 
 
 @pytest.mark.req("COMMUNITY-4")
@@ -70,7 +70,7 @@ def test_a_liar_is_asked_at_most_so_often(claims: list[tuple[str, int, float]]) 
     others, now, asked = Neighbours(), 0.0, 0
     for node, count, pause in claims:
         now += pause
-        others.heard(node, Heads(Extent(count, "x"), Extent(0, "")), now)
+        others.heard(node, SetDigests(SetDigest(count, "x"), SetDigest(0, "")), now)
         while (due := others.due(OURS, now)) is not None:
             asked += 1
             others.gave(due, False, now)

@@ -22,7 +22,7 @@ def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The files of the built-in model; a test that needs them is left out where they are not."""
     try:
-        return files.found(tmp_path_factory.mktemp("minilm"))
+        return files.checked_files(tmp_path_factory.mktemp("minilm"))
     except HearthNetError as error:
         leave_out(error.message)
 

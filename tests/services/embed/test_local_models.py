@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(files, "WEIGHTS", pin)
     monkeypatch.setattr(Pin, "packaged", lambda _self: folder)
     with pytest.raises(HearthNetError, match="Is a directory") as refused:
-        files.found(tmp_path / "memory")
+        files.checked_files(tmp_path / "memory")
     assert refused.value.code == "not_implemented"
 
 

@@ -65,7 +65,7 @@ def test_a_missing_or_another_file_is_said_with_what_to_do(
 ) -> None:
     def refusal() -> str:
         with pytest.raises(HearthNetError) as refused:
-            files.found(tmp_path / "memory")
+            files.checked_files(tmp_path / "memory")
         assert refused.value.code == "not_implemented"
         return refused.value.message
 

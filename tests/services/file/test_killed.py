@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hearthnet.bus import blob_transfer
-from hearthnet.bus.blob_transfer import Done, Options
+from hearthnet.bus.blob_transfer import Options, TransferResult
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, manifest_of
@@ -74,7 +74,7 @@ class Source:
         return DATA[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES]
 
 
-async def put(bus: Bus, source: Source) -> Done:
+async def put(bus: Bus, source: Source) -> TransferResult:
     return await blob_transfer.put(bus, source, Options(), lambda chunks, of: None)
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from hearthnet.bus import blob_transfer
-from hearthnet.bus.blob_transfer import Done, Options
+from hearthnet.bus.blob_transfer import Options, TransferResult
 from hearthnet.bus.blobs.blob_store import Blobs
 from hearthnet.bus.blobs.metadata import CHUNKS, STREAM, Hold, meta_subject
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import keyring
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import unmet
+from hearthnet.contracts.examples import missing_from_output
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -67,7 +67,7 @@ def silent(chunks: int, of: int) -> None:
     """Tells nobody."""
 
 
-async def put(bus: Bus, data: bytes, *, source: Bytes | None = None, **options: Any) -> Done:
+async def put(bus: Bus, data: bytes, *, source: Bytes | None = None, **options: Any) -> TransferResult:
     return await blob_transfer.put(bus, source or Bytes(data), Options(**options), silent)
 
 
@@ -112,7 +112,7 @@ async def test_content_is_put_and_read_over_the_bus(mesh: Mesh) -> None:
         told: list[tuple[int, int]] = []
         source = Bytes(LARGE)
         done = await blob_transfer.put(bus, source, Options(name="large.bin"), lambda *far: told.append(far))
-        assert done == Done(manifest_of(LARGE).cid, len(LARGE), bus.peer.node_id, 21)
+        assert done == TransferResult(manifest_of(LARGE).cid, len(LARGE), bus.peer.node_id, 21)
         assert source.asked == list(range(21))
         assert told[-1] == (21, 21)
         assert await fetch(bus, done.cid, done.node) == LARGE
@@ -553,7 +553,7 @@ async def test_the_examples_of_the_contracts(mesh: Mesh, verb: str) -> None:
             if verb in ("read", "put"):
                 async with bus.stream(f"file.{verb}@1.0", example["request"]) as stream:
                     events = [frame.event async for frame in stream]
-            assert unmet(example["expect"], output, events) == []
+            assert missing_from_output(example["expect"], output, events) == []
 
 
 async def test_nothing_of_the_bucket_is_left_over(mesh: Mesh) -> None:

@@ -15,7 +15,7 @@ from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.interface.frames import Frame, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Tool
 from hearthnet_llm.vendors import wire
-from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 from tests.conformance.providers.recording import Answered, Recording, Sent
 from tests.conformance.providers.requests import problems
 
@@ -72,7 +72,7 @@ def changed(**fields: Any) -> ChatRequest:
 
 def heard(name: str, data: bytes, cuts: tuple[int, ...] = (), prompt_size: int = 70) -> list[Frame]:
     """The frames of an answer that comes in pieces."""
-    decoder = wire(name).decoder(Heard("m", "", prompt_size))
+    decoder = wire(name).decoder(ResponseInfo("m", "", prompt_size))
     found: list[Frame] = []
     for start, end in pairwise((0, *cuts, len(data))):
         found += decoder.feed(data[start:end])

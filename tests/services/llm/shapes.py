@@ -40,7 +40,7 @@ from hearthnet_llm.interface.request import (
     ChatRequest,
     Message,
     Named,
-    Place,
+    Region,
     ResponseSchema,
     ServerTool,
     TextForm,
@@ -123,16 +123,16 @@ SERVER_TOOLS: Final[dict[str, ServerTool]] = {
     "search": ServerTool("web_search"),
     "dated search": ServerTool("web_search", "20250305", max_uses=1, allowed_domains=["example.org"]),
     "search near": ServerTool(
-        "web_search", context_size="low", place=Place(city="Ulm", country="DE", timezone="Europe/Berlin")
+        "web_search", context_size="low", place=Region(city="Ulm", country="DE", timezone="Europe/Berlin")
     ),
-    "search anywhere": ServerTool("web_search", place=Place()),
+    "search anywhere": ServerTool("web_search", place=Region()),
     "code": ServerTool("code_execution"),
     "dated code": ServerTool("code_execution", "20250825"),
     "fetch": ServerTool("web_fetch"),
     "dated fetch": ServerTool("web_fetch", "20250910", citations=True, max_tokens=100),
     "files": ServerTool("file_search", sources=["stores/one"]),
     "files of nowhere": ServerTool("file_search"),
-    "maps": ServerTool("maps", place=Place(latitude=48.4, longitude=10.0)),
+    "maps": ServerTool("maps", place=Region(latitude=48.4, longitude=10.0)),
     "computer": ServerTool("computer"),
     "computer in a browser": ServerTool("computer", environment="ENVIRONMENT_BROWSER"),
 }

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
-    Thinking,
-    Thought,
-    Token,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
 )
@@ -103,15 +103,15 @@ FULL = events(
     STOP,
 )
 FRAMES: list[Frame] = [
-    Thinking("so "),
-    Thinking("it is"),
-    Thought(ThinkingPart("so it is", "proof", format="anthropic")),
-    Thought(ThinkingPart(data="cipher", format="anthropic")),
-    Token("Grüße "),
-    Token("🌍"),
-    Cited(Citation("chars", quoted="x", index=0, start=1, end=2)),
-    Served(ServerCallPart("web_search", "s1", {"query": "q"})),
-    Served(ServerResultPart("web_search", "s1", [FOUND])),
+    ReasoningDelta("so "),
+    ReasoningDelta("it is"),
+    ReasoningBlock(ThinkingPart("so it is", "proof", format="anthropic")),
+    ReasoningBlock(ThinkingPart(data="cipher", format="anthropic")),
+    TextDelta("Grüße "),
+    TextDelta("🌍"),
+    CitationEvent(Citation("chars", quoted="x", index=0, start=1, end=2)),
+    ServerToolEvent(ServerCallPart("web_search", "s1", {"query": "q"})),
+    ServerToolEvent(ServerResultPart("web_search", "s1", [FOUND])),
     ToolCallDelta("t1", "", "weather"),
     ToolCallDelta("t1", '{"ci'),
     ToolCallDelta("t1", 'ty": "K"}'),
@@ -148,10 +148,10 @@ def test_a_whole_answer_gives_the_same_without_pieces() -> None:
         "usage": {"input_tokens": 1, "output_tokens": 2},
     }
     assert heard("anthropic", json.dumps(answer, indent=2).encode()) == [
-        Thinking("hm"),
-        Thought(ThinkingPart("hm", "p", format="anthropic")),
-        Token("Yes."),
-        Cited(Citation("web", url="u")),
+        ReasoningDelta("hm"),
+        ReasoningBlock(ThinkingPart("hm", "p", format="anthropic")),
+        TextDelta("Yes."),
+        CitationEvent(Citation("web", url="u")),
         ToolCall("t1", "weather", {"city": "K"}),
         Done("tool_calls", 1, 2, "native"),
     ]
@@ -230,7 +230,7 @@ def test_what_is_no_answer_is_an_error_that_names_the_backend(data: bytes, code:
 def test_a_source_of_a_new_kind_is_left_out() -> None:
     text = {"type": "text", "text": "x", "citations": [{"type": "dream_location"}]}
     answer = {"type": "message", "content": [text], "stop_reason": "end_turn", "usage": {"output_tokens": 1}}
-    assert heard("anthropic", json.dumps(answer).encode())[0] == Token("x")
+    assert heard("anthropic", json.dumps(answer).encode())[0] == TextDelta("x")
 
 
 def test_what_a_stream_begins_with_is_part_of_the_answer_once() -> None:
@@ -246,7 +246,7 @@ def test_what_a_stream_begins_with_is_part_of_the_answer_once() -> None:
     calls = [ToolCall("t", "look", {"at": "x"}, called_by="code_execution_20250825/s")]
     assert heard("anthropic", events(begun, STOP))[:-1] == calls
     frames = heard("anthropic", events(begun, begun, *block(1, {"type": "text", "text": "Hi"}), end(), STOP))
-    assert frames[:-1] == [*calls, Token("Hi")]
+    assert frames[:-1] == [*calls, TextDelta("Hi")]
     following = {**called, "id": "u", "caller": None}
     after = {"type": "message_start", "message": {**message, "id": "another", "content": [following]}}
     frames = heard("anthropic", events(begun, STOP, after, STOP))

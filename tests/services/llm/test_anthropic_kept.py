@@ -20,10 +20,10 @@ from hearthnet_llm.interface.content_parts import (
     ToolChangePart,
     ToolListingPart,
 )
-from hearthnet_llm.interface.frames import Done, Notice, Served, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Notice, ServerToolEvent, TextDelta, ToolCall
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.interface.request import Thinking as Think
-from hearthnet_llm.threads.assistant_message import Spoken
+from hearthnet_llm.threads.assistant_message import AssistantMessage
 from hearthnet_llm.vendors import anthropic, ollama, openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import changed, events, heard, outcome, talk
@@ -213,9 +213,12 @@ KEPT = [
 def test_what_is_to_be_handed_back_comes_in_its_place(native: Json, part: Any) -> None:
     answer = {"type": "message", "content": [native, TEXT], "stop_reason": "end_turn", "usage": {}}
     whole = [one for one in heard("anthropic", json.dumps(answer).encode()) if not isinstance(one, Notice)]
-    assert whole[:2] == [Served(part), Token("x")]
+    assert whole[:2] == [ServerToolEvent(part), TextDelta("x")]
     streamed = heard("anthropic", events(START, *block(0, native), *block(1, TEXT), end(), STOP))
-    assert [one for one in streamed if not isinstance(one, Notice)][:2] == [Served(part), Token("x")]
+    assert [one for one in streamed if not isinstance(one, Notice)][:2] == [
+        ServerToolEvent(part),
+        TextDelta("x"),
+    ]
 
 
 def test_a_summary_comes_in_pieces_and_may_be_all_there_is() -> None:
@@ -226,7 +229,7 @@ def test_a_summary_comes_in_pieces_and_may_be_all_there_is() -> None:
     ]
     empty = {"type": "compaction", "content": None}
     frames = heard("anthropic", events(START, *block(0, empty, *deltas), end("compaction"), STOP))
-    assert frames[0] == Served(SummaryPart("They met.", "e"))
+    assert frames[0] == ServerToolEvent(SummaryPart("They met.", "e"))
     assert isinstance(frames[1], Notice)
     assert frames[1].code == "answer_paused"
     assert isinstance(frames[2], Done)
@@ -294,7 +297,7 @@ def test_a_thought_after_work_of_the_vendor_keeps_its_place() -> None:
         {"type": "thinking", "thinking": "b", "signature": "q"},
         TEXT,
     ]
-    spoken = Spoken()
+    spoken = AssistantMessage()
     blocks = [one for at, made in enumerate(native) for one in block(at, made)]
     for frame in heard("anthropic", events(START, *blocks, end(), STOP)):
         spoken.feed(frame)

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
-    Thinking,
-    Thought,
-    Token,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
 )
 from hearthnet_llm.vendors import wire
-from hearthnet_llm.vendors.wire import Heard
+from hearthnet_llm.vendors.wire import ResponseInfo
 from tests.services.llm.asking import frame, heard
 
 pytestmark = pytest.mark.req("LLM-31")
@@ -102,14 +102,14 @@ FULL = b"".join(
     )
 )
 FRAMES: list[Frame] = [
-    Thinking("so it is"),
-    Thought(ThinkingPart("so it is", "proof", format="converse")),
-    Thought(ThinkingPart(data="Yw==", format="converse")),
-    Token("Grüße "),
-    Token("🌍"),
-    Cited(Citation("web", title="T", url="u")),
-    Served(ServerCallPart("nova_code_interpreter", "s", {"snippet": "1"})),
-    Served(ServerResultPart("nova_code_interpreter", "s", {"out": "1"}, False)),
+    ReasoningDelta("so it is"),
+    ReasoningBlock(ThinkingPart("so it is", "proof", format="converse")),
+    ReasoningBlock(ThinkingPart(data="Yw==", format="converse")),
+    TextDelta("Grüße "),
+    TextDelta("🌍"),
+    CitationEvent(Citation("web", title="T", url="u")),
+    ServerToolEvent(ServerCallPart("nova_code_interpreter", "s", {"snippet": "1"})),
+    ServerToolEvent(ServerResultPart("nova_code_interpreter", "s", {"out": "1"}, False)),
     ToolCallDelta("t", "", "weather"),
     ToolCallDelta("t", '{"city":'),
     ToolCallDelta("t", ' "K"}'),
@@ -135,7 +135,7 @@ def opened(data: bytes) -> list[dict[str, Any]]:
 
 
 def test_enveloped_events_are_anthropics() -> None:
-    assert heard("bedrock-anthropic", ENVELOPED) == [Token("Hi"), Done("end", 3, 2, "native")]
+    assert heard("bedrock-anthropic", ENVELOPED) == [TextDelta("Hi"), Done("end", 3, 2, "native")]
 
 
 def test_a_stream_of_converse_gives_exactly_these_frames() -> None:
@@ -156,9 +156,9 @@ def test_a_whole_answer_gives_the_same_without_pieces() -> None:
     usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}
     answer = {"output": {"message": {"content": content}}, "stopReason": "tool_use", "usage": usage}
     assert heard("bedrock-converse", json.dumps(answer).encode()) == [
-        Thinking("hm"),
-        Thought(ThinkingPart("hm", "p", format="converse")),
-        Token("Yes."),
+        ReasoningDelta("hm"),
+        ReasoningBlock(ThinkingPart("hm", "p", format="converse")),
+        TextDelta("Yes."),
         ToolCall("t", "weather", {"city": "K"}),
         Done("tool_calls", 1, 2, "native"),
     ]
@@ -167,8 +167,8 @@ def test_a_whole_answer_gives_the_same_without_pieces() -> None:
 def test_own_tools_may_say_much_in_pieces_and_leave_out_who_they_are() -> None:
     called = {"toolUseId": "s", "name": "nova_grounding", "type": "server_tool_use"}
     expected: list[Frame] = [
-        Served(ServerCallPart("nova_grounding", "s", {})),
-        Served(ServerResultPart("nova_grounding", "s", "ab")),
+        ServerToolEvent(ServerCallPart("nova_grounding", "s", {})),
+        ServerToolEvent(ServerResultPart("nova_grounding", "s", "ab")),
     ]
     pieces = [delta(1, toolResult=[{"text": piece}]) for piece in "ab"]
     opened = start(1, toolResult={"toolUseId": "s"})
@@ -177,7 +177,7 @@ def test_own_tools_may_say_much_in_pieces_and_leave_out_who_they_are() -> None:
     result = {"toolUseId": "s", "content": [{"text": "a"}, {"json": {"b": 1}}]}
     assert heard("bedrock-converse", whole({"toolUse": {**called, "input": {}}}, {"toolResult": result}))[
         :-1
-    ] == [expected[0], Served(ServerResultPart("nova_grounding", "s", ["a", {"b": 1}]))]
+    ] == [expected[0], ServerToolEvent(ServerResultPart("nova_grounding", "s", ["a", {"b": 1}]))]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_media_in_an_answer_are_told_once_and_left_out() -> None:
     audio = {"audio": {"format": "wav", "source": {"bytes": "AA=="}}}
     assert [type(one) for one in heard("bedrock-converse", whole(image, audio, {"text": "!"}))] == [
         Notice,
-        Token,
+        TextDelta,
         Done,
     ]
     pieces = [delta(0, image={"source": {"bytes": "AA=="}})] * 2
@@ -215,8 +215,8 @@ def test_media_in_an_answer_are_told_once_and_left_out() -> None:
     ],
 )
 def test_what_came_before_an_exception_is_given(kind: str, code: str) -> None:
-    decoder = wire("bedrock-converse").decoder(Heard("m"))
-    assert list(decoder.feed(delta(0, text="Hi"))) == [Token("Hi")]
+    decoder = wire("bedrock-converse").decoder(ResponseInfo("m"))
+    assert list(decoder.feed(delta(0, text="Hi"))) == [TextDelta("Hi")]
     with pytest.raises(HearthNetError, match="Oops") as caught:
         list(decoder.feed(frame(kind, {"message": "Oops"}, "exception")))
     assert caught.value.code == code

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 
-from hearthnet_llm.builtin.forced_call import WIDEST, Calling
+from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
 from hearthnet_llm.builtin.schema_bounds import bounded
 from hearthnet_llm.interface.request import Message, Tool
 from hearthnet_llm.text_tools import prompt
@@ -35,7 +35,7 @@ def may_be_there(schema: dict[str, Any]) -> set[str]:
 @given(OBJECTS)
 def test_builtin_grammar_has_every_field_that_may_be_there(schema: dict[str, Any]) -> None:
     jsonschema_rs.validator_for(bounded(schema, WIDEST))
-    assert Calling(tool(schema), ASKED).ask().grammar
+    assert ForcedCall(tool(schema), ASKED).ask().grammar
     plain: dict[str, Any] = {
         name: schema[name] for name in ("type", "properties", "required") if name in schema
     }
@@ -49,7 +49,7 @@ def test_every_wire_carries_every_boolean_subschema(schema: dict[str, Any]) -> N
     for wire in WIRES:
         body = sent(wire, Target("some-model", ""), changed(tools=[tool(schema)])).body
         assert json.dumps(schema) in json.dumps(body), wire
-    told = prompt.asked(changed(tools=[tool(schema)])).messages[0].text
+    told = prompt.text_tool_request(changed(tools=[tool(schema)])).messages[0].text
     (line,) = (line for line in told.splitlines() if line.startswith('{"name":"odd"'))
     assert json.loads(line)["parameters"] == schema
 
@@ -77,7 +77,7 @@ def test_builtin_fields_leave_out_what_may_not_be_there() -> None:
     made = bounded({**schema, "required": ["query", "list"]}, WIDEST)["properties"]
     assert made["query"]["type"] == "string"
     assert made["list"]["maxItems"] == 0
-    attempts = Calling(tool({**schema, "required": ["query"]}), ASKED)
+    attempts = ForcedCall(tool({**schema, "required": ["query"]}), ASKED)
     assert "otters" in json.dumps(attempts.ask().grammar)
     assert attempts.judge('{"query":"otters"}', ended=True) == {"query": "otters"}
     either = {"anyOf": [False, {"type": "null"}]}

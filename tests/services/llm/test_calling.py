@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import DEMONSTRATIONS, for_tool
-from hearthnet_llm.builtin.forced_call import WIDEST, Calling
+from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
 from hearthnet_llm.builtin.grammar import KeyWords
-from hearthnet_llm.builtin.schema_bounds import Bounds, bounded, fields
+from hearthnet_llm.builtin.schema_bounds import SchemaBounds, bounded, fields
 from hearthnet_llm.interface.request import Message, Tool
 from tests.services.llm.tools import SCHEMAS
 
 pytestmark = pytest.mark.req("LLM-1")
-SMALL = Bounds(text=10, items=2)
+SMALL = SchemaBounds(text=10, items=2)
 
 
-def calling(name: str = "search", said: str = "Where do otters live?") -> Calling:
+def calling(name: str = "search", said: str = "Where do otters live?") -> ForcedCall:
     """The attempts at a call of one of the test's tools."""
-    return Calling(Tool(name, "A tool.", SCHEMAS[name]), [Message(role="user", content=said)])
+    return ForcedCall(Tool(name, "A tool.", SCHEMAS[name]), [Message(role="user", content=said)])
 
 
 def test_a_complete_fitting_answer_is_taken() -> None:
@@ -164,4 +164,4 @@ def test_arrays_objects_and_combinations_are_bounded() -> None:
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.integers(1, 300), st.integers(1, 9))
 def test_a_bounded_schema_is_a_schema(name: str, text: int, items: int) -> None:
-    jsonschema_rs.validator_for(bounded(SCHEMAS[name], Bounds(text, items)))
+    jsonschema_rs.validator_for(bounded(SCHEMAS[name], SchemaBounds(text, items)))

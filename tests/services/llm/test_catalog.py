@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.core.config import ModelConfig
 from hearthnet_llm.backends.model_profile_lookup import profile_of
-from hearthnet_llm.vendors.catalog import Listed, described, in_use, models
+from hearthnet_llm.vendors.catalog import CatalogEntry, described, in_use, models
 
 
 @pytest.mark.req("LLM-42")
@@ -36,7 +36,7 @@ from hearthnet_llm.vendors.catalog import Listed, described, in_use, models
     ],
 )  # fmt: skip
 def test_each_vendors_words_are_understood(item: dict[str, Any], told: tuple[Any, ...]) -> None:
-    expected = [Listed("m", *told)]
+    expected = [CatalogEntry("m", *told)]
     assert models({"data": [item]}) == models({"models": [item]}) == models([item]) == expected
 
 
@@ -49,7 +49,7 @@ def test_each_vendors_words_are_understood(item: dict[str, Any], told: tuple[Any
 def test_programs_that_people_run_themselves_are_known_by_the_owner_they_name(
     owner: Any, server: str | None
 ) -> None:
-    assert models({"data": [{"id": "m", "owned_by": owner}]}) == [Listed("m", server=server)]
+    assert models({"data": [{"id": "m", "owned_by": owner}]}) == [CatalogEntry("m", server=server)]
 
 
 @pytest.mark.req("LLM-42")
@@ -67,22 +67,24 @@ def test_ollama_tells_more_of_one_model() -> None:
         "model_info": {"qwen3.context_length": 40960, "qwen3.block_count": 36},
         "capabilities": ["completion", "tools"],
     }
-    assert described("q", said) == Listed("q", 16384, True, False)
-    assert described("q", {**said, "parameters": ""}) == Listed("q", 40960, True, False, most=True)
+    assert described("q", said) == CatalogEntry("q", 16384, True, False)
+    assert described("q", {**said, "parameters": ""}) == CatalogEntry("q", 40960, True, False, most=True)
     assert described("q", {"default_generation_settings": {"n_ctx": 2048}}).ctx == 2048
-    assert described("q", []) == Listed("q")
+    assert described("q", []) == CatalogEntry("q")
     assert in_use("q", {"models": [{"name": "p"}, {"model": "q", "context_length": 4096}]}).ctx == 4096
-    assert in_use("q", {"models": 3}) == Listed("q")
+    assert in_use("q", {"models": 3}) == CatalogEntry("q")
 
 
 @pytest.mark.req("LLM-42", "LLM-45")
 def test_the_word_of_the_config_comes_before_the_servers_and_that_before_what_is_usual() -> None:
     plain = ModelConfig("openai", "mine", "http://127.0.0.1:1/v1", "m")
-    told = Listed("m", 32768, False, True)
-    usual, known = profile_of(plain, Listed("m")), profile_of(plain, told)
+    told = CatalogEntry("m", 32768, False, True)
+    usual, known = profile_of(plain, CatalogEntry("m")), profile_of(plain, told)
     assert (usual.ctx, usual.tool_mode, usual.modalities) == (8192, "native", ("text",))
     assert (known.ctx, known.tool_mode, known.modalities) == (32768, "none", ("text", "vision"))
     chosen = ModelConfig("openai", "mine", "http://127.0.0.1:1/v1", "m", ctx=9, tools=True, vision=False)
     own = profile_of(chosen, told)
     assert (own.ctx, own.tool_mode, own.modalities) == (9, "native", ("text",))
-    assert profile_of(ModelConfig("anthropic", "c", "https://x.example", "m"), Listed("m")).ctx == 200_000
+    assert (
+        profile_of(ModelConfig("anthropic", "c", "https://x.example", "m"), CatalogEntry("m")).ctx == 200_000
+    )

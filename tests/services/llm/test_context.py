@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.context.budget import CODE, fitted
+from hearthnet_llm.context.budget import CODE, trim
 from hearthnet_llm.context.grouping import pieces, rounds
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.context.summary import summary
@@ -31,7 +31,7 @@ from hearthnet_llm.interface.content_parts import (
     ThinkingPart,
     ToolReferencePart,
 )
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ResponseSchema, Tool
 from hearthnet_llm.interface.validation import check
@@ -132,13 +132,13 @@ def test_turns_and_rounds_tear_nothing_apart() -> None:
 
 def test_what_fits_is_left_alone() -> None:
     request = asked(SYSTEM, user(400), said(400), user(100))
-    assert fitted(request, profile(1100)).request is request
-    assert fitted(request, profile(1100)).notice is None
+    assert trim(request, profile(1100)).request is request
+    assert trim(request, profile(1100)).notice is None
 
 
 def test_the_oldest_turns_are_left_out_with_a_summary_in_their_place() -> None:
     request = asked(SYSTEM, user(800), said(600), user(700), said(200), user(200))
-    cut = fitted(request, profile(2000))
+    cut = trim(request, profile(2000))
     assert cut.request.messages[0] == SYSTEM
     assert cut.request.messages[-3:] == request.messages[-3:]
     told = cut.request.messages[1:3]
@@ -153,7 +153,7 @@ def test_the_oldest_turns_are_left_out_with_a_summary_in_their_place() -> None:
 
 def test_the_system_and_the_latest_turn_stay_whatever_is_left_out() -> None:
     request = asked(SYSTEM, user(300), said(300), user(850))
-    cut = fitted(request, profile(1000))
+    cut = trim(request, profile(1000))
     assert (cut.request.messages[0], cut.request.messages[-1]) == (SYSTEM, request.messages[-1])
 
 
@@ -161,7 +161,7 @@ def test_of_a_long_turn_the_oldest_rounds_go_and_the_last_one_stays() -> None:
     note = Message("user", "[The limit is reached.]")
     last = called(3, 300)
     request = asked(SYSTEM, user(50), said(9), user(100), *called(1, 300), *called(2, 300), *last, note)
-    cut = fitted(request, profile(800))
+    cut = trim(request, profile(800))
     assert cut.request.messages == [SYSTEM, request.messages[3], *last, note]
     assert cut.notice is not None
     assert "6 of 11 messages, the oldest" in cut.notice.text
@@ -180,7 +180,7 @@ def test_one_message_that_is_too_long_is_refused_with_the_sizes(
     request_: ChatRequest, path: str, size: int
 ) -> None:
     with pytest.raises(HearthNetError, match="the context is too long: about") as refused:
-        fitted(request_, profile(1000))
+        trim(request_, profile(1000))
     assert (refused.value.code, refused.value.details["path"]) == ("bad_request", path)
     assert refused.value.details["rule"] == "context_length"
     assert (refused.value.details["tokens"], refused.value.details["limit"]) == (size, 1000)
@@ -190,20 +190,20 @@ def test_one_message_that_is_too_long_is_refused_with_the_sizes(
 def test_too_many_tools_are_refused_as_such() -> None:
     tools = [Tool(f"tool_{number}", words(100)) for number in range(10)]
     with pytest.raises(HearthNetError, match="declare fewer tools") as refused:
-        fitted(asked(user(20), tools=tools), profile(1000))
+        trim(asked(user(20), tools=tools), profile(1000))
     assert refused.value.details["path"] == "/input/tools"
 
 
 def test_an_answer_gets_half_of_the_context_at_most() -> None:
     for tokens, is_cut in ((300, False), (320, True)):
-        fit = fitted(asked(user(100), said(90), user(tokens), max_tokens=5000), profile(1000))
+        fit = trim(asked(user(100), said(90), user(tokens), max_tokens=5000), profile(1000))
         assert (fit.notice is not None) is is_cut, tokens
 
 
 def test_real_counts_take_the_place_of_estimates() -> None:
     request = asked(user(400), said(400), user(300))
-    assert fitted(request, profile(1000)).notice is not None
-    assert fitted(request, profile(1000), 0.7).notice is None
+    assert trim(request, profile(1000)).notice is not None
+    assert trim(request, profile(1000), 0.7).notice is None
 
 
 def test_what_tools_gave_is_in_no_summary_and_the_newest_words_are() -> None:
@@ -240,7 +240,7 @@ def test_whatever_is_cut_can_be_asked_and_fits(old: list[list[Message]], last: i
     request = asked(SYSTEM, *(message for turn in old for message in turn), user(last))
     model = profile(ctx)
     try:
-        cut = fitted(request, model).request
+        cut = trim(request, model).request
     except HearthNetError as error:
         needed = error.details["needed"]
     else:
@@ -266,7 +266,7 @@ class Model:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         self.asked.append(request)
-        yield Token("Yes.")
+        yield TextDelta("Yes.")
         yield Done("end", round(sum(map(of_message, request.messages)) * self._worth), 1)
 
     def complete(self, request: CompleteRequest) -> FrameStream:
@@ -290,4 +290,4 @@ async def test_the_caller_is_told_and_counts_are_learned_from_answers() -> None:
 
     guessed = Model(msgspec.structs.replace(model.profile, ctx_known=False), 1)
     frames = [frame async for frame in Contexts().stream(guessed, asked(user(5000)))]
-    assert isinstance(frames[0], Token)
+    assert isinstance(frames[0], TextDelta)

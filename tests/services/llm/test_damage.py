@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hearthnet.contracts import contracts
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet_llm.interface.content_parts import ServerCallPart
-from hearthnet_llm.interface.frames import Done, Frame, Served, to_event
+from hearthnet_llm.interface.frames import Done, Frame, ServerToolEvent, to_event
 from hearthnet_llm.vendors import frame_validation, wire
-from hearthnet_llm.vendors.wire import Heard
+from hearthnet_llm.vendors.wire import ResponseInfo
 from tests.services.llm import test_anthropic_answer, test_bedrock_answer, test_gemini_answer, test_ollama
 from tests.services.llm.asking import events, frame
 
@@ -47,7 +47,7 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], Any]] = {
 
 def checked(name: str, data: bytes) -> None:
     """Reads an answer; whatever it is, its frames are the contract's, and it ends once."""
-    decoder = wire(name).decoder(Heard("m", "", 7))
+    decoder = wire(name).decoder(ResponseInfo("m", "", 7))
     frames: list[Frame] = []
     failed: HearthNetError | None = None
     try:
@@ -114,4 +114,4 @@ def test_an_answer_that_breaks_off_anywhere_is_an_error(name: str, data: st.Data
 
 def test_a_vendors_own_tool_without_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match="a tool without a name"):
-        frame_validation.checked(Served(ServerCallPart("", "call", {})))
+        frame_validation.checked(ServerToolEvent(ServerCallPart("", "call", {})))

@@ -21,7 +21,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import engine
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.lazy_backend import Loading
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.interface.request import CompleteRequest
 from tests.helpers.stopwatch import Stopwatch
 
@@ -215,15 +215,15 @@ async def test_a_model_may_be_let_go_while_it_is_loaded(
 ) -> None:
     began, go_on = threading.Event(), threading.Event()
 
-    def load(box: Box, file: Path) -> Server:
+    def load(box: ModelLocator, file: Path) -> Server:
         began.set()
         go_on.wait(60)
         if fails:
             raise HearthNetError("not_implemented", "no model")
         return server
 
-    monkeypatch.setattr(Box, "load", load)
-    loading = Loading(Box(LlmConfig(), tmp_path / "checked.json"), tmp_path / "none.gguf")
+    monkeypatch.setattr(ModelLocator, "load", load)
+    loading = Loading(ModelLocator(LlmConfig(), tmp_path / "checked.json"), tmp_path / "none.gguf")
     asked = asyncio.ensure_future(anext(loading.complete(CompleteRequest(prompt="x"))))
     work = asyncio.create_task(loading.load())
     await asyncio.to_thread(began.wait, 60)

@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
 from tests.helpers.mesh import Mesh
@@ -20,12 +20,14 @@ async def _outcome(bus: Bus, name: str, request: dict[str, Any], example: Mappin
     """What the answer lacks of what the example expects; where it is refused, its code and path."""
     try:
         if contracts().get(name).stream_schema is None:
-            return unmet(example.get("expect", {}), (await bus.call(name, request)).body["output"])
+            return missing_from_output(
+                example.get("expect", {}), (await bus.call(name, request)).body["output"]
+            )
         async with bus.stream(name, request) as stream:
             frames = [frame async for frame in stream]
     except HearthNetError as error:
         return [error.code, str(error.details["path"])] if "path" in example else [error.code]
-    return unmet(example.get("expect", {}), frames[-1].data, [frame.event for frame in frames])
+    return missing_from_output(example.get("expect", {}), frames[-1].data, [frame.event for frame in frames])
 
 
 @pytest.mark.req("LLM-12", "LLM-40")

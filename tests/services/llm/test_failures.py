@@ -91,7 +91,7 @@ def test_a_key_that_is_not_named() -> None:
     ],
 )
 def test_an_error_inside_an_answer_has_the_code_it_names(error: Any, code: str) -> None:
-    failed = error_mapping.inside("mine", error)
+    failed = error_mapping.of_error_in_stream("mine", error)
     assert failed.code == code
     assert failed.message.startswith("mine: the server reported in mid-answer: ")
     assert (failed.retry_after_ms is not None) == (code in ("rate_limited", "capacity_exceeded"))
@@ -165,7 +165,7 @@ def test_overlong_context_is_known_by_the_vendors_words(status: int, page: Any) 
     assert failed.details["status"] == status
     assert "shorten the messages" in failed.message
     if isinstance(page.get("error"), dict):
-        assert error_mapping.inside("mine", page["error"]).details["rule"] == "context_length"
+        assert error_mapping.of_error_in_stream("mine", page["error"]).details["rule"] == "context_length"
 
 
 @pytest.mark.req("LLM-79")

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
-    Thinking,
-    Thought,
-    Token,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
+    TextDelta,
     ToolCall,
 )
 from tests.services.llm.asking import events, heard
@@ -78,18 +78,18 @@ STREAM = [
     },
 ]
 FRAMES: list[Frame] = [
-    Thinking("so "),
-    Thinking("it is"),
-    Thought(ThinkingPart("so it is", format="gemini")),
-    Token("Grüße "),
-    Token("🌍"),
-    Served(ServerCallPart("code_execution", arguments={"language": "PYTHON", "code": "1"})),
-    Served(ServerResultPart("code_execution", result={"outcome": "OUTCOME_OK"})),
+    ReasoningDelta("so "),
+    ReasoningDelta("it is"),
+    ReasoningBlock(ThinkingPart("so it is", format="gemini")),
+    TextDelta("Grüße "),
+    TextDelta("🌍"),
+    ServerToolEvent(ServerCallPart("code_execution", arguments={"language": "PYTHON", "code": "1"})),
+    ServerToolEvent(ServerResultPart("code_execution", result={"outcome": "OUTCOME_OK"})),
     ToolCall("call_1", "weather", {"city": "K"}, "cHJvb2Y="),
     ToolCall("g1", "clock", {}),
     ToolCall("call_3", "write", {"items": [{"name": "ab"}, {"n": 2}]}),
-    Thought(ThinkingPart(signature="bGF0ZQ==", format="gemini")),
-    Cited(Citation("web", title="T", url="u", index=0)),
+    ReasoningBlock(ThinkingPart(signature="bGF0ZQ==", format="gemini")),
+    CitationEvent(Citation("web", title="T", url="u", index=0)),
     Done("tool_calls", 5, 8, "native", 3, 2),
 ]
 FULL = events(*STREAM)
@@ -149,21 +149,21 @@ def test_a_call_among_the_thoughts_is_a_call() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thought": True}
     frames = heard("gemini", json.dumps(said({**call("f"), "thought": True}, code, finish="STOP")).encode())
     assert frames[0] == ToolCall("call_1", "f", {})
-    assert isinstance(frames[1], Served)
+    assert isinstance(frames[1], ServerToolEvent)
 
 
 def test_a_tool_of_the_vendor_may_have_no_name() -> None:
     parts = ({"toolCall": {"id": "i"}, "thoughtSignature": "AA=="}, {"toolResponse": {"id": "i"}})
     frames = heard("gemini", json.dumps(said(*parts, finish="STOP")).encode())
     assert frames[:2] == [
-        Served(ServerCallPart("unnamed_tool", "i", signature="AA==")),
-        Served(ServerResultPart("unnamed_tool", "i")),
+        ServerToolEvent(ServerCallPart("unnamed_tool", "i", signature="AA==")),
+        ServerToolEvent(ServerResultPart("unnamed_tool", "i")),
     ]
 
 
 def test_an_event_that_says_only_who_speaks_is_skipped() -> None:
     frames = heard("gemini", events(said({"text": "x"}), {"modelVersion": "g"}, said(finish="STOP")))
-    assert [type(frame) for frame in frames] == [Token, Done]
+    assert [type(frame) for frame in frames] == [TextDelta, Done]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_other_candidates_and_media_are_left_out() -> None:
     two = said({"inlineData": {"data": "", "mimeType": "image/png"}}, {"text": "x"}, finish="STOP")
     two["candidates"].append({"index": 1, "content": {"parts": [{"text": "second"}]}})
     frames = heard("gemini", json.dumps(two).encode())
-    assert [frame.text for frame in frames if isinstance(frame, Token)] == ["x"]
+    assert [frame.text for frame in frames if isinstance(frame, TextDelta)] == ["x"]
     assert isinstance(frames[0], Notice)
 
 
@@ -233,11 +233,11 @@ def test_each_piece_of_an_answer_has_its_sources() -> None:
     sources = {"citations": [{"uri": "v", "title": "V", "startIndex": 2, "endIndex": 3}]}
     answer = said({"text": "x"}, finish="STOP", groundingMetadata=grounding, citationMetadata=sources)
     assert [
-        one.citation for one in heard("gemini", json.dumps(answer).encode()) if isinstance(one, Cited)
+        one.citation for one in heard("gemini", json.dumps(answer).encode()) if isinstance(one, CitationEvent)
     ] == [
         Citation("web", said="x", title="T", url="u", index=0, start=1, end=4),
         Citation("file", quoted="q", said="x", title="D", index=1, start=1, end=4),
         Citation("web", title="V", url="v", start=2, end=3),
     ]
     one = said({"text": "x"}, finish="STOP", citationMetadata={"citationSources": [{"uri": "v"}]})
-    assert Cited(Citation("web", url="v")) in heard("gemini", json.dumps(one).encode())
+    assert CitationEvent(Citation("web", url="v")) in heard("gemini", json.dumps(one).encode())

@@ -16,8 +16,8 @@ from PIL import Image
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import CacheHint, ImagePart, TextPart
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media.image import fitted
-from hearthnet_llm.media.limits import LIMITS, Limits
+from hearthnet_llm.media.image import fit_image
+from hearthnet_llm.media.limits import LIMITS, ImageLimits
 from hearthnet_llm.media.prepare import prepared
 from hearthnet_llm.vendors import WIRES
 
@@ -54,18 +54,18 @@ def opened(data: bytes) -> Image.Image:
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "WEBP"])
 def test_what_fits_is_left_as_it_is(form: str) -> None:
     data = picture(form=form)
-    assert fitted(data, Limits(), "/x") == (data, f"image/{form.lower()}")
+    assert fit_image(data, ImageLimits(), "/x") == (data, f"image/{form.lower()}")
 
 
 def test_what_is_too_large_is_scaled_and_keeps_its_shape() -> None:
-    data, kind = fitted(picture(1200, 600), Limits(longest_side=600), "/x")
+    data, kind = fit_image(picture(1200, 600), ImageLimits(longest_side=600), "/x")
     assert (opened(data).size, kind) == ((600, 300), "image/jpeg")
 
 
 @pytest.mark.parametrize("form", ["BMP", "TIFF", "WEBP", "GIF"])
 def test_a_form_that_the_target_does_not_take_becomes_another(form: str) -> None:
-    limits = Limits(types=("image/jpeg", "image/png"))
-    data, kind = fitted(picture(form=form), limits, "/x")
+    limits = ImageLimits(types=("image/jpeg", "image/png"))
+    data, kind = fit_image(picture(form=form), limits, "/x")
     assert kind == "image/jpeg"
     made = opened(data)
     red, _, blue = made.convert("RGB").getpixel((5, 10))  # type: ignore[misc]
@@ -74,16 +74,16 @@ def test_a_form_that_the_target_does_not_take_becomes_another(form: str) -> None
 
 def test_what_is_transparent_stays_so_where_the_target_takes_it() -> None:
     clear = written(Image.new("RGBA", (900, 900), (0, 0, 0, 0)), "PNG")
-    data, kind = fitted(clear, Limits(longest_side=300), "/x")
+    data, kind = fit_image(clear, ImageLimits(longest_side=300), "/x")
     assert (kind, opened(data).getpixel((5, 5))) == ("image/png", (0, 0, 0, 0))
-    data, kind = fitted(clear, Limits(types=("image/jpeg",)), "/x")
+    data, kind = fit_image(clear, ImageLimits(types=("image/jpeg",)), "/x")
     assert (kind, opened(data).getpixel((5, 5))) == ("image/jpeg", (255, 255, 255))
 
 
 def test_a_picture_taken_with_the_camera_on_its_side_is_turned_upright() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned to the right
-    data, _ = fitted(picture(form="JPEG", exif=exif), Limits(), "/x")
+    data, _ = fit_image(picture(form="JPEG", exif=exif), ImageLimits(), "/x")
     made = opened(data)
     top = made.convert("RGB").getpixel((10, 4))
     assert (made.size, top[0] > top[2]) == ((20, 40), True)  # type: ignore[index]
@@ -92,14 +92,14 @@ def test_a_picture_taken_with_the_camera_on_its_side_is_turned_upright() -> None
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
 @pytest.mark.parametrize("most", [60_000, 9_000])
 def test_bytes_are_bounded_whatever_is_in_the_picture(mode: str, most: int) -> None:
-    data, _ = fitted(noise(400, 300, mode), Limits(most_bytes=most), "/x")
+    data, _ = fit_image(noise(400, 300, mode), ImageLimits(most_bytes=most), "/x")
     assert len(data) <= most
     assert max(opened(data).size) >= 64
 
 
 def test_a_picture_that_cannot_be_made_small_enough_is_refused() -> None:
     with pytest.raises(HearthNetError, match="as small as 100 bytes"):
-        fitted(noise(80, 80), Limits(most_bytes=100), "/x")
+        fit_image(noise(80, 80), ImageLimits(most_bytes=100), "/x")
 
 
 def header(width: int, height: int) -> bytes:
@@ -123,7 +123,7 @@ def header(width: int, height: int) -> bytes:
 )
 def test_what_is_no_image_is_refused_with_its_place(data: bytes, said: str) -> None:
     with pytest.raises(HearthNetError) as caught:
-        fitted(data, Limits(longest_side=100), "/input/messages/1/content/0")
+        fit_image(data, ImageLimits(longest_side=100), "/input/messages/1/content/0")
     assert (caught.value.code, caught.value.details["path"]) == ("bad_request", "/input/messages/1/content/0")
     assert said in caught.value.message
 
@@ -155,7 +155,7 @@ async def test_images_are_fetched_by_hash_and_put_in() -> None:
     request = asked(
         TextPart("?"), ImagePart(image_cid=CID, cache=hint), ImagePart(base64.b64encode(data).decode())
     )
-    made = await prepared(request, Limits(), blobs(**{CID: data}))
+    made = await prepared(request, ImageLimits(), blobs(**{CID: data}))
     text = base64.b64encode(data).decode()
     assert made.messages[1].content == [
         TextPart("?"),
@@ -168,7 +168,7 @@ async def test_images_are_fetched_by_hash_and_put_in() -> None:
 @pytest.mark.asyncio
 async def test_what_is_said_of_an_image_stays_with_it() -> None:
     part = ImagePart(image_cid=CID, detail="low", name="p.png", signature="AA==")
-    made = await prepared(asked(part), Limits(), blobs(**{CID: picture()}))
+    made = await prepared(asked(part), ImageLimits(), blobs(**{CID: picture()}))
     text = base64.b64encode(picture()).decode()
     assert made.messages[1].content == [
         ImagePart(text, media_type="image/png", detail="low", name="p.png", signature="AA==")
@@ -178,7 +178,7 @@ async def test_what_is_said_of_an_image_stays_with_it() -> None:
 @pytest.mark.asyncio
 async def test_all_images_of_a_request_share_its_bytes() -> None:
     request = asked(*[ImagePart(base64.b64encode(noise(200, 200)).decode())] * 4)
-    made = await prepared(request, Limits(all_bytes=40_000), blobs())
+    made = await prepared(request, ImageLimits(all_bytes=40_000), blobs())
     parts = made.messages[1].content
     assert isinstance(parts, list)
     sizes = [len(base64.b64decode(part.data or "")) for part in parts if isinstance(part, ImagePart)]
@@ -189,9 +189,9 @@ async def test_all_images_of_a_request_share_its_bytes() -> None:
 @pytest.mark.asyncio
 async def test_an_image_behind_a_url_goes_only_to_vendors_that_fetch_it() -> None:
     request = asked(ImagePart(url="https://example.org/x.png"))
-    assert await prepared(request, Limits(urls=True), blobs()) == request
+    assert await prepared(request, ImageLimits(urls=True), blobs()) == request
     with pytest.raises(HearthNetError, match="image_cid"):
-        await prepared(request, Limits(), blobs())
+        await prepared(request, ImageLimits(), blobs())
 
 
 @pytest.mark.asyncio
@@ -207,7 +207,7 @@ async def test_an_image_behind_a_url_goes_only_to_vendors_that_fetch_it() -> Non
 )
 async def test_images_that_cannot_be_sent_are_refused(parts: list[ImagePart], code: str, said: str) -> None:
     with pytest.raises(HearthNetError) as caught:
-        await prepared(asked(*parts), Limits(), blobs())
+        await prepared(asked(*parts), ImageLimits(), blobs())
     assert caught.value.code == code
     assert said in caught.value.message
 
@@ -215,4 +215,4 @@ async def test_images_that_cannot_be_sent_are_refused(parts: list[ImagePart], co
 @pytest.mark.asyncio
 async def test_a_request_without_images_stays_the_same() -> None:
     request = asked(TextPart("?"))
-    assert await prepared(request, Limits(), blobs()) is request
+    assert await prepared(request, ImageLimits(), blobs()) is request

@@ -11,7 +11,7 @@ import pytest
 from hearthnet.core.config import LlmConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import model_file
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.builtin.profile import of_file
 
 pytestmark = pytest.mark.req("LLM-3")
@@ -54,7 +54,7 @@ def test_a_missing_file_is_said_with_what_to_do(packaged: Path, tmp_path: Path) 
 def test_a_package_that_is_not_there_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_file, "PACKAGE", "no-such-package-at-all")
     assert model_file.packaged() is None
-    assert Box(LlmConfig(), tmp_path).look() is None
+    assert ModelLocator(LlmConfig(), tmp_path).look() is None
     assert "not installed" in refusal(tmp_path / "memory")
 
 
@@ -73,7 +73,7 @@ def test_a_file_of_the_right_size_is_hashed(
 
 def test_a_chosen_file_must_be_a_gguf_file(tmp_path: Path) -> None:
     file = tmp_path / "My-Model.gguf"
-    box = Box(LlmConfig(model_file=str(file)), tmp_path / "memory")
+    box = ModelLocator(LlmConfig(model_file=str(file)), tmp_path / "memory")
     assert box.look() is None
     with pytest.raises(HearthNetError, match="No such file"):
         box.check()

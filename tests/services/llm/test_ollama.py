@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart, ThinkingPart
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Thinking, Thought, Token, ToolCall
+from hearthnet_llm.interface.frames import (
+    Done,
+    Frame,
+    Notice,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextDelta,
+    ToolCall,
+)
 from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
 from hearthnet_llm.interface.request import Thinking as Think
 from hearthnet_llm.vendors import ollama
@@ -185,11 +193,11 @@ SPOKEN = [
 ]
 FULL = lines(*SPOKEN)
 FRAMES: list[Frame] = [
-    Thinking("so "),
-    Thinking("it is"),
-    Thought(ThinkingPart("so it is", format="ollama")),
-    Token("Grüße "),
-    Token('🌍 " { } \\ '),
+    ReasoningDelta("so "),
+    ReasoningDelta("it is"),
+    ReasoningBlock(ThinkingPart("so it is", format="ollama")),
+    TextDelta("Grüße "),
+    TextDelta('🌍 " { } \\ '),
     ToolCall("call_1", "weather", {"city": "K"}),
     ToolCall("c9", "clock", {"zone": "x"}),
     Done("tool_calls", 5, 8, "native"),
@@ -209,9 +217,9 @@ def test_one_object_in_place_of_a_stream_is_an_answer_too() -> None:
     whole = line("length", thinking="hm", content="Yes.")
     for data in (lines(whole), json.dumps(whole, indent=2).encode()):
         assert heard("ollama", data) == [
-            Thinking("hm"),
-            Thought(ThinkingPart("hm", format="ollama")),
-            Token("Yes."),
+            ReasoningDelta("hm"),
+            ReasoningBlock(ThinkingPart("hm", format="ollama")),
+            TextDelta("Yes."),
             Done("max_tokens", 5, 8, "native"),
         ]
 
@@ -224,11 +232,11 @@ def test_a_prompt_that_is_not_counted_is_estimated() -> None:
 
 def test_an_image_in_an_answer_is_told_and_left_out() -> None:
     frames = heard("ollama", lines(line(images=["AA"]), line(content="There.", images=["AA"]), line("stop")))
-    assert [type(frame) for frame in frames] == [Notice, Token, Done]
+    assert [type(frame) for frame in frames] == [Notice, TextDelta, Done]
 
 
 def test_no_error_is_none() -> None:
-    assert heard("ollama", lines({**line(content="Hi"), "error": None}, line("stop")))[0] == Token("Hi")
+    assert heard("ollama", lines({**line(content="Hi"), "error": None}, line("stop")))[0] == TextDelta("Hi")
 
 
 @pytest.mark.parametrize("reason", ["load", "unload"])

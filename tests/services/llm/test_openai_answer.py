@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.agent.tools.names import NameMap, is_safe, presentable
+from hearthnet.agent.tools.names import NameMap, is_safe, sanitize
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import Citation, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Thinking,
-    Thought,
-    Token,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
     to_event,
 )
 from hearthnet_llm.vendors import openai
 from hearthnet_llm.vendors.calls import Unclosed
-from hearthnet_llm.vendors.wire import Heard
+from hearthnet_llm.vendors.wire import ResponseInfo
 
 Chunk = dict[str, Any]
 
@@ -40,7 +40,7 @@ def sent(*chunks: Chunk | str) -> bytes:
 
 def frames_of(data: bytes, *cuts: int) -> list[Frame]:
     """The frames of an answer that comes in pieces."""
-    decoder = openai.decoder(Heard("m", "text/event-stream", 70))
+    decoder = openai.decoder(ResponseInfo("m", "text/event-stream", 70))
     found: list[Frame] = []
     for start, end in zip((0, *cuts), (*cuts, len(data)), strict=True):
         found += decoder.feed(data[start:end])
@@ -83,7 +83,7 @@ def test_text_usage_and_reason() -> None:
             "prompt_tokens": 5, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 3},
             "completion_tokens_details": {"reasoning_tokens": 1}}},
     )  # fmt: skip
-    assert frames == [Token("Hel"), Token("lo"), Done("max_tokens", 5, 2, "native", 3, 1)]
+    assert frames == [TextDelta("Hel"), TextDelta("lo"), Done("max_tokens", 5, 2, "native", 3, 1)]
 
 
 @pytest.mark.req("LLM-10")
@@ -106,7 +106,7 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 1}
     ],
 )  # fmt: skip
 def test_usage_is_found_wherever_it_is(chunks: list[Chunk]) -> None:
-    assert answer(*chunks) == [Token("x"), Done("end", 3, 1, "native")]
+    assert answer(*chunks) == [TextDelta("x"), Done("end", 3, 1, "native")]
 
 
 @pytest.mark.req("LLM-10")
@@ -234,8 +234,8 @@ def test_a_name_that_the_model_makes_up_ends_no_run_and_becomes_no_other_tools(n
     shown = [frame.name for frame in frames if isinstance(frame, ToolCallDelta) and frame.name]
     assert shown == [made]
     assert is_safe(made)
-    assert made != presentable(name), "which may be a tool that it did not mean"
-    assert NameMap([name, presentable(name)]).to_declared(made) == name
+    assert made != sanitize(name), "which may be a tool that it did not mean"
+    assert NameMap([name, sanitize(name)]).to_declared(made) == name
 
 
 @pytest.mark.req("LLM-11")
@@ -271,15 +271,15 @@ def test_content_in_parts_and_as_an_object() -> None:
     ]
     frames = answer(delta(content=parts), delta("stop", content={"a": "é"}))
     assert frames == [
-        Thinking("hm"), Token("Yes"), Thinking("so"), Token('{"a":"é"}'),
-        Thought(ThinkingPart("hmso")), Done("end", 20, 5, "native"),
+        ReasoningDelta("hm"), TextDelta("Yes"), ReasoningDelta("so"), TextDelta('{"a":"é"}'),
+        ReasoningBlock(ThinkingPart("hmso")), Done("end", 20, 5, "native"),
     ]  # fmt: skip
 
 
 @pytest.mark.req("LLM-10")
 def test_an_answer_of_the_endpoint_that_continues_texts() -> None:
     frames = answer({"choices": [{"text": "Once"}]}, {"choices": [{"text": "!", "finish_reason": "stop"}]})
-    assert frames[:2] == [Token("Once"), Token("!")]
+    assert frames[:2] == [TextDelta("Once"), TextDelta("!")]
 
 
 @pytest.mark.req("LLM-10")
@@ -290,13 +290,13 @@ def test_the_message_so_far_and_other_choices_are_left_out() -> None:
         {"choices": [{"index": 0, "delta": {"content": "c"}, "message": {"content": "ac"},
                       "finish_reason": "stop"}]},
     )  # fmt: skip
-    assert frames == [Token("a"), Token("c"), Done("end", 20, 1, "native")]
+    assert frames == [TextDelta("a"), TextDelta("c"), Done("end", 20, 1, "native")]
 
 
 @pytest.mark.req("LLM-10")
 def test_a_refusal_is_text_and_a_reason() -> None:
     frames = answer(delta(refusal="I "), delta(refusal="won't"), delta("stop"))
-    assert frames == [Token("I "), Token("won't"), Done("refusal", 20, 2, "native")]
+    assert frames == [TextDelta("I "), TextDelta("won't"), Done("refusal", 20, 2, "native")]
 
 
 @pytest.mark.req("LLM-21")
@@ -308,14 +308,14 @@ def test_sources_are_given_once_each_whoever_lists_them() -> None:
         ),
         {**delta("stop"), "citations": ["https://b.example", "https://c.example"]},
     )
-    assert [frame.citation for frame in frames if isinstance(frame, Cited)] == [
+    assert [frame.citation for frame in frames if isinstance(frame, CitationEvent)] == [
         Citation("web", title="A", url="https://a.example", start=3, end=9),
         Citation("web", url="https://b.example", index=0),
         Citation("web", url="https://c.example", index=1),
     ]
     listed = {"search_results": [{"url": "https://b.example", "title": "B"}, "odd", {}], "citations": ["z"]}
     frames = answer({**delta(content="x"), **listed}, {**delta("stop"), **listed})
-    assert [frame.citation for frame in frames if isinstance(frame, Cited)] == [
+    assert [frame.citation for frame in frames if isinstance(frame, CitationEvent)] == [
         Citation("web", title="B", url="https://b.example", index=0),
         Citation("web", url="odd", index=1),
     ]
@@ -354,8 +354,8 @@ THOUGHTS: dict[str, tuple[list[Chunk], str, list[ThinkingPart]]] = {
 def test_thoughts_under_every_name_are_shown_and_kept(name: str) -> None:
     chunks, shown, kept = THOUGHTS[name]
     frames = answer(*chunks, delta("stop"))
-    assert "".join(frame.text for frame in frames if isinstance(frame, Thinking)) == shown
-    assert [frame.part for frame in frames if isinstance(frame, Thought)] == kept
+    assert "".join(frame.text for frame in frames if isinstance(frame, ReasoningDelta)) == shown
+    assert [frame.part for frame in frames if isinstance(frame, ReasoningBlock)] == kept
 
 
 @pytest.mark.req("LLM-21")
@@ -404,8 +404,8 @@ def test_an_answer_that_fails_says_so_with_the_name_of_the_model(name: str) -> N
 
 @pytest.mark.req("LLM-11")
 def test_what_came_before_an_error_is_given() -> None:
-    given = openai.decoder(Heard("m")).feed(sent(delta(content="x"), {"error": "over"}))
-    assert next(given) == Token("x")
+    given = openai.decoder(ResponseInfo("m")).feed(sent(delta(content="x"), {"error": "over"}))
+    assert next(given) == TextDelta("x")
     with pytest.raises(HearthNetError, match="over"):
         next(given)
 
@@ -434,14 +434,14 @@ def test_frames_are_the_same_wherever_the_bytes_are_cut(data: bytes, cuts: list[
 @pytest.mark.req("LLM-10")
 def test_text_that_is_no_unicode_still_comes_through() -> None:
     frames = frames_of(b'data: {"choices":[{"delta":{"content":"a\\ud83d b"},"finish_reason":"stop"}]}\n\n')
-    assert frames[0] == Token("a? b")
+    assert frames[0] == TextDelta("a? b")
 
 
 @pytest.mark.req("LLM-5")
 def test_frames_as_events() -> None:
-    assert to_event(Token("a")) == ("token", {"text": "a"})
-    assert to_event(Thinking("a")) == ("thinking", {"text": "a"})
-    assert to_event(Thought(ThinkingPart("a", data="Z"))) == (
+    assert to_event(TextDelta("a")) == ("token", {"text": "a"})
+    assert to_event(ReasoningDelta("a")) == ("thinking", {"text": "a"})
+    assert to_event(ReasoningBlock(ThinkingPart("a", data="Z"))) == (
         "thought", {"type": "thinking", "text": "a", "data": "Z"},
     )  # fmt: skip
     assert to_event(ToolCallDelta("i", "{")) == ("tool_call_delta", {"id": "i", "arguments_delta": "{"})

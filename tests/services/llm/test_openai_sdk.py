@@ -14,10 +14,10 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from pydantic import TypeAdapter
 
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, RefusalPart, TextPart
-from hearthnet_llm.interface.frames import Done, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors import openai
-from hearthnet_llm.vendors.wire import Heard, Target
+from hearthnet_llm.vendors.wire import ResponseInfo, Target
 
 pytestmark = pytest.mark.req("LLM-25")
 SCHEMA = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
@@ -136,13 +136,13 @@ def events() -> bytes:
 
 def ours(data: bytes) -> tuple[str, list[tuple[str, str, Any]], tuple[int, int, int | None]]:
     """Text, calls and usage as they are read here."""
-    decoder = openai.decoder(Heard("m"))
+    decoder = openai.decoder(ResponseInfo("m"))
     frames = [*decoder.feed(data), *decoder.finish()]
     done = frames[-1]
     assert isinstance(done, Done)
     assert done.stop_reason == "tool_calls"
     calls = [(frame.id, frame.name, frame.arguments) for frame in frames if isinstance(frame, ToolCall)]
-    text = "".join(frame.text for frame in frames if isinstance(frame, Token))
+    text = "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
     return text, calls, (done.tokens_in, done.tokens_out, done.tokens_cached)
 
 
@@ -172,7 +172,7 @@ def test_one_object_says_here_what_it_says_to_the_sdk() -> None:
 
 
 def test_each_piece_is_taken_one_by_one() -> None:
-    decoder = openai.decoder(Heard("m"))
+    decoder = openai.decoder(ResponseInfo("m"))
     pieces: Iterator[bytes] = (events()[at : at + 1] for at in range(len(events())))
     assert [frame for piece in pieces for frame in decoder.feed(piece)]
     assert isinstance([*decoder.finish()][-1], Done)

@@ -11,10 +11,18 @@ import pytest
 from hearthnet.contracts import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import ThinkingPart
-from hearthnet_llm.interface.frames import Cited, Done, Frame, Notice, Thought, Token, ToolCall
+from hearthnet_llm.interface.frames import (
+    CitationEvent,
+    Done,
+    Frame,
+    Notice,
+    ReasoningBlock,
+    TextDelta,
+    ToolCall,
+)
 from hearthnet_llm.interface.request import ChatRequest, Message, TextForm
 from hearthnet_llm.vendors import openai, wire
-from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 
 Json = dict[str, Any]
 CONTRACT = contracts().get("llm.chat@2.0")
@@ -210,7 +218,7 @@ def test_a_rare_shape_is_read_and_written_the_same(vendor: str, fields: Json) ->
 def frames(*chunks: Json, whole: bool = False) -> list[Frame]:
     """The frames of an answer."""
     lines = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
-    decoder = openai.decoder(Heard("m"))
+    decoder = openai.decoder(ResponseInfo("m"))
     return [*decoder.feed(json.dumps(chunks[0]).encode() if whole else lines.encode()), *decoder.finish()]
 
 
@@ -253,7 +261,7 @@ def test_pieces_of_several_calls_without_an_index() -> None:
 def test_whether_a_thought_ended() -> None:
     """As the vendor says at last."""
     found = message(content=[THOUGHT, {**THOUGHT, "closed": True}])
-    assert [frame.part for frame in found if isinstance(frame, Thought)] == [
+    assert [frame.part for frame in found if isinstance(frame, ReasoningBlock)] == [
         ThinkingPart("hmhm", closed=True)
     ]
 
@@ -286,7 +294,7 @@ def test_a_spoken_answer_is_its_transcript() -> None:
     """In pieces."""
     pieces = [{"choices": [{"delta": {"audio": {"transcript": text}}}]} for text in ("Hel", "lo")]
     found = frames(*pieces, {"choices": [{"delta": {"audio": {"data": "AAAA"}}}]})
-    assert [frame.text for frame in found if isinstance(frame, Token)] == ["Hel", "lo"]
+    assert [frame.text for frame in found if isinstance(frame, TextDelta)] == ["Hel", "lo"]
 
 
 @pytest.mark.req("LLM-10")
@@ -320,7 +328,7 @@ def test_reasons_however_they_are_written(finish: str, stop: str) -> None:
 def test_a_refusal_among_the_parts() -> None:
     """It is shown, and is the reason."""
     *shown, ended = message(content=[{"type": "refusal", "refusal": "no"}])
-    assert shown == [Token("no")]
+    assert shown == [TextDelta("no")]
     assert isinstance(ended, Done)
     assert ended.stop_reason == "refusal"
 
@@ -339,7 +347,7 @@ def test_cached_tokens_under_other_names(name: str) -> None:
 def test_the_words_of_a_source() -> None:
     """They come with the citation."""
     found = message(content="hi", annotations=[{"type": "url_citation", "url_citation": CITED}])
-    assert [frame.citation.quoted for frame in found if isinstance(frame, Cited)] == ["words"]
+    assert [frame.citation.quoted for frame in found if isinstance(frame, CitationEvent)] == ["words"]
 
 
 @pytest.mark.req("LLM-11")
@@ -357,9 +365,9 @@ def test_errors_inside_a_success(body: Json) -> None:
     """Whatever they look like, their words are given, and what came before stays."""
     with pytest.raises(HearthNetError, match="bad thing"):
         frames(body, whole=True)
-    decoder = openai.decoder(Heard("m"))
+    decoder = openai.decoder(ResponseInfo("m"))
     first = {"choices": [{"delta": {"content": "Hi"}}]}
-    assert list(decoder.feed(f"data: {json.dumps(first)}\n\n".encode())) == [Token("Hi")]
+    assert list(decoder.feed(f"data: {json.dumps(first)}\n\n".encode())) == [TextDelta("Hi")]
     with pytest.raises(HearthNetError, match="bad thing"):
         list(decoder.feed(f"data: {json.dumps(body)}\n\n".encode()))
 
@@ -367,7 +375,7 @@ def test_errors_inside_a_success(body: Json) -> None:
 @pytest.mark.req("LLM-11")
 def test_a_line_break_inside_a_text() -> None:
     """Some servers write JSON by hand."""
-    decoder = openai.decoder(Heard("m"))
+    decoder = openai.decoder(ResponseInfo("m"))
     with pytest.raises(HearthNetError, match="filtered due to it") as failed:
         list(decoder.feed(b'{"error": {"message": "filtered\n\tdue to it", "status": 400}}'))
     assert failed.value.code == "bad_request"

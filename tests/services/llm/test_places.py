@@ -16,7 +16,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.core.config import ModelConfig
 from hearthnet_llm import settings
 from hearthnet_llm.backends.model_profile_lookup import FEW, MANY, profile_of
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.waiting import wait_for
@@ -112,5 +112,5 @@ def test_places_are_chosen_or_follow_the_server(
     url: str, told: str | None, chosen: int | None, count: int
 ) -> None:
     model = ModelConfig(kind="openai", name="m", url=url, model="m", max_concurrent=chosen)
-    assert profile_of(model, Listed("m", server=told)).max_concurrent == count
+    assert profile_of(model, CatalogEntry("m", server=told)).max_concurrent == count
     assert MANY >= CHATS

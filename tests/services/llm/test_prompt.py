@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_llm.builtin.prompt import GROUNDED, Prompt, harmless, prompt
+from hearthnet_llm.builtin.prompt import GROUNDED, Prompt, escape_control_tokens, prompt
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
@@ -116,12 +116,12 @@ def test_no_text_can_open_or_end_a_turn(control: str) -> None:
 
 @given(st.text(), st.sampled_from(CONTROLS), st.text())
 def test_harmless_text_holds_no_control_token(before: str, control: str, behind: str) -> None:
-    assert control not in harmless(before + control + behind)
+    assert control not in escape_control_tokens(before + control + behind)
 
 
 def test_harmless_leaves_ordinary_text_alone() -> None:
     text = "if a < b and c > d [see 3]: 5 | 6, <b>bold</b>"
-    assert harmless(text) == text
+    assert escape_control_tokens(text) == text
 
 
 def test_results_that_nobody_asked_for() -> None:

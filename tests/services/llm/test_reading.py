@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet_llm.builtin.prefill_progress import PAUSE_SECONDS, Reading
-from hearthnet_llm.interface.frames import Progress, to_event
+from hearthnet_llm.interface.frames import PrefillProgress, to_event
 
 
 def batch(processed: int) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def test_of_each_batch_something_is_said_at_most_four_times_a_second() -> None:
     assert heard[0] - 10.0 >= PAUSE_SECONDS
     assert all(later - earlier >= PAUSE_SECONDS for earlier, later in pairwise(heard))
     assert len(heard) == 22
-    assert said[9] == (times[9], Progress("reading", 36, 800))
+    assert said[9] == (times[9], PrefillProgress("reading", 36, 800))
 
 
 @pytest.mark.req("LLM-14")
@@ -35,4 +35,4 @@ def test_a_chunk_of_the_answer_says_nothing_of_reading() -> None:
 
 def test_progress_as_an_event() -> None:
     data = {"stage": "reading", "current": 1, "total": 2}
-    assert to_event(Progress("reading", 1, 2)) == ("progress", data)
+    assert to_event(PrefillProgress("reading", 1, 2)) == ("progress", data)

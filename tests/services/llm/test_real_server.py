@@ -19,9 +19,9 @@ import pytest_asyncio
 
 from hearthnet.core.config import ModelConfig
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.backends.endpoint import Endpoint
+from hearthnet_llm.backends.endpoint import ModelEndpoint
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.interface.frames import Done, Frame, Token
+from hearthnet_llm.interface.frames import Done, Frame, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message, ResponseSchema, TextForm
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Target
@@ -87,7 +87,7 @@ async def heard(model: Remote, **fields: Any) -> tuple[str, Done]:
 
 
 def _text(frames: list[Frame]) -> str:
-    return "".join(frame.text for frame in frames if isinstance(frame, Token))
+    return "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
 
 
 @pytest.mark.asyncio
@@ -163,7 +163,7 @@ async def test_it_says_what_program_it_is_and_then_takes_what_only_that_takes(
 ) -> None:
     monkeypatch.setenv("REAL_KEY", KEY)
     config = ModelConfig("openai", "real", f"{endpoint.listening_address}/v1", MODEL, "REAL_KEY")
-    real, server = Remote(config), Endpoint(config)
+    real, server = Remote(config), ModelEndpoint(config)
     yes_or_no = TextForm("gbnf", 'root ::= "yes" | "no"')
     with pytest.raises(HearthNetError, match="takes no grammar"):
         await heard(real, grammar=yes_or_no)
@@ -191,7 +191,7 @@ async def test_cancelling_stops_the_server(endpoint: Any, real: Remote) -> None:
             return any(slot["is_processing"] for slot in slots)
 
         stream = real.stream(ChatRequest(messages=[Message("user", "Tell a story.")], max_tokens=1500))
-        while not isinstance(await anext(stream), Token):
+        while not isinstance(await anext(stream), TextDelta):
             pass
         assert await busy()
         watch = Stopwatch()

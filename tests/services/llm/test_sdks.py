@@ -21,7 +21,7 @@ from ollama._types import ChatRequest as OllamaRequest
 from pydantic import BaseModel, TypeAdapter
 
 from hearthnet_llm.interface.content_parts import CacheHint, DocumentPart, TextPart, ThinkingPart
-from hearthnet_llm.interface.frames import Frame, Thinking, Token, ToolCall
+from hearthnet_llm.interface.frames import Frame, ReasoningDelta, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, ServerTool, Tool
 from hearthnet_llm.interface.request import Thinking as Think
 from hearthnet_llm.vendors.wire import Target
@@ -35,8 +35,8 @@ SCHEMA = ResponseSchema("answer", ANSWER)
 
 def read_here(frames: list[Frame]) -> tuple[str, str, list[tuple[str, dict[str, Any]]]]:
     """Text, thoughts and calls of an answer."""
-    text = "".join(frame.text for frame in frames if isinstance(frame, Token))
-    thought = "".join(frame.text for frame in frames if isinstance(frame, Thinking))
+    text = "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
+    thought = "".join(frame.text for frame in frames if isinstance(frame, ReasoningDelta))
     return text, thought, [(frame.name, frame.arguments) for frame in frames if isinstance(frame, ToolCall)]
 
 

@@ -19,10 +19,10 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Stream
 from hearthnet_llm import LlmService, service
 from hearthnet_llm.builtin import model_file, prefill_progress
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.builtin.profile import BUILT_IN
-from hearthnet_llm.interface.frames import Frame, Token
-from hearthnet_llm.responses.response_builder import Answer
+from hearthnet_llm.interface.frames import Frame, TextDelta
+from hearthnet_llm.responses.response_builder import ResponseBuilder
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.stopwatch import Stopwatch
@@ -156,12 +156,12 @@ async def test_a_cancelled_stream_ends_as_cancelled_and_a_late_one_is_left_to_th
             return
 
     async def endless() -> AsyncGenerator[Frame, None]:
-        yield Token("Once")
+        yield TextDelta("Once")
         await asyncio.Event().wait()
 
     stream = Stream(contracts().get(CHAT), Publisher())
     call: Any = SimpleNamespace(remaining=lambda: left)
-    work = asyncio.create_task(service.relay(call, stream, Answer(BUILT_IN), endless()))
+    work = asyncio.create_task(service.relay(call, stream, ResponseBuilder(BUILT_IN), endless()))
     await wait_for(lambda: bool(sent))
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -235,13 +235,13 @@ async def test_the_offers_fit_the_contracts(mesh: Mesh) -> None:
 async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    release, load = threading.Event(), Box.load
+    release, load = threading.Event(), ModelLocator.load
 
-    def slowly(box: Box, file: Path) -> Any:
+    def slowly(box: ModelLocator, file: Path) -> Any:
         assert release.wait(120)
         return load(box, file)
 
-    monkeypatch.setattr(Box, "load", slowly)
+    monkeypatch.setattr(ModelLocator, "load", slowly)
     async with ModelServer() as server, running(mesh, server.config()) as (_, bus):
         try:
             names = [offer.params["model"] for offer in await offered(bus, CHAT, 2)]
@@ -261,14 +261,14 @@ async def test_it_is_ready_and_useful_before_the_built_in_model_is_loaded(
 async def test_the_built_in_model_alone_is_offered_first_and_loaded_then(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, release, load = threading.Event(), threading.Event(), Box.load
+    begun, release, load = threading.Event(), threading.Event(), ModelLocator.load
 
-    def slowly(box: Box, file: Path) -> Any:
+    def slowly(box: ModelLocator, file: Path) -> Any:
         begun.set()
         assert release.wait(120)
         return load(box, file)
 
-    monkeypatch.setattr(Box, "load", slowly)
+    monkeypatch.setattr(ModelLocator, "load", slowly)
     async with running(mesh) as (llm, bus):
         try:
             assert [offer.params["model"] for offer in await offered(bus, CHAT)] == [BUILT_IN.model]
@@ -294,14 +294,14 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
 ) -> None:
     release = threading.Event()
 
-    def fail(box: Box, file: Path) -> Any:
+    def fail(box: ModelLocator, file: Path) -> Any:
         release.wait(120)
         raise HearthNetError("not_implemented", "llama.cpp cannot load it")
 
     async def names(bus: Bus) -> list[str]:
         return [str(offer.params["model"]) for offer in await bus.offers(CHAT)]
 
-    monkeypatch.setattr(Box, "load", fail)
+    monkeypatch.setattr(ModelLocator, "load", fail)
     async with running(mesh) as (llm, bus):
         waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
         await wait_for(lambda: llm._boxed is not None and llm._boxed._asked.is_set())

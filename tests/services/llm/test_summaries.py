@@ -9,7 +9,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.context.token_count import of_message
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token
+from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, Message
 from tests.services.llm.test_context import SYSTEM, Model, asked, profile, user, words
@@ -37,7 +37,7 @@ class Writer(Model):
         self.asked.append(request)
         if isinstance(self.summary, HearthNetError):
             raise self.summary
-        yield Token(self.summary)
+        yield TextDelta(self.summary)
         yield Done("end", 1, 1)
 
 
@@ -56,7 +56,7 @@ async def frames_of(contexts: Contexts, model: Model, messages: list[Message]) -
 async def test_the_model_itself_summarises_what_is_left_out_and_not_each_time() -> None:
     contexts, model = Contexts(), Writer(profile(1500, summarises=True), "They spoke of otters.")
     frames = await frames_of(contexts, model, talk(25))
-    assert isinstance(frames[0], Progress)
+    assert isinstance(frames[0], PrefillProgress)
     assert isinstance(frames[1], Notice)
     assert "the model's summary of them stands in their place" in frames[1].text
     (first,) = model.summaries
@@ -115,7 +115,7 @@ class Failing(Writer):
 async def test_a_long_talk_is_summarised_in_several_steps() -> None:
     contexts, model = Contexts(), Writer(profile(1500, summarises=True), "Otters.")
     frames = await frames_of(contexts, model, talk(40))
-    stages = [frame for frame in frames if isinstance(frame, Progress)]
+    stages = [frame for frame in frames if isinstance(frame, PrefillProgress)]
     assert 1 < len(stages) == len(model.summaries) <= 4
     assert [stage.current for stage in stages] == sorted({stage.current for stage in stages})
     sent = "".join(message.text for request in model.asked for message in request.messages)

@@ -10,7 +10,7 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, ServerTool, Tool
 from hearthnet_llm.text_tools import backend, prompt
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
@@ -36,10 +36,10 @@ class Model:
     async def ask(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """One answer, in pieces of five characters."""
         self.heard.append(request)
-        yield Progress("reading", 0, 1)
+        yield PrefillProgress("reading", 0, 1)
         text = self._texts.pop(0)
         for start in range(0, len(text), 5):
-            yield Token(text[start : start + 5])
+            yield TextDelta(text[start : start + 5])
         yield Done(self._ended, 10, 5, "native", 3)
 
 
@@ -47,8 +47,8 @@ async def answer(model: Model, **fields: Any) -> tuple[str, list[Frame]]:
     """The text, and the frames that are neither text nor progress."""
     request = msgspec.structs.replace(ASKED, **fields)
     frames = [frame async for frame in backend.stream(request, "m", model.ask)]
-    text = "".join(frame.text for frame in frames if isinstance(frame, Token))
-    return text, [frame for frame in frames if not isinstance(frame, Token | Progress)]
+    text = "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
+    return text, [frame for frame in frames if not isinstance(frame, TextDelta | PrefillProgress)]
 
 
 def codes(frames: list[Frame]) -> list[str]:
@@ -163,7 +163,7 @@ def test_the_prompt_declares_the_tools_that_may_be_called() -> None:
     request = ChatRequest(
         messages=[Message("system", "Be brief."), Message("user", "Look.")], tools=[LOOK, POST, searched]
     )
-    system = prompt.asked(request).messages[0]
+    system = prompt.text_tool_request(request).messages[0]
     assert system.text.startswith("Be brief.\n\nYou can call tools.")
     assert '{"name":"look","description":"Looks","parameters":{"type":"object"' in system.text
     assert '{"name":"post","description":"","parameters":{"type":"object"}}' in system.text
@@ -172,15 +172,19 @@ def test_the_prompt_declares_the_tools_that_may_be_called() -> None:
         f'{OPEN}\n{{"name": "NAME OF THE TOOL", "arguments": {{"ARGUMENT": "VALUE"}}}}\n{CLOSE}'
         in system.text
     )
-    named = prompt.asked(msgspec.structs.replace(request, tool_choice=Named("post", required=False)))
+    named = prompt.text_tool_request(
+        msgspec.structs.replace(request, tool_choice=Named("post", required=False))
+    )
     assert "look" not in named.messages[0].text.partition("To call")[0]
     assert named.messages[-1].text == "Look."
-    never = prompt.asked(msgspec.structs.replace(request, tool_choice="none"))
+    never = prompt.text_tool_request(msgspec.structs.replace(request, tool_choice="none"))
     assert never.messages[0] == system
     assert never.messages[-1].text == "Look.\n\n[Answer now, without calling a tool.]"
     begun = [*request.messages, Message("assistant", "It", prefix=True)]
     assert (
-        prompt.asked(msgspec.structs.replace(request, messages=begun, tool_choice="none")).messages[-1]
+        prompt.text_tool_request(
+            msgspec.structs.replace(request, messages=begun, tool_choice="none")
+        ).messages[-1]
         == begun[-1]
     )
 
@@ -205,7 +209,7 @@ def test_earlier_calls_and_results_are_text_too_and_nothing_in_them_is_a_mark() 
             Message("user", "Good."),
         ]
     )
-    messages = prompt.asked(request).messages
+    messages = prompt.text_tool_request(request).messages
     roles = " ".join(message.role for message in messages)
     assert roles == "system user assistant user assistant user assistant user"
     everything = "\n".join(message.text for message in messages)

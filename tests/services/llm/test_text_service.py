@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.types import ToolDefinition, Wanted
+from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
 from tests.helpers.mesh import Mesh
@@ -86,7 +86,7 @@ async def test_a_run_is_answered_by_a_model_that_writes_its_calls(mesh: Mesh) ->
         async def hear(frame: dict[str, Any]) -> None:
             heard.append(frame)
 
-        async def look(wanted: Wanted) -> ClientResult:
+        async def look(wanted: ClientCallRequest) -> ClientResult:
             assert wanted.arguments == {"at": "water"}
             return ClientResult({"clean": True})
 

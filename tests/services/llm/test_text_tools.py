@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet_llm.text_tools import parser
-from hearthnet_llm.text_tools.parser import CLOSE, OPEN, Broken, Called, Found, Parser, Said
+from hearthnet_llm.text_tools.parser import CLOSE, OPEN, Found, Malformed, ParsedCall, Parser, Text
 
-LOOK = Called("look", {"at": "water"})
+LOOK = ParsedCall("look", {"at": "water"})
 BODY = '{"name": "look", "arguments": {"at": "water"}}'
 CALL = f"{OPEN}\n{BODY}\n{CLOSE}"
 
@@ -31,20 +31,20 @@ def found(text: str, *, ended: bool = True, cuts: tuple[int, ...] = ()) -> list[
 @pytest.mark.parametrize(
     ("text", "events"),
     [
-        ("Boil it.", [Said("Boil it.")]),
+        ("Boil it.", [Text("Boil it.")]),
         (CALL, [LOOK]),
-        (f"I look.\n\n{CALL}\n", [Said("I look.\n\n"), LOOK]),
+        (f"I look.\n\n{CALL}\n", [Text("I look.\n\n"), LOOK]),
         (f"{CALL}\n{CALL}", [LOOK, LOOK]),
         (f"{CALL} {CALL}", [LOOK, LOOK]),
         (f"   {OPEN} {BODY} {CLOSE}", [LOOK]),
         (f"{OPEN}[{BODY}, {BODY}]{CLOSE}", [LOOK, LOOK]),
         (f"{OPEN}\n```json\n{BODY}\n```\n{CLOSE}", [LOOK]),
         (f"{OPEN}\r\n{BODY}\r\n{CLOSE}\r\n", [LOOK]),
-        (f'{OPEN}{{"name": "now"}}{CLOSE}', [Called("now", {})]),
-        (f'{OPEN}{{"name": "now", "parameters": {{"a": 1}}}}{CLOSE}', [Called("now", {"a": 1})]),
-        (f'{OPEN}{{"name": "now", "arguments": "{{\\"a\\": 1}}"}}{CLOSE}', [Called("now", {"a": 1})]),
+        (f'{OPEN}{{"name": "now"}}{CLOSE}', [ParsedCall("now", {})]),
+        (f'{OPEN}{{"name": "now", "parameters": {{"a": 1}}}}{CLOSE}', [ParsedCall("now", {"a": 1})]),
+        (f'{OPEN}{{"name": "now", "arguments": "{{\\"a\\": 1}}"}}{CLOSE}', [ParsedCall("now", {"a": 1})]),
         (f'{OPEN}{{"name": "say", "arguments": {{"t": "a {CLOSE} \\" b"}}}}{CLOSE}',
-         [Called("say", {"t": f'a {CLOSE} " b'})]),
+         [ParsedCall("say", {"t": f'a {CLOSE} " b'})]),
         (f"{OPEN}\n{BODY}\n{OPEN}\n{BODY}\n{CLOSE}", [LOOK, LOOK]),
         (f"{OPEN}\n{BODY}\n", [LOOK]),
         (f"{CALL}\nThe water is fine.", [LOOK]),
@@ -82,13 +82,13 @@ def test_what_is_a_call(text: str, events: list[Found]) -> None:
     ],
 )
 def test_what_only_shows_a_call_is_text(text: str) -> None:
-    assert found(text) == [Said(text)]
+    assert found(text) == [Text(text)]
 
 
 @pytest.mark.req("LLM-58")
 def test_after_what_was_quoted_a_call_is_one_again() -> None:
     quoted = f"```\n{CALL}\n```  \n<think>{OPEN}</think>\n```inline``` is no fence\n"
-    assert found(quoted + CALL) == [Said(quoted), LOOK]
+    assert found(quoted + CALL) == [Text(quoted), LOOK]
 
 
 @pytest.mark.req("LLM-57")
@@ -117,9 +117,9 @@ def test_after_what_was_quoted_a_call_is_one_again() -> None:
 )
 def test_what_is_no_call_says_why(block: str, why: str) -> None:
     events = found(f"So:\n{OPEN}{block}{CLOSE}\nDone.")
-    assert events[0] == Said("So:\n")
+    assert events[0] == Text("So:\n")
     assert len(events) == 2
-    assert isinstance(events[1], Broken)
+    assert isinstance(events[1], Malformed)
     assert not events[1].cut
     assert re.search(why, events[1].reason, re.IGNORECASE)
 
@@ -127,17 +127,17 @@ def test_what_is_no_call_says_why(block: str, why: str) -> None:
 @pytest.mark.req("LLM-57")
 def test_what_was_cut_off_is_no_call_even_if_it_could_be_one() -> None:
     for text in (f"{OPEN}\n{BODY}", f"{OPEN}\n{BODY[:20]}", f"{OPEN}\n{BODY}\n</tool_c", OPEN):
-        assert found(text, ended=False) == [Broken("the text ended before the block did", cut=True)], text
-    assert found(f"{OPEN}{BODY[:20]}") == [Broken("the text ended before the block did")]
+        assert found(text, ended=False) == [Malformed("the text ended before the block did", cut=True)], text
+    assert found(f"{OPEN}{BODY[:20]}") == [Malformed("the text ended before the block did")]
     assert found(CALL + "\nand", ended=False) == [LOOK]
 
 
 @pytest.mark.req("LLM-57")
 def test_what_is_behind_a_block_that_is_too_long_is_dropped() -> None:
     events = found(f"{OPEN}{'x' * (1 << 16)}y{CLOSE}{CALL}")
-    assert [type(event) for event in events] == [Broken]
+    assert [type(event) for event in events] == [Malformed]
     reading = Parser()
-    assert [type(event) for event in reading.feed(OPEN + "x" * (1 << 17))] == [Broken]
+    assert [type(event) for event in reading.feed(OPEN + "x" * (1 << 17))] == [Malformed]
     assert reading.feed(CLOSE + CALL) == reading.finish(ended=True) == []
 
 
@@ -163,9 +163,9 @@ def test_however_it_is_cut_the_same_is_found(text: str, data: st.DataObject, end
 @settings(deadline=None)
 def test_nothing_is_shown_that_was_not_said_nor_twice(text: str) -> None:
     events = found(text)
-    shown = "".join(event.text for event in events if isinstance(event, Said))
+    shown = "".join(event.text for event in events if isinstance(event, Text))
     assert text.startswith(shown)
-    if not any(isinstance(event, Called | Broken) for event in events):
+    if not any(isinstance(event, ParsedCall | Malformed) for event in events):
         assert shown == text
 
 
@@ -183,4 +183,4 @@ def test_any_arguments_come_back_as_they_were_written(arguments: dict[str, Any],
     body = json.dumps(
         {"name": "a", "arguments": arguments}, indent=indent or None, ensure_ascii=indent % 2 == 0
     )
-    assert found(f"{OPEN}\n{body}\n{CLOSE}") == [Called("a", arguments)]
+    assert found(f"{OPEN}\n{body}\n{CLOSE}") == [ParsedCall("a", arguments)]

@@ -10,10 +10,17 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, TextPart, ThinkingPart
-from hearthnet_llm.interface.frames import Cited, Done, Served, Thought, Token, ToolCall
+from hearthnet_llm.interface.frames import (
+    CitationEvent,
+    Done,
+    ReasoningBlock,
+    ServerToolEvent,
+    TextDelta,
+    ToolCall,
+)
 from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.threads import store
-from hearthnet_llm.threads.assistant_message import Spoken
+from hearthnet_llm.threads.assistant_message import AssistantMessage
 from hearthnet_llm.threads.store import KEPT_MS, ThreadsFile
 from hearthnet_llm.threads.threads import Threads
 
@@ -172,15 +179,27 @@ async def test_a_damaged_file_is_moved_aside_and_one_that_cannot_be_written_only
 
 
 def test_an_answer_becomes_the_message_that_a_caller_would_send_back() -> None:
-    spoken = Spoken()
+    spoken = AssistantMessage()
     call, thought = ToolCall("c1", "search", {"q": "x"}), ThinkingPart("Hm", signature="s")
-    for frame in (Thought(thought), Token("I "), Token("look."), call, Done("tool_calls", 1, 1)):
+    for frame in (
+        ReasoningBlock(thought),
+        TextDelta("I "),
+        TextDelta("look."),
+        call,
+        Done("tool_calls", 1, 1),
+    ):
         spoken.feed(frame)
     assert spoken.message == Message("assistant", "I look.", [call], thinking=[thought])
 
     cited, served = Citation("web", url="https://example.org"), ServerCallPart("web_search", "s1")
-    spoken = Spoken()
-    for part in (Served(served), Token("So."), Cited(cited), Cited(cited), Token(" Yes.")):
+    spoken = AssistantMessage()
+    for part in (
+        ServerToolEvent(served),
+        TextDelta("So."),
+        CitationEvent(cited),
+        CitationEvent(cited),
+        TextDelta(" Yes."),
+    ):
         spoken.feed(part)
     assert spoken.message.content == [served, TextPart("So.", citations=[cited, cited]), TextPart(" Yes.")]
 

@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.config import ModelConfig
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer, events, page
 from tests.services.llm.test_connecting import running
@@ -92,15 +92,15 @@ async def test_an_answer_cut_off_in_the_middle_needs_no_notice(mesh: Mesh) -> No
 @pytest.mark.parametrize(
     ("told", "words", "most"),
     [
-        (Listed("claude-x", ctx=200_000, answer=50_000), 10, 50_000),
-        (Listed("claude-x", ctx=200_000), 10, 64_000),
-        (Listed("small-1", ctx=9000), 10, 8192),
-        (Listed("small-1", ctx=9000), 3000, (1000, 4000)),
-        (Listed("small-1", ctx=9000), 9000, 1125),
+        (CatalogEntry("claude-x", ctx=200_000, answer=50_000), 10, 50_000),
+        (CatalogEntry("claude-x", ctx=200_000), 10, 64_000),
+        (CatalogEntry("small-1", ctx=9000), 10, 8192),
+        (CatalogEntry("small-1", ctx=9000), 3000, (1000, 4000)),
+        (CatalogEntry("small-1", ctx=9000), 9000, 1125),
     ],
 )
 async def test_a_demanded_bound_leaves_the_prompt_its_room(
-    told: Listed, words: int, most: int | tuple[int, int]
+    told: CatalogEntry, words: int, most: int | tuple[int, int]
 ) -> None:
     async with ModelServer() as server:
         server.routes["/v1/messages"] = page({"type": "error"}, 400)

@@ -16,7 +16,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
-from hearthnet_llm.interface.frames import Done, Frame, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Tool
 from tests.helpers.mesh import Mesh
 from tests.helpers.stopwatch import Stopwatch
@@ -176,8 +176,8 @@ async def test_an_answer_comes_over_http_with_key_and_address_where_the_vendor_h
     async with ModelServer() as server, connected(vendor, server.url) as remote:
         server.routes[vendor.path] = (200, vendor.content_type, vendor.first + vendor.rest)
         frames = await frames_of(remote)
-    assert [one for one in frames if isinstance(one, Token | ToolCall | Done)] == [
-        Token("Hi"),
+    assert [one for one in frames if isinstance(one, TextDelta | ToolCall | Done)] == [
+        TextDelta("Hi"),
         ToolCall("c", "look", {}),
         Done("tool_calls", 3, 2, "native"),
     ]
@@ -194,7 +194,7 @@ async def test_a_text_is_continued_by_a_conversation_of_one_message(vendor: Vend
     async with ModelServer() as server, connected(vendor, server.url) as remote:
         server.routes[vendor.path] = (200, vendor.content_type, vendor.first + vendor.rest)
         frames = [one async for one in remote.complete(CompleteRequest(prompt="Once upon"))]
-    assert frames[0] == Token("Hi")
+    assert frames[0] == TextDelta("Hi")
     assert "Once upon" in json.dumps(server.asked[0][3])
 
 
@@ -216,7 +216,7 @@ async def test_closing_hangs_up_within_200_ms(vendor: Vendor) -> None:
     answer = head(kind=vendor.content_type), vendor.first
     async with serving(*answer, hold=True, gone=gone) as url, connected(vendor, url) as remote:
         stream = remote.stream(HELLO)
-        assert await anext(stream) == Token("Hi")
+        assert await anext(stream) == TextDelta("Hi")
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
         watch = Stopwatch()
@@ -285,7 +285,7 @@ async def test_bedrock_is_signed_where_it_has_no_key_of_its_own(monkeypatch: pyt
     vendor = VENDORS["bedrock converse"]
     async with ModelServer() as server, connected(vendor, server.url, api_key_env=None) as remote:
         server.routes[vendor.path] = (200, vendor.content_type, vendor.first + vendor.rest)
-        assert (await frames_of(remote))[0] == Token("Hi")
+        assert (await frames_of(remote))[0] == TextDelta("Hi")
         signature = server.asked[0][2]["authorization"]
         assert signature.startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
         assert "/eu-central-1/bedrock/aws4_request" in signature

@@ -22,7 +22,7 @@ from hearthnet_market.schemas import (
     EXPIRED,
     UPDATED,
     ListInput,
-    Standing,
+    PostState,
     check_expiry,
     sweep_id,
 )
@@ -105,8 +105,8 @@ def test_what_ended_is_gone_and_told_to_who_knew_it(view: View) -> None:
     assert view.search("filter", 5, START)[0] == []
     assert [one["event_id"] for one in view.removed(2)] == [first.event.event_id]
     assert view.removed(3) == []
-    assert view.standing(first.event.event_id) == (Standing(AUTHOR, 1, 0, current=False), 3)
-    assert view.standing(second.event.event_id) == (Standing(AUTHOR, 2, 0, current=True), 3)
+    assert view.standing(first.event.event_id) == (PostState(AUTHOR, 1, 0, current=False), 3)
+    assert view.standing(second.event.event_id) == (PostState(AUTHOR, 2, 0, current=True), 3)
     assert view.standing(ids.new_ulid()) == (None, 3)
 
 

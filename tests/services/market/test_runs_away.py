@@ -15,7 +15,7 @@ import pytest
 
 from hearthnet.agent.persistence import jetstream_store
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
-from hearthnet.agent.persistence.saved_runs import RunDesk
+from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.types import Approve
@@ -69,7 +69,7 @@ class Home:
 
     async def approve(self) -> None:
         """A person says yes, to the same call as often as this is asked."""
-        desk = RunDesk(self._runs, self.mesh.identity, self.bus.peer.community)
+        desk = SavedRuns(self._runs, self.mesh.identity, self.bus.peer.community)
         assert (await desk.decide(self.run, "p", Approve(), via="test")).said.word == "approved"
 
     async def in_vain(self, work: Awaitable[Any]) -> None:

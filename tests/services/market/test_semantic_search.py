@@ -14,7 +14,7 @@ from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet_embed import EmbedService
 from hearthnet_embed.minilm import files
 from hearthnet_market import MarketService, semantic_search
-from hearthnet_market.semantic_search import Vectors, fused
+from hearthnet_market.semantic_search import Vectors, reciprocal_rank_fusion
 from tests.helpers.leaving import leave_out
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -150,7 +150,7 @@ async def test_where_meanings_cannot_be_had_words_decide(mesh: Mesh, monkeypatch
 @pytest.mark.asyncio
 async def test_the_built_in_model_finds_what_is_meant(mesh: Mesh, tmp_path: Any) -> None:
     try:
-        files.found(tmp_path / "memory")
+        files.checked_files(tmp_path / "memory")
     except HearthNetError as error:
         leave_out(error.message)
     async with mesh.hosting(MarketService()), mesh.hosting(EmbedService()), await mesh.bus() as bus:
@@ -167,8 +167,8 @@ async def test_the_built_in_model_finds_what_is_meant(mesh: Mesh, tmp_path: Any)
 
 @pytest.mark.req("MARKET-20")
 def test_two_rankings_are_fused() -> None:
-    assert list(fused(["a", "b"], ["b", "c"])) == ["b", "a", "c"]
-    assert fused([], []) == {}
+    assert list(reciprocal_rank_fusion(["a", "b"], ["b", "c"])) == ["b", "a", "c"]
+    assert reciprocal_rank_fusion([], []) == {}
 
 
 @pytest.mark.req("MARKET-21")

@@ -11,7 +11,7 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames
@@ -147,4 +147,4 @@ async def test_the_examples_of_the_contracts_are_true(mesh: Mesh, name: str, ind
             assert caught.value.code == example["error"]
             return
         reply = await bus.call(name, request)
-        assert not unmet(example.get("expect", {}), reply.output, [])
+        assert not missing_from_output(example.get("expect", {}), reply.output, [])

@@ -11,7 +11,7 @@ import pytest
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Pending
+from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval
 from hearthnet.bus.bus import Bus
 from hearthnet_market import MarketService
 from tests.agent.test_over_the_bus import speaking, text, wants
@@ -33,9 +33,9 @@ class Asked:
 
     def __init__(self, decision: Decision) -> None:
         self._decision = decision
-        self.shown: list[Pending] = []
+        self.shown: list[PendingApproval] = []
 
-    async def __call__(self, pending: Pending) -> Decision:
+    async def __call__(self, pending: PendingApproval) -> Decision:
         self.shown.append(pending)
         return self._decision
 

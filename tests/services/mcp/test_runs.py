@@ -10,9 +10,9 @@ import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.grant_store import GrantBook, new_entry
-from hearthnet.agent.tools.dynamic import told_tools
+from hearthnet.agent.tools.dynamic import dynamic_tools
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Pending, ToolCall, ToolError, ToolResult
+from hearthnet.agent.tools.types import Approve, Decision, PendingApproval, ToolCall, ToolError, ToolResult
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -31,7 +31,7 @@ def call(name: str, **arguments: Any) -> ToolCall:
 
 
 async def executor(bus: Bus, *names: str) -> ToolExecutor:
-    return ToolExecutor(bus, await told_tools(bus, [PREFIX + name for name in names]))
+    return ToolExecutor(bus, await dynamic_tools(bus, [PREFIX + name for name in names]))
 
 
 def called(plain: Plain) -> list[str]:
@@ -82,7 +82,7 @@ async def test_a_model_cannot_have_an_effect_that_nobody_confirmed(mesh: Mesh, t
     async with running(mesh, plain.toml()), await mesh.bus() as bus:
         await offered(bus, "echo")
         tools = await executor(bus, "echo")
-        bound = Toolbox(await told_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
+        bound = Toolbox(await dynamic_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
         token = tools._dispatcher._authority.token(bound)
         body = {"params": {}, "input": {"text": "unasked"}}
         with pytest.raises(HearthNetError) as caught:
@@ -103,7 +103,7 @@ async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: 
     async with running(mesh, plain.toml()), await mesh.bus() as bus:
         old = (await offered(bus, "echo"))["echo"].capability
         before = await executor(bus, "echo")
-        bound = Toolbox(await told_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
+        bound = Toolbox(await dynamic_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
         peer, now = bus.peer, now_ms()
         until = now + 600_000
         granted = new_entry(
@@ -128,7 +128,7 @@ async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: 
 
         await wait_for(changed, SECONDS)
         count = len(called(plain))
-        fresh = Toolbox(await told_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
+        fresh = Toolbox(await dynamic_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
         assert book.take(pending, fresh, now) is None
         # A yes to the old one, given before or after the change, reaches nothing.
         late = await before.dispatch_confirmed(call("echo"))
@@ -178,7 +178,7 @@ async def test_progress_and_cancellation_pass_through_a_run(mesh: Mesh, tmp_path
     async def listen(frame: dict[str, Any]) -> None:
         frames.append(frame)
 
-    async def decide(_pending: Pending) -> Decision:
+    async def decide(_pending: PendingApproval) -> Decision:
         return Approve()
 
     def told(event: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ DOUBLING = [f"a{n} as (select 1 as q from a{n - 1} union select 1 from a{n - 1})
 
 def refusal(sql: str, bindings: dict[str, Any] | None = None) -> HearthNetError:
     with pytest.raises(HearthNetError) as caught:
-        validator.check(sql, BINDINGS if bindings is None else bindings)
+        validator.validate(sql, BINDINGS if bindings is None else bindings)
     error = caught.value
     assert error.code == "bad_request"
     assert error.details["path"] == "/input/sql"
@@ -28,9 +28,9 @@ def refusal(sql: str, bindings: dict[str, Any] | None = None) -> HearthNetError:
 @pytest.mark.req("MESH-20")
 @pytest.mark.parametrize("sql", GOOD)
 def test_what_a_person_might_ask_passes_all_gates_and_the_wall(sql: str) -> None:
-    checked = validator.check(sql, BINDINGS)
+    checked = validator.validate(sql, BINDINGS)
     assert checked.views <= VIEWS.keys()
-    assert sandbox.run(sql, checked.values, tables(), 50).columns
+    assert sandbox.execute(sql, checked.values, tables(), 50).columns
 
 
 @pytest.mark.req("MESH-21")
@@ -125,7 +125,7 @@ def test_a_gate_says_what_is_wrong_and_what_to_do(gate: str, sql: str, words: st
 )  # fmt: skip
 def test_values_are_plain(value: Any, fits: bool) -> None:
     if fits:
-        assert validator.check("select :v", {"v": value, "unused": "left out"}).values == {"v": value}
+        assert validator.validate("select :v", {"v": value, "unused": "left out"}).values == {"v": value}
     else:
         assert "no plain value" in refusal("select :v", {"v": value}).message
 
@@ -138,17 +138,17 @@ def test_there_are_so_many_values_at_most() -> None:
 
 @pytest.mark.req("MESH-21")
 def test_a_value_without_a_utf8_form_is_made_one() -> None:
-    assert validator.check("select :v", {"v": "\ud800"}).values == {"v": "?"}
+    assert validator.validate("select :v", {"v": "\ud800"}).values == {"v": "?"}
 
 
 @pytest.mark.req("MESH-22")
 def test_words_of_a_user_stay_words() -> None:
     words = "x' or 1=1; drop table posts; --"
-    checked = validator.check("select :v", {"v": words})
-    assert sandbox.run("select :v", checked.values, {}, 1).rows == [[words]]
+    checked = validator.validate("select :v", {"v": words})
+    assert sandbox.execute("select :v", checked.values, {}, 1).rows == [[words]]
 
 
 @pytest.mark.req("MESH-20")
 def test_a_query_says_which_views_it_reads() -> None:
     sql = "with a as (select node from Nodes) select a.node from a join calls c on c.caller = a.node"
-    assert validator.check(sql, {}).views == {"nodes", "calls"}
+    assert validator.validate(sql, {}).views == {"nodes", "calls"}

@@ -23,9 +23,9 @@ STEPS = [
 def around(name: str, depth: int = 1, **seen_by: Any) -> set[tuple[str, str, str]]:
     looking = viewer(**seen_by)
     every = relations.edges(
-        SNAPSHOT, looking, trace_queries.calls(STEPS, looking), trace_queries.chains(STEPS, looking)
+        SNAPSHOT, looking, trace_queries.calls(STEPS, looking), trace_queries.call_edges(STEPS, looking)
     )
-    output = relations.around(every, describe.find(SNAPSHOT, looking, name), depth)
+    output = relations.neighbours_of(every, describe.find(SNAPSHOT, looking, name), depth)
     assert not output["truncated"]
     return {(edge["from"], edge["relation"], edge["to"]) for edge in output["edges"]}
 
@@ -50,7 +50,7 @@ def test_a_guest_and_the_holder_of_anothers_token_see_no_calls() -> None:
         token(ATTIC, KITCHEN, "mesh.query"),
     ):
         looking = viewer(KITCHEN, claims)
-        assert (trace_queries.calls(STEPS, looking), trace_queries.chains(STEPS, looking)) == ([], set())
+        assert (trace_queries.calls(STEPS, looking), trace_queries.call_edges(STEPS, looking)) == ([], set())
 
 
 @pytest.mark.req("MESH-2")
@@ -110,6 +110,6 @@ def test_the_token_that_a_call_carries_is_shown_to_its_holder() -> None:
 def test_there_are_so_many_relations_at_most() -> None:
     thing = describe.find(SNAPSHOT, viewer(), "Kitchen")
     many = [Edge(KITCHEN.node_id, "offers", f"a.b{number}@1.0") for number in range(501)]
-    output = relations.around(many, thing, 1)
+    output = relations.neighbours_of(many, thing, 1)
     assert (len(output["edges"]), output["truncated"]) == (500, True)
     assert output["edges"][0]["to"] == "a.b0@1.0"

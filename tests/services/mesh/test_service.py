@@ -12,7 +12,7 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -101,7 +101,7 @@ async def post(bus: Bus, title: str) -> None:
 
 def fits(expect: dict[str, Any], output: dict[str, Any]) -> bool:
     """Whether an answer is as an example of a contract expects it."""
-    return not unmet(expect, output)
+    return not missing_from_output(expect, output)
 
 
 @pytest.mark.req("MESH-30")
@@ -218,6 +218,6 @@ async def test_who_asks_at_once_waits_for_the_same_answer() -> None:
         await asyncio.sleep(0)
         return len(asked)
 
-    kept = sources.Kept(slowly, 600.0)
+    kept = sources.CachedAnswer(slowly, 600.0)
     assert await asyncio.gather(*(kept.get() for _ in range(10))) == [1] * 10
-    assert await sources.Kept(slowly, 0.0).get() == 2
+    assert await sources.CachedAnswer(slowly, 0.0).get() == 2

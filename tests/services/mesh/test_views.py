@@ -40,9 +40,9 @@ def world(**seen_by: Any) -> views.World:
 
 
 def ask(sql: str, bindings: dict[str, Any] | None = None, **seen_by: Any) -> list[list[Any]]:
-    checked = validator.check(sql, bindings or {})
+    checked = validator.validate(sql, bindings or {})
     tables = {view: views.rows(view, world(**seen_by)) for view in checked.views}
-    return sandbox.run(sql, checked.values, tables, 500).rows
+    return sandbox.execute(sql, checked.values, tables, 500).rows
 
 
 @pytest.mark.req("MESH-26")

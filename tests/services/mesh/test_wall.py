@@ -28,7 +28,7 @@ MILLION = "select count(*) from calls a, calls b, calls c"
 def refusal(sql: str, **options: Any) -> HearthNetError:
     bound = {name: value for name, value in BINDINGS.items() if f":{name}" in sql}
     with pytest.raises(HearthNetError) as caught:
-        sandbox.run(sql, bound, tables(), 50, **options)
+        sandbox.execute(sql, bound, tables(), 50, **options)
     assert caught.value.code == "bad_request"
     return caught.value
 
@@ -53,8 +53,8 @@ def test_without_the_authorizer_query_only_and_the_empty_neighbourhood_are_left(
             if words is None
             else pytest.raises(HearthNetError, match=words)
         ):
-            sandbox.run(sql, {}, rows, 50)
-        assert sandbox.run("select count(*) from posts", {}, rows, 1).rows == [[3]]
+            sandbox.execute(sql, {}, rows, 50)
+        assert sandbox.execute("select count(*) from posts", {}, rows, 1).rows == [[3]]
     assert not Path("/tmp/hearthnet-never").exists()
 
 
@@ -69,12 +69,12 @@ def test_time_and_steps_are_bounded() -> None:
     heavy = tables(calls=1000)
     for options, gate in (({"seconds": 0.0}, "time"), ({"steps": 10_000}, "steps")):
         with pytest.raises(HearthNetError) as caught:
-            sandbox.run(MILLION, {}, heavy, 1, **options)
+            sandbox.execute(MILLION, {}, heavy, 1, **options)
         assert caught.value.details["gate"] == gate
         assert "read fewer rows" in caught.value.message
     assert SECONDS == 1.0
     with pytest.raises(HearthNetError) as caught:
-        sandbox.run(MILLION, {}, heavy, 1, seconds=SECONDS)
+        sandbox.execute(MILLION, {}, heavy, 1, seconds=SECONDS)
     assert caught.value.details["gate"] in {"time", "steps"}
 
 
@@ -82,7 +82,7 @@ def test_time_and_steps_are_bounded() -> None:
 def test_memory_is_bounded() -> None:
     sql = "select a.body || b.body || c.body as x from posts a, posts b, posts c order by x"
     with pytest.raises(HearthNetError) as caught:
-        sandbox.run(sql, {}, tables(posts=200), 1, seconds=30, steps=10**9)
+        sandbox.execute(sql, {}, tables(posts=200), 1, seconds=30, steps=10**9)
     assert caught.value.details["gate"] == "memory"
 
 
@@ -95,17 +95,17 @@ def test_copies_of_copies_end_at_the_authorizer_or_at_the_memory(monkeypatch: py
 @pytest.mark.req("MESH-24")
 def test_rows_and_bytes_are_bounded_and_it_is_said() -> None:
     rows = tables(posts=200)
-    by_rows = sandbox.run("select title from posts order by lamport", {}, rows, 2)
+    by_rows = sandbox.execute("select title from posts order by lamport", {}, rows, 2)
     assert (by_rows.columns, by_rows.rows, by_rows.truncated) == (["title"], [["title 0"], ["title 1"]], True)
-    assert not sandbox.run("select title from posts", {}, rows, 200).truncated
-    by_bytes = sandbox.run("select body from posts", {}, rows, 500)
+    assert not sandbox.execute("select title from posts", {}, rows, 200).truncated
+    by_bytes = sandbox.execute("select body from posts", {}, rows, 500)
     assert by_bytes.truncated
     assert 4000 * len(by_bytes.rows) <= sandbox.MOST_BYTES < 4000 * (len(by_bytes.rows) + 1)
 
 
 @pytest.mark.req("MESH-24")
 def test_every_value_is_one_that_json_carries() -> None:
-    result = sandbox.run(
+    result = sandbox.execute(
         "select 9223372036854775807, 1e999, -1e999, x'00ff', 1/0, 1.5, cast(x'ff' as text)", {}, {}, 1
     )
     assert result.rows == [["9223372036854775807", None, None, "00ff", None, 1.5, "\ufffd"]]
@@ -120,9 +120,9 @@ def test_what_sqlite_does_not_take_is_said_in_its_words() -> None:
 @pytest.mark.req("MESH-20")
 @pytest.mark.parametrize("sql", GOOD)
 def test_the_same_query_has_the_same_answer(sql: str) -> None:
-    values = validator.check(sql, BINDINGS).values
+    values = validator.validate(sql, BINDINGS).values
     if "now" not in sql:
-        assert sandbox.run(sql, values, tables(), 50) == sandbox.run(sql, values, tables(), 50)
+        assert sandbox.execute(sql, values, tables(), 50) == sandbox.execute(sql, values, tables(), 50)
 
 
 VOCABULARY = """
@@ -152,7 +152,7 @@ def outcome(database: sqlite3.Connection, sql: str, *, gated: bool) -> sandbox.R
     values: Mapping[str, Any] = {"x": "a"}
     try:
         if gated:
-            values = validator.check(sql, BINDINGS).values
+            values = validator.validate(sql, BINDINGS).values
         guard = sandbox._Guard(5.0, 3_000_000)
         sandbox._close_in(database, guard)
         return sandbox._answer(database, guard, sql, values, 20)

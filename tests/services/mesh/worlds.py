@@ -14,7 +14,7 @@ from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from hearthnet_mesh.snapshot import Snapshot
-from hearthnet_mesh.trace_queries import Step
+from hearthnet_mesh.trace_queries import CallStep
 from hearthnet_mesh.visibility import Viewer
 from tests.helpers.members import raise_to, take_in
 
@@ -25,7 +25,7 @@ SEEN: Final = 1_795_292_100_000
 def community() -> Roster:
     """Kitchen founded it; Cellar is trusted, and Attic a plain member."""
     first = rosters.member(KITCHEN, "anchor", "Kitchen", now_ms())
-    held = rosters.found(ROOT, first, "Home", now_ms())
+    held = rosters.create(ROOT, first, "Home", now_ms())
     held = take_in(held, KITCHEN, CELLAR, "Cellar")
     held = take_in(held, KITCHEN, ATTIC, "Attic")
     return raise_to(held, KITCHEN, CELLAR, "trusted")
@@ -87,10 +87,10 @@ def token(
     return decode(text)
 
 
-def step(side: str, capability: str, peer: Identity, call: str, **more: Any) -> Step:
+def step(side: str, capability: str, peer: Identity, call: str, **more: Any) -> CallStep:
     """One step of a trace."""
     given: dict[str, Any] = {
         "at": SEEN * 1000, "trace": "0" * 32, "parent": "", "handler": "", "run": "", "code": "ok", "ms": 2.0,
         "bytes_in": 1, "bytes_out": 2, **more,
     }  # fmt: skip
-    return Step(side=side, capability=capability, peer=peer.node_id, call=call, **given)
+    return CallStep(side=side, capability=capability, peer=peer.node_id, call=call, **given)

@@ -9,10 +9,10 @@ import pytest
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.ids import new_ulid
-from hearthnet_rag.index.index import Entry, Index
+from hearthnet_rag.index.index import Index, IndexEntry
 from hearthnet_rag.readers import read_document
 
-MakeEntry = Callable[..., Entry]
+MakeEntry = Callable[..., IndexEntry]
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def index(tmp_path: Path) -> Iterator[Index]:
 def entry() -> MakeEntry:
     """`entry(text, year=…, **metadata)`: a Markdown document as the index takes it."""
 
-    def make(text: str, year: int | None = None, **metadata: object) -> Entry:
+    def make(text: str, year: int | None = None, **metadata: object) -> IndexEntry:
         data = text.encode()
-        return Entry(content_hash(data), read_document(data), new_ulid(), year, metadata)
+        return IndexEntry(content_hash(data), read_document(data), new_ulid(), year, metadata)
 
     return make

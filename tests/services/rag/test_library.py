@@ -14,7 +14,7 @@ from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet_rag.index.database import FILE
-from hearthnet_rag.index.index import Entry
+from hearthnet_rag.index.index import IndexEntry
 from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.ingest import document_import as entries_module
 from hearthnet_rag.ingest.document_import import METADATA_BYTES, entry_of
@@ -48,7 +48,7 @@ def record(data: bytes, media_type: str = "text/markdown", **fields: Any) -> Rec
     return Record("home", content_hash(data), new_ulid(), media_type, **fields)
 
 
-def entry(asked: Record, data: bytes) -> Entry:
+def entry(asked: Record, data: bytes) -> IndexEntry:
     """Text is read without a process of its own."""
     return entry_of(Readers(), asked, data, lambda stage, current, total: None)
 

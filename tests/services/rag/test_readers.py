@@ -13,7 +13,16 @@ from hearthnet_rag.readers import document_builder, read_as, read_document, work
 from hearthnet_rag.readers.content_type import kind_of
 from hearthnet_rag.readers.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
 from hearthnet_rag.readers.pool import Readers
-from hearthnet_rag.readers.worker_ipc import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
+from hearthnet_rag.readers.worker_ipc import (
+    Accepted,
+    Job,
+    ReadProgress,
+    Rejected,
+    Result,
+    answer_decoder,
+    receive,
+    send,
+)
 from tests.helpers.processes import child_environment
 from tests.services.rag.made import docx, epub, paragraph, pdf
 
@@ -109,8 +118,12 @@ def ask(data: bytes, **job: object) -> list[object]:
 @pytest.mark.req("RAG-36")
 def test_the_reading_process_tells_how_far_it_is() -> None:
     took, first, last, read = ask(ALL["pdf"])
-    assert (took, first, last) == (Took(), Progress("reading pages", 0, 1), Progress("reading pages", 1, 1))
-    assert isinstance(read, Read)
+    assert (took, first, last) == (
+        Accepted(),
+        ReadProgress("reading pages", 0, 1),
+        ReadProgress("reading pages", 1, 1),
+    )
+    assert isinstance(read, Result)
     assert read.document == read_document(ALL["pdf"], PDF, "file")
 
 
@@ -131,8 +144,8 @@ def test_the_reading_process_answers_whatever_happens(
 
     monkeypatch.setattr(worker_process, "read_as", fail)
     took, refused = ask(b"")
-    assert took == Took()
-    assert isinstance(refused, Refused)
+    assert took == Accepted()
+    assert isinstance(refused, Rejected)
     assert refused.message == words
 
 
@@ -228,9 +241,9 @@ def test_the_reading_process_ends_with_its_input() -> None:
         command, input=there.getvalue(), capture_output=True, env=child_environment(), timeout=60, check=True
     )
     back = io.BytesIO(done.stdout)
-    assert answer_decoder.decode(receive(back, 10_000) or b"") == Took()
+    assert answer_decoder.decode(receive(back, 10_000) or b"") == Accepted()
     read = answer_decoder.decode(receive(back, 10_000) or b"")
-    assert isinstance(read, Read)
+    assert isinstance(read, Result)
     assert read.document.title == "Soup"
     assert back.read() == b""
 

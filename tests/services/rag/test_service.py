@@ -11,7 +11,7 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.core.errors import HearthNetError
@@ -358,7 +358,7 @@ async def test_the_examples_of_the_contracts(mesh: Mesh, name: str) -> None:
                 assert error.details.get("path") == example.get("path", error.details.get("path"))
             else:
                 reply = await work
-                assert unmet(example["expect"], reply.output) == []
+                assert missing_from_output(example["expect"], reply.output) == []
 
 
 @pytest.mark.req("RAG-1")

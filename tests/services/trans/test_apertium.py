@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.apertium.markup import pieces
-from hearthnet_trans.backend import Pair, Work
+from hearthnet_trans.backend import Pair, TranslationWork
 from tests.helpers.waiting import wait_for
 from tests.services.trans.chrf import chrf
 from tests.services.trans.programs import PAIRS, by_command, in_group, need
@@ -40,7 +40,7 @@ async def apertium() -> AsyncIterator[Apertium]:
 
 
 async def translated(apertium: Apertium, pair: Pair, texts: list[str]) -> list[str]:
-    done = await asyncio.gather(*(apertium.translate(Work(text, *pair)) for text in texts))
+    done = await asyncio.gather(*(apertium.translate(TranslationWork(text, *pair)) for text in texts))
     return [one.text for one in done]
 
 
@@ -133,7 +133,7 @@ async def test_whatever_stands_in_a_text_it_is_answered(apertium: Apertium, pair
 @pytest.mark.req("TRANS-4")
 async def test_unknown_words_lower_the_confidence_and_bear_no_mark(apertium: Apertium) -> None:
     need(("en", "es"))
-    done = await apertium.translate(Work("The xyzzyx is big.", "en", "es"))
+    done = await apertium.translate(TranslationWork("The xyzzyx is big.", "en", "es"))
     assert (done.text, done.confidence) == ("El xyzzyx es grande.", 0.75)
 
 
@@ -143,7 +143,7 @@ async def test_killed_in_the_middle_of_its_work_it_goes_on(apertium: Apertium) -
     texts = lines(pair[0]) * 60
     expected = await translated(apertium, pair, texts)
     running = apertium._pipelines[pair]
-    asking = asyncio.gather(*(apertium.translate(Work(text, *pair)) for text in texts))
+    asking = asyncio.gather(*(apertium.translate(TranslationWork(text, *pair)) for text in texts))
     await wait_for(lambda: not running.idle, 30)
     running._kill()
     assert [one.text for one in await asking] == expected

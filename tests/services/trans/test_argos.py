@@ -14,7 +14,7 @@ import pytest_asyncio
 from hearthnet.core.errors import HearthNetError
 from hearthnet_trans import argos as module
 from hearthnet_trans.argos import Argos, packs_folder
-from hearthnet_trans.backend import Work
+from hearthnet_trans.backend import TranslationWork
 from tests.helpers.waiting import wait_for
 from tests.services.trans.packs import make_pack
 
@@ -54,26 +54,28 @@ async def argos(packs: Path) -> AsyncIterator[Argos]:
 @pytest.mark.req("TRANS-13")
 async def test_whole_packs_are_pairs_and_translate_the_same_each_time(argos: Argos) -> None:
     assert argos.pairs == {("en", "es"), ("en", "nds")}
-    work = Work("the house is big.\n my water ", "en", "es")
+    work = TranslationWork("the house is big.\n my water ", "en", "es")
     first = await argos.translate(work)
     assert (first.model, first.confidence) == ("argos-en-es", 1.0)
     assert first.text != work.text
     assert first.text.endswith(" ")
-    both = await asyncio.gather(argos.translate(work), argos.translate(Work(work.text, "en", "nds")))
+    both = await asyncio.gather(
+        argos.translate(work), argos.translate(TranslationWork(work.text, "en", "nds"))
+    )
     assert both[0] == first
     assert both[1].model == "argos-en-nds"
 
 
 @pytest.mark.req("TRANS-13", "TRANS-6")
 async def test_what_is_no_language_comes_back_in_its_place(argos: Argos) -> None:
-    said = (await argos.translate(Work("".join(PARTS), "en", "es"))).text
+    said = (await argos.translate(TranslationWork("".join(PARTS), "en", "es"))).text
     place = 0
     for kept in PARTS[::2]:
         assert kept in said[place:]
         place = said.index(kept, place) + len(kept)
     for nothing in ("", " \n", "<br>", "12 34", "\x00"):
-        assert (await argos.translate(Work(nothing, "en", "es"))).text == nothing
-    long = await argos.translate(Work("the house " * 80, "en", "es"))
+        assert (await argos.translate(TranslationWork(nothing, "en", "es"))).text == nothing
+    long = await argos.translate(TranslationWork("the house " * 80, "en", "es"))
     assert long.text.endswith(" ")
 
 
@@ -81,7 +83,7 @@ async def test_what_is_no_language_comes_back_in_its_place(argos: Argos) -> None
 async def test_one_pack_gives_way_to_another(argos: Argos, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOADED", 1)
     for target in ("es", "nds", "es"):
-        await argos.translate(Work("the house", "en", target))
+        await argos.translate(TranslationWork("the house", "en", target))
         assert list(argos._loaded) == [("en", target)]
 
 
@@ -97,12 +99,12 @@ async def test_packs_come_and_go_and_a_damaged_one_is_told(packs: Path, tmp_path
         await wait_for(lambda: bool(changes), 30)
         (folder / "en_es" / "model" / "model.bin").write_bytes(b"nothing")
         with pytest.raises(HearthNetError, match="install it anew") as caught:
-            await backend.translate(Work("the house", "en", "es"))
+            await backend.translate(TranslationWork("the house", "en", "es"))
         assert caught.value.code == "internal_error"
         shutil.rmtree(folder)
         await wait_for(lambda: not backend.pairs, 30)
         with pytest.raises(HearthNetError, match="no longer installed"):
-            await backend.translate(Work("the house", "en", "es"))
+            await backend.translate(TranslationWork("the house", "en", "es"))
     finally:
         await backend.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_trans.apertium import Apertium, modes
-from hearthnet_trans.backend import Work
+from hearthnet_trans.backend import TranslationWork
 from tests.helpers.waiting import wait_for
 from tests.services.trans.programs import own_programs
 
@@ -20,8 +20,8 @@ WORDS = "sed -z -u -e s/house/casa/g -e 's/unknown/*unknown/g'"
 BREAKS = "sed -z -u -e '/boom/Q' -e s/house/casa/g"
 
 
-def work(text: str, source: str = "en", target: str = "es") -> Work:
-    return Work(text, source, target)
+def work(text: str, source: str = "en", target: str = "es") -> TranslationWork:
+    return TranslationWork(text, source, target)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_trans import TransService
-from hearthnet_trans.backend import Work
+from hearthnet_trans.backend import TranslationWork
 from hearthnet_trans.llm_backend import Chat, _languages, _messages
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
@@ -55,17 +55,19 @@ async def test_a_model_that_vouches_for_two_languages_translates_between_them(me
             await host.refresh()
             asked = {"text": "\n Das Haus ist groß.\n\nDas Haus ist groß. \n", "from": "de", "to": "en"}
             body = {"params": {"backend": "llm"}, "input": asked}
-            work = Work("Nichts", "de", "en", until=asyncio.get_running_loop().time() + 30)
+            work = TranslationWork("Nichts", "de", "en", until=asyncio.get_running_loop().time() + 30)
             with pytest.raises(HearthNetError, match="to its end"):
                 await chat.translate(work)
             with pytest.raises(HearthNetError) as caught:
-                await chat.translate(Work("Kaputt", "de", "en", until=work.until))
+                await chat.translate(TranslationWork("Kaputt", "de", "en", until=work.until))
             assert caught.value.code == "rate_limited"
             with pytest.raises(HearthNetError, match="no model vouches"):
-                await chat.translate(Work("Nichts", "de", "fr"))
-            short = await chat.translate(Work("\n Das Haus ist groß.\n", "de", "en", until=work.until))
+                await chat.translate(TranslationWork("Nichts", "de", "fr"))
+            short = await chat.translate(
+                TranslationWork("\n Das Haus ist groß.\n", "de", "en", until=work.until)
+            )
             assert (short.text, short.model, short.confidence) == ("\n The house is big.\n", "demo", 1.0)
-            assert (await chat.translate(Work(" \n", "de", "en", until=work.until))).text == " \n"
+            assert (await chat.translate(TranslationWork(" \n", "de", "en", until=work.until))).text == " \n"
             reply = await bus.call("trans.text", {**body, "input": {**asked, "text": "Das Haus ist groß."}})
             assert (reply.output["text"], reply.meta["backend"]) == ("The house is big.", "llm")
 
@@ -111,7 +113,7 @@ async def test_the_model_in_the_box_vouches_for_no_pair() -> None:
 
 @pytest.mark.req("TRANS-11")
 async def test_the_model_is_told_the_languages_the_domain_and_not_to_obey_the_text() -> None:
-    rules, text = _messages(Work("", "nds", "en", "medical"), "Moin")
+    rules, text = _messages(TranslationWork("", "nds", "en", "medical"), "Moin")
     assert text == {"role": "user", "content": "Moin"}
     for words in ("from Low German (nds) into English (en)", "a medical text", "not addressed to you"):
         assert words in rules["content"]

@@ -11,12 +11,12 @@ import pytest
 from hearthnet.agent.tools.builtin import builtin_names, capability_of
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import request_of, unmet
+from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core.errors import HearthNetError
 from hearthnet.text import detect
 from hearthnet.text.language_codes import NAMES, check, code_of
 from hearthnet_trans import TransService
-from hearthnet_trans.backend import Pair, Translation, Work
+from hearthnet_trans.backend import Pair, Translation, TranslationWork
 from hearthnet_trans.cache import Cache, Key
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
@@ -33,7 +33,7 @@ class Shouting:
         self.places = 4
         self.pairs: frozenset[Pair] = frozenset(self._of(pair) for pair in pairs)
         self.note = ""
-        self.asked: list[Work] = []
+        self.asked: list[TranslationWork] = []
         self.changed: Callable[[], None] | None = None
         self.closed = False
 
@@ -45,7 +45,7 @@ class Shouting:
     async def open(self, changed: Callable[[], None]) -> None:
         self.changed = changed
 
-    async def translate(self, work: Work) -> Translation:
+    async def translate(self, work: TranslationWork) -> Translation:
         self.asked.append(work)
         return Translation(work.text.upper(), f"{self.name}-model", 0.5)
 
@@ -241,7 +241,7 @@ async def test_the_examples_of_the_contract(mesh: Mesh) -> None:
                     await work
                 assert caught.value.code == example["error"]
             else:
-                assert unmet(example["expect"], (await work).output) == []
+                assert missing_from_output(example["expect"], (await work).output) == []
 
 
 @pytest.mark.req("TRANS-8")

@@ -25,7 +25,7 @@ from hearthnet.supervisor.community import community_sync as community_module
 from hearthnet.supervisor.community.community_sync import Community
 from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.community.roster_file import RosterFile
-from hearthnet.supervisor.nats.access_control import Admitted
+from hearthnet.supervisor.nats.access_control import AllowedLogins
 from hearthnet.trust.community import commands, invites
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent
@@ -143,7 +143,7 @@ async def test_an_invite_that_was_used_hears_its_answer_and_then_has_to_go(
     key, newcomer, admit = Identity.generate(), Identity.generate(), village.community._admit
     doors: list[tuple[bool, int, float]] = []
 
-    async def noted(wanted: Admitted) -> None:
+    async def noted(wanted: AllowedLogins) -> None:
         """Of each door that lets the newcomer in: the invite, too? how often was it cut by then? when?"""
         if newcomer.node_id in {member.node_id for member in wanted.members}:
             invited = key.node_id in {invite.node_id for invite in wanted.invites}
@@ -234,7 +234,7 @@ async def test_what_was_recorded_before_a_power_cut_counts_at_the_next_start(
 async def test_the_file_never_loses_an_event(tmp_path: Path) -> None:
     root, me = Identity.generate(), Identity.generate()
     first = rosters.member(me, "anchor", "me", 0)
-    founded = rosters.found(root, first, "ours", 0)
+    founded = rosters.create(root, first, "ours", 0)
     one, two = (
         rosters.merge(founded, [_invite(founded, me, Identity.generate(), at)]) for at in (1_000, 2_000)
     )
@@ -247,7 +247,7 @@ async def test_the_file_never_loses_an_event(tmp_path: Path) -> None:
     before = (tmp_path / "roster.json").stat().st_mtime_ns
     file.keep(both)
     assert (tmp_path / "roster.json").stat().st_mtime_ns == before
-    other = rosters.found(Identity.generate(), first, "theirs", 0)
+    other = rosters.create(Identity.generate(), first, "theirs", 0)
     with pytest.raises(HearthNetError, match="became that of another community"):
         file.keep(other)
     assert keyring.load_roster(tmp_path / "roster.json").community_id == root.node_id
@@ -256,7 +256,7 @@ async def test_the_file_never_loses_an_event(tmp_path: Path) -> None:
 @pytest.mark.req("UP-18")
 async def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, me = Identity.generate(), Identity.generate()
-    founded = rosters.found(root, rosters.member(me, "anchor", "me", 0), "ours", 0)
+    founded = rosters.create(root, rosters.member(me, "anchor", "me", 0), "ours", 0)
     path = tmp_path / "roster.json"
     RosterFile(path, me).keep(founded)
     before = path.read_bytes()

@@ -14,7 +14,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.service import Call, Offer, Reply, Service, capability
-from hearthnet.supervisor.community.join_client import Newcomer
+from hearthnet.supervisor.community.join_client import JoinClient
 from hearthnet.trust.community import commands
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent
@@ -66,7 +66,7 @@ async def inviter(mesh: Mesh) -> AsyncIterator[Inviter]:
 
 
 @pytest_asyncio.fixture
-async def newcomer(mesh: Mesh) -> AsyncIterator[Newcomer]:
+async def newcomer(mesh: Mesh) -> AsyncIterator[JoinClient]:
     """At the founder's server; here under a member's login, which opens it as an invite's does."""
     roster = keyring.load_roster(mesh.home.roster)
     text = InviteText(
@@ -79,7 +79,7 @@ async def newcomer(mesh: Mesh) -> AsyncIterator[Newcomer]:
         expires_at=now_ms() + DAY_MS,
     )
     who = keyring.load_identity(mesh.guest.device_key)
-    connected = await Newcomer.connect(mesh.guest, mesh.server.url, who, text)
+    connected = await JoinClient.connect(mesh.guest, mesh.server.url, who, text)
     yield connected
     await connected.close()
 
@@ -98,7 +98,7 @@ def plain(events: Iterable[CommunityEvent]) -> list[Any]:
     return [msgspec.to_builtins(event) for event in events]
 
 
-async def refusal(newcomer: Newcomer, held: Roster | None = None) -> HearthNetError:
+async def refusal(newcomer: JoinClient, held: Roster | None = None) -> HearthNetError:
     """What keeps the newcomer from a roster."""
     with pytest.raises(HearthNetError) as caught:
         await newcomer.roster(held)
@@ -107,7 +107,7 @@ async def refusal(newcomer: Newcomer, held: Roster | None = None) -> HearthNetEr
 
 @pytest.mark.req("JOIN-8")
 async def test_the_roster_comes_in_pages_and_is_derived_anew(
-    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+    mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     whole = roster_of(mesh)
     inviter.pages = [plain([event]) for event in whole.events]
@@ -122,10 +122,10 @@ async def test_the_roster_comes_in_pages_and_is_derived_anew(
 
 @pytest.mark.req("JOIN-8")
 async def test_events_of_another_community_altered_or_malformed_ones_are_refused(
-    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+    mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     root, first = Identity.generate(), Identity.generate()
-    other = rosters.found(root, rosters.member(first, "anchor", "x", now_ms()), "Elsewhere", now_ms())
+    other = rosters.create(root, rosters.member(first, "anchor", "x", now_ms()), "Elsewhere", now_ms())
     founding = plain(roster_of(mesh).events)[0]
     altered = {**founding, "data": {**founding["data"], "name": "Mine"}}
     for events, code in (
@@ -142,7 +142,7 @@ async def test_events_of_another_community_altered_or_malformed_ones_are_refused
 
 @pytest.mark.req("ATTACK-27", "JOIN-8")
 async def test_one_bad_event_of_an_answer_does_not_keep_the_others_out(
-    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+    mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     whole = roster_of(mesh)
     first, *others = plain(whole.events)
@@ -163,7 +163,7 @@ async def test_one_bad_event_of_an_answer_does_not_keep_the_others_out(
 
 @pytest.mark.req("JOIN-8")
 async def test_an_inviter_that_was_put_out_lets_nobody_in(
-    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+    mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     held, root = roster_of(mesh), keyring.load_identity(mesh.home.community_key)
     gone = commands.revoke(held, root, mesh.identity.node_id, "other", client_id="out", now_ms=now_ms())
@@ -175,7 +175,7 @@ async def test_an_inviter_that_was_put_out_lets_nobody_in(
 
 @pytest.mark.req("JOIN-8")
 async def test_a_yes_without_an_event_that_says_so_is_none(
-    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+    mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     held = roster_of(mesh)
     with pytest.raises(HearthNetError, match="but its events do not") as caught:
@@ -185,7 +185,7 @@ async def test_a_yes_without_an_event_that_says_so_is_none(
 
 @pytest.mark.req("JOIN-8")
 async def test_without_an_open_invite_nothing_is_asked(
-    mesh: Mesh, inviter: Inviter, newcomer: Newcomer
+    mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     held = keyring.load_roster(mesh.home.roster)
     with pytest.raises(HearthNetError, match="used or withdrawn") as caught:
@@ -194,7 +194,7 @@ async def test_without_an_open_invite_nothing_is_asked(
 
 
 @pytest.mark.req("JOIN-8")
-async def test_a_node_that_is_not_there_is_said(mesh: Mesh, newcomer: Newcomer) -> None:
+async def test_a_node_that_is_not_there_is_said(mesh: Mesh, newcomer: JoinClient) -> None:
     error = await refusal(newcomer)
     assert error.code == "partition"
     assert "has to run while the invite is redeemed" in error.message

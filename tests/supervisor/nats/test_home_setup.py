@@ -105,7 +105,7 @@ def test_a_roster_that_was_altered_is_refused(prepared: Prepared) -> None:
 @pytest.mark.req("UP-13")
 def test_a_roster_of_others_is_refused(prepared: Prepared) -> None:
     root, other = Identity.generate(), Identity.generate()
-    theirs = rosters.found(root, rosters.member(other, "anchor", "other", 0), "theirs", 0)
+    theirs = rosters.create(root, rosters.member(other, "anchor", "other", 0), "theirs", 0)
     prepared.home.roster.write_bytes(rosters.encode(theirs))
     with pytest.raises(HearthNetError, match="does not have this node") as caught:
         again(prepared.home)

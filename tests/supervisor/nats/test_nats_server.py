@@ -18,7 +18,7 @@ from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.supervisor.nats import nats_process, streams
 from hearthnet.supervisor.nats import nats_server as servers
 from hearthnet.supervisor.nats.home_setup import Prepared
-from hearthnet.supervisor.nats.nats_admin import System
+from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.nats.server_config import MAX_PAYLOAD, ServerSettings, render
 from hearthnet.supervisor.os.log_file import LogFile
@@ -159,7 +159,7 @@ async def test_a_server_that_does_not_sync_every_write_is_refused(
     )
     for line, good in (("", False), (" sync_interval: always\n", True)):
         folder = json.dumps(str(tmp_path / f"js-{good}"))
-        link = await System.connect(nats_server(config % (folder, line, system.public)).url, system)
+        link = await NatsAdmin.connect(nats_server(config % (folder, line, system.public)).url, system)
         if good:
             await link.check_sync(tmp_path)
         else:

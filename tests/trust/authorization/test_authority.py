@@ -15,7 +15,13 @@ import pytest
 
 from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.authorization.authority import Authority, Demand, Standing, Token, effective
+from hearthnet.trust.authorization.authority import (
+    Authority,
+    CallerStatus,
+    CallRequirement,
+    PresentedToken,
+    authorize,
+)
 from hearthnet.trust.authorization.token import Claims, Confirmation, Scope
 from hearthnet.trust.keys import Identity
 
@@ -113,9 +119,9 @@ def authority(case: Case, issuer: str, caller: str) -> Authority:
     }[case.kind]
 
 
-def standing(who: str, node: str, *, revoked: bool = False) -> Standing:
+def standing(who: str, node: str, *, revoked: bool = False) -> CallerStatus:
     """A node of this level."""
-    return Standing(NODE, "member", revoked) if who == "self" else Standing(node, who, revoked)
+    return CallerStatus(NODE, "member", revoked) if who == "self" else CallerStatus(node, who, revoked)
 
 
 def claims(kind: str, issuer: str, holder: str, scope: Scope) -> Claims:
@@ -129,9 +135,9 @@ def claims(kind: str, issuer: str, holder: str, scope: Scope) -> Claims:
     return Claims(iss=issuer, sub=holder, aud=NODE, iat=0, nbf=0, exp=1, jti="", scope=scope, **more[kind])
 
 
-def demand(trust: str, effect: str = "none", capability: Capability = QUERY) -> Demand:
+def demand(trust: str, effect: str = "none", capability: Capability = QUERY) -> CallRequirement:
     """What the node demands for `rag.query`."""
-    return Demand(
+    return CallRequirement(
         capability=capability,
         trust=trust,
         node=NODE,
@@ -143,7 +149,7 @@ def demand(trust: str, effect: str = "none", capability: Capability = QUERY) -> 
 def outcome(*arguments: Any) -> tuple[str, Authority | None]:
     """The code of the refusal, or the authority."""
     try:
-        return "", effective(*arguments)
+        return "", authorize(*arguments)
     except HearthNetError as error:
         return error.code, None
 
@@ -162,7 +168,7 @@ def test_every_combination() -> None:
             if case.issuer != THE_CALLER:
                 issuer = standing(case.issuer, ISSUER, revoked=case.issuer_revoked)
             scope = scopes[case.scope, case.constraint]
-            token = Token(claims(case.kind, issuer.node, caller.node, scope), issuer)
+            token = PresentedToken(claims(case.kind, issuer.node, caller.node, scope), issuer)
         code, found = outcome(caller, token, demand(case.trust, case.effect), BODY)
         assert code == refusal(case), case
         assert found == (None if code else authority(case, issuer.node, caller.node)), case
@@ -173,7 +179,7 @@ def test_every_combination() -> None:
 @pytest.mark.req("TRUST-6")
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_level_that_is_not_known_is_none(trust: str) -> None:
-    code, _ = outcome(Standing(CALLER, "king"), None, demand(trust), BODY)
+    code, _ = outcome(CallerStatus(CALLER, "king"), None, demand(trust), BODY)
     assert code == ("" if trust == "unknown" else "unauthorized")
 
 
@@ -182,9 +188,12 @@ def test_a_level_that_is_not_known_is_none(trust: str) -> None:
 @pytest.mark.parametrize("trust", ["member", "self"])
 def test_no_token_covers_the_issue_of_tokens(kind: str, trust: str) -> None:
     issue = parse_capability("auth.token.issue@1.0")
-    itself = Standing(NODE, "anchor")
+    itself = CallerStatus(NODE, "anchor")
     held = claims(kind, NODE, NODE, Scope(("auth.token.issue@1.0", "auth.token.issue")))
-    assert outcome(itself, Token(held, itself), demand(trust, "effect", issue), BODY)[0] == "unauthorized"
+    assert (
+        outcome(itself, PresentedToken(held, itself), demand(trust, "effect", issue), BODY)[0]
+        == "unauthorized"
+    )
     assert outcome(itself, None, demand(trust, "effect", issue), BODY)[0] == ""
 
 
@@ -203,21 +212,21 @@ def test_no_token_covers_the_issue_of_tokens(kind: str, trust: str) -> None:
     ],
 )
 def test_a_token_names_capabilities_by_the_version_rule(entry: str, covered: bool) -> None:
-    member = Standing(CALLER, "member")
-    token = Token(claims("grant", CALLER, CALLER, Scope((entry,))), member)
+    member = CallerStatus(CALLER, "member")
+    token = PresentedToken(claims("grant", CALLER, CALLER, Scope((entry,))), member)
     code, _ = outcome(member, token, demand("member"), BODY)
     assert code == ("" if covered else "token_scope_insufficient")
 
 
 @pytest.mark.req("TRUST-6")
 def test_the_refusal_names_the_constraint() -> None:
-    member = Standing(CALLER, "member")
+    member = CallerStatus(CALLER, "member")
     held = claims("grant", CALLER, CALLER, Scope(("rag.query",), {"corpus": ["personal"]}))
     with pytest.raises(HearthNetError, match=r"allows corpus only as one of \['personal'\]") as caught:
-        effective(member, Token(held, member), demand("member"), BODY)
+        authorize(member, PresentedToken(held, member), demand("member"), BODY)
     assert caught.value.details == {"path": "corpus"}
     with pytest.raises(HearthNetError, match="takes level trusted; the caller's is member"):
-        effective(member, None, demand("trusted"), BODY)
+        authorize(member, None, demand("trusted"), BODY)
 
 
 def test_the_table_is_about_the_version_that_is_offered() -> None:
@@ -237,8 +246,8 @@ WRAPPER = demand("member", capability=parse_capability("llm.tools.call@1.0"))
 
 def under(scope: Scope, body: dict[str, Any]) -> str:
     """The code with which a wrapped call under a run token is refused."""
-    member = Standing(CALLER, "member")
-    return outcome(member, Token(claims("run", CALLER, CALLER, scope), member), WRAPPER, body)[0]
+    member = CallerStatus(CALLER, "member")
+    return outcome(member, PresentedToken(claims("run", CALLER, CALLER, scope), member), WRAPPER, body)[0]
 
 
 @pytest.mark.req("TRUST-6")

@@ -19,7 +19,7 @@ from hearthnet.trust.community.events import (
     CommunityEvent,
     Created,
     Demoted,
-    Entry,
+    EventEntry,
     Invited,
     Joined,
     Policy,
@@ -32,7 +32,7 @@ from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act, agreeing
 
 ROOT, ANNA, BERTA, KEY, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3, 4, 5))
-HELD = roster.found(ROOT, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
+HELD = roster.create(ROOT, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
 COMMUNITY = HELD.community_id
 INVITED = events.invited(COMMUNITY, ANNA.node_id, KEY, display_name="Werkstatt", expires_at=NOW + DAY_MS)
 INVITE = act(HELD, ANNA, events.INVITED, INVITED)
@@ -65,7 +65,7 @@ def with_data(event: CommunityEvent, by: Identity, **changes: Any) -> CommunityE
 def refused(event: CommunityEvent, code: str, said: str) -> None:
     """The event is refused with this code, and the message says so."""
     with pytest.raises(HearthNetError, match=said) as caught:
-        event_validation.check(event, COMMUNITY)
+        event_validation.validate_event(event, COMMUNITY)
     assert caught.value.code == code
 
 
@@ -76,7 +76,7 @@ def test_an_event_is_read_as_it_was_written_and_holds(event: CommunityEvent) -> 
     assert again == event
     assert again.hash == event.hash == content_hash(canonical_json(json.loads(events.encode(event))))
     assert again.order == (event.lamport, event.event_id, event.hash)
-    event_validation.check(again, COMMUNITY)
+    event_validation.validate_event(again, COMMUNITY)
 
 
 @pytest.mark.req("COMM-1")
@@ -103,12 +103,12 @@ def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> No
         {"signature": INVITE.signature if event is not INVITE else JOIN.signature},
     ):
         with pytest.raises(HearthNetError) as caught:
-            event_validation.check(msgspec.structs.replace(event, **changes), COMMUNITY)
+            event_validation.validate_event(msgspec.structs.replace(event, **changes), COMMUNITY)
         assert caught.value.code == "invalid_signature"
     with pytest.raises(HearthNetError, match="of another community"):
-        event_validation.check(event, BERTA.node_id)
+        event_validation.validate_event(event, BERTA.node_id)
     with pytest.raises(HearthNetError, match="is not signed by"):
-        event_validation.check(resigned(event, CARLA), COMMUNITY)
+        event_validation.validate_event(resigned(event, CARLA), COMMUNITY)
 
 
 @pytest.mark.req("COMM-1")
@@ -130,7 +130,7 @@ def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> No
 )
 def test_another_form_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(HearthNetError, match=said) as caught:
-        event_validation.check(msgspec.structs.replace(INVITE, **changes), COMMUNITY)
+        event_validation.validate_event(msgspec.structs.replace(INVITE, **changes), COMMUNITY)
     assert caught.value.code == "bad_request"
 
 
@@ -145,11 +145,11 @@ def test_the_largest_events_that_are_of_use_fit() -> None:
         co_signers=agreeing(HELD, events.REVOKED, BERTA, "x" * 200, "c", *signers),
         target_heads=tuple(hashes),
     )
-    event_validation.check(act(HELD, ANNA, events.REVOKED, removal), COMMUNITY)
+    event_validation.validate_event(act(HELD, ANNA, events.REVOKED, removal), COMMUNITY)
     authors = [ids.node_id(number.to_bytes(32, "big")) for number in range(4_096)]
     heads = dict.fromkeys(authors, tuple(hashes[:1]))
     change = act(HELD, ROOT, events.POLICY, PolicyUpdated(policy=Policy(), heads=heads))
-    event_validation.check(change, COMMUNITY)
+    event_validation.validate_event(change, COMMUNITY)
     larger = {**change.data, "heads": dict.fromkeys(authors, hashes[:4])}
     refused(resigned(change, ROOT, data=larger), "bad_request", "at most")
 
@@ -167,10 +167,10 @@ def nested(depth: int) -> dict[str, Any]:
 def test_an_event_is_not_nested_deeper_than_everyone_can_read(depth: int) -> None:
     """How deep is too deep for a reader depends on its stack; all must keep the same events."""
     kind = {"event_type": "community.fair.opened"}
-    event_validation.check(resigned(INVITE, ANNA, **kind, data=nested(16)), COMMUNITY)
+    event_validation.validate_event(resigned(INVITE, ANNA, **kind, data=nested(16)), COMMUNITY)
     deep = msgspec.structs.replace(INVITE, **kind, data=nested(depth))
     with pytest.raises(HearthNetError, match="nested at most 16 deep") as caught:
-        event_validation.check(deep, COMMUNITY)
+        event_validation.validate_event(deep, COMMUNITY)
     assert caught.value.code == "bad_request"
     assert roster.merge(HELD, [deep]) is HELD
 
@@ -201,7 +201,7 @@ def test_malformed_content_is_refused(event_type: str, data: dict[str, Any]) -> 
 def test_what_a_later_version_writes_is_kept_and_means_nothing_here() -> None:
     for changes in ({"event_type": "community.fair.opened", "data": {"x": 1.5}}, {"schema_version": 2}):
         event = resigned(INVITE, ANNA, **changes)
-        event_validation.check(event, COMMUNITY)
+        event_validation.validate_event(event, COMMUNITY)
         assert event.content is None
         larger = roster.merge(HELD, [event])
         assert larger.events[-1] == event
@@ -216,7 +216,7 @@ def test_what_a_later_version_writes_is_kept_and_means_nothing_here() -> None:
 def test_no_policy_asks_for_no_signature_or_for_more_than_there_can_be(rule: str, number: object) -> None:
     data = {"policy": {rule: number}, "heads": {}}
     event = act(HELD, ROOT, events.POLICY, PolicyUpdated(policy=Policy(), heads={}))
-    event_validation.check(event, COMMUNITY)
+    event_validation.validate_event(event, COMMUNITY)
     refused(resigned(event, ROOT, data=data), "bad_request", "malformed")
     founding = HELD.events[0]
     refused(with_data(founding, ROOT, policy={rule: number}), "bad_request", "malformed")
@@ -229,7 +229,7 @@ def test_a_token_of_the_community_lives_a_minute_to_a_day() -> None:
             msgspec.convert({"capability_token_ttl_seconds": seconds}, Policy)
 
 
-def entry(**changes: str) -> Entry:
+def entry(**changes: str) -> EventEntry:
     """Anna's entry with something changed."""
     return msgspec.structs.replace(events.entry_of(ANNA, "Küche"), **changes)
 
@@ -337,7 +337,7 @@ def test_what_co_signers_signed_cannot_be_used_for_anything_else() -> None:
             client_id="c",
             co_signers=agreeing(HELD, kind, BERTA, "trusted", "c", CARLA),
         )
-        event_validation.check(act(HELD, ANNA, kind, content), COMMUNITY)
+        event_validation.validate_event(act(HELD, ANNA, kind, content), COMMUNITY)
 
 
 @pytest.mark.req("COMM-6")
@@ -345,8 +345,8 @@ def test_what_co_signers_signed_cannot_be_used_for_anything_else() -> None:
 def test_as_many_sign_as_the_policy_wants_or_all_who_could(wanted: int, others: int, needed: int) -> None:
     policy = Policy(min_signatures_to_revoke=wanted, min_signatures_to_demote=wanted)
     for kind in (events.REVOKED, events.DEMOTED):
-        assert quorum.needed(policy, kind, others) == needed
-    assert quorum.needed(policy, events.PROMOTED, others) == 1
+        assert quorum.required_signatures(policy, kind, others) == needed
+    assert quorum.required_signatures(policy, events.PROMOTED, others) == 1
 
 
 @pytest.mark.req("COMM-1")
@@ -394,7 +394,7 @@ def outcome(data: bytes, event: CommunityEvent) -> str:
     """What comes of reading and checking `data`; any other exception fails the test."""
     try:
         read = events.decode(data)
-        event_validation.check(read, COMMUNITY)
+        event_validation.validate_event(read, COMMUNITY)
     except HearthNetError as error:
         return error.code
     return "the same" if read == event else "another"
@@ -402,7 +402,7 @@ def outcome(data: bytes, event: CommunityEvent) -> str:
 
 @pytest.mark.req("COMM-2")
 def test_a_withdrawal_needs_only_the_invites_hash() -> None:
-    event_validation.check(
+    event_validation.validate_event(
         act(LARGER, ANNA, events.WITHDRAWN, Withdrawn(invite_event_hash=INVITE.hash)), COMMUNITY
     )
     assert isinstance(INVITE.content, Invited)

@@ -126,7 +126,7 @@ def test_what_does_not_hold_is_left_out_and_the_rest_kept() -> None:
     malformed = act(town(), TILDA, community.PROMOTED, raising(MAX))
     malformed = signed_document.sign(msgspec.structs.replace(malformed, data={}), TILDA, community.PURPOSE)
     unspeakable = msgspec.structs.replace(good, data={"x": 2**60})
-    foreign = roster.found(EVE, roster.member(MAX, "anchor", "x", NOW), "Eschenweg", NOW).events[0]
+    foreign = roster.create(EVE, roster.member(MAX, "anchor", "x", NOW), "Eschenweg", NOW).events[0]
     held = roster.merge(town(), [forged, malformed, unspeakable, foreign, good])
     assert held == with_events(town(), good)
     refused(held, forged, malformed, unspeakable)
@@ -135,7 +135,7 @@ def test_what_does_not_hold_is_left_out_and_the_rest_kept() -> None:
 @pytest.mark.req("COMM-4")
 def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = []
-    real = event_validation.check
+    real = event_validation.validate_event
 
     def counting(event: CommunityEvent, community_id: str) -> None:
         checked.append(event)

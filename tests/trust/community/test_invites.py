@@ -114,7 +114,7 @@ def test_what_is_no_invite_is_refused(text: str) -> None:
 def test_a_whole_text_that_says_nothing_usable_is_refused(changes: dict[str, object]) -> None:
     members = {**msgspec.to_builtins(TEXT), **changes}
     with pytest.raises(HearthNetError) as caught:
-        invites.decode(text_armor.encode(invites.SCHEME, members))
+        invites.decode(text_armor.armor(invites.SCHEME, members))
     assert caught.value.code == "bad_request"
 
 

@@ -133,7 +133,7 @@ def test_a_proposal_is_checked_against_the_roster() -> None:
 def test_what_proposes_nothing_is_refused(changes: dict[str, object]) -> None:
     members = {**msgspec.to_builtins(PROPOSAL), **changes}
     with pytest.raises(HearthNetError) as caught:
-        proposals.decode(text_armor.encode(proposals.SCHEME, members))
+        proposals.decode(text_armor.armor(proposals.SCHEME, members))
     assert caught.value.code == "bad_request"
 
 

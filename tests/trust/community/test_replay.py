@@ -167,7 +167,7 @@ def test_no_login_serves_two() -> None:
     """Two nodes of one owner, who alone can prove the login for both: the second stays out."""
     held = with_events(town(), invited(town(), FOUNDER))
     login = MAX.login()
-    entry = community.Entry(
+    entry = community.EventEntry(
         EVE.node_id,
         "x",
         login.public,
@@ -336,7 +336,7 @@ def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> N
     assert flaw(again, invited(again, NORA)) == ""
     assert "takes level trusted" not in flaw(again, late)
     with pytest.raises(HearthNetError, match="root alone"):
-        event_validation.check(
+        event_validation.validate_event(
             act(town(), FOUNDER, community.POLICY, PolicyUpdated(policy=STRICT, heads={})),
             town().community_id,
         )

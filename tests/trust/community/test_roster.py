@@ -20,7 +20,7 @@ from tests.helpers.members import raise_to, take_in
 
 ROOT, ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3, 4))
 NOW = 1_795_292_100_000
-FOUNDED = roster.found(ROOT, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
+FOUNDED = roster.create(ROOT, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
 LARGER = raise_to(take_in(FOUNDED, ANNA, BERTA, "Werkstatt", NOW), ANNA, BERTA, "trusted", NOW)
 
 
@@ -164,14 +164,14 @@ def test_broken_and_ambiguous_text_is_refused() -> None:
 
 @pytest.mark.req("COMM-11")
 def test_an_older_roster_is_not_taken_for_the_one_that_is_held() -> None:
-    roster.refuse_older(FOUNDED, LARGER)
-    roster.refuse_older(LARGER, LARGER)
+    roster.check_not_older(FOUNDED, LARGER)
+    roster.check_not_older(LARGER, LARGER)
     with pytest.raises(HearthNetError, match="older") as caught:
-        roster.refuse_older(LARGER, FOUNDED)
+        roster.check_not_older(LARGER, FOUNDED)
     assert caught.value.code == "expired"
-    other = roster.found(CARLA, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
+    other = roster.create(CARLA, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
     with pytest.raises(HearthNetError, match="another community") as caught:
-        roster.refuse_older(FOUNDED, other)
+        roster.check_not_older(FOUNDED, other)
     assert caught.value.code == "unauthorized"
 
 

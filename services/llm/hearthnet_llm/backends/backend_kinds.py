@@ -14,7 +14,7 @@ from hearthnet.core.config import ModelConfig, ModelKind
 from hearthnet.models import urls
 from hearthnet_llm.backends import aws
 from hearthnet_llm.vendors import ollama, profiles
-from hearthnet_llm.vendors.catalog import Listing
+from hearthnet_llm.vendors.catalog import ModelCatalog
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 
 _BEARER: Final = ("Authorization", "Bearer {key}")
@@ -43,7 +43,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     variable: str = ""
     key: tuple[str, str] | None = None
-    listing: Listing = Listing()
+    listing: ModelCatalog = ModelCatalog()
     ctx: int = 8192
     ctx_guessed: bool = False
     tools: bool = True
@@ -60,7 +60,7 @@ KINDS: Final[dict[ModelKind, Kind]] = {
     "ollama": Kind(
         wire="ollama",
         url="http://127.0.0.1:11434",
-        listing=Listing(path="/api/tags", details="/api/show", loaded="/api/ps"),
+        listing=ModelCatalog(path="/api/tags", details="/api/show", loaded="/api/ps"),
         ctx=4096,
     ),
     "azure": Kind(
@@ -75,7 +75,7 @@ KINDS: Final[dict[ModelKind, Kind]] = {
         url="https://api.anthropic.com/v1",
         variable="ANTHROPIC_API_KEY",
         key=("x-api-key", "{key}"),
-        listing=Listing(path="/models?limit=1000", headers=_VERSION),
+        listing=ModelCatalog(path="/models?limit=1000", headers=_VERSION),
         ctx=200_000,
         vision=True,
         hosts=("api.anthropic.com",),
@@ -85,7 +85,7 @@ KINDS: Final[dict[ModelKind, Kind]] = {
         url="https://generativelanguage.googleapis.com/v1beta",
         variable="GEMINI_API_KEY",
         key=("x-goog-api-key", "{key}"),
-        listing=Listing(path="/models?pageSize=1000"),
+        listing=ModelCatalog(path="/models?pageSize=1000"),
         ctx=1_000_000,
         vision=True,
         hosts=("generativelanguage.googleapis.com", _VERTEX),
@@ -94,7 +94,7 @@ KINDS: Final[dict[ModelKind, Kind]] = {
         wire="bedrock-converse",
         wires=(("anthropic.claude", "bedrock-anthropic"),),
         key=_BEARER,
-        listing=Listing(path=""),
+        listing=ModelCatalog(path=""),
         ctx=128_000,
         sighted=("anthropic.claude", "nova-lite", "nova-pro", "nova-premier", "nova-2", "llama4", "pixtral"),
         signed=True,

@@ -16,7 +16,7 @@ from typing import Final
 from hearthnet_llm.context import token_count
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 
 FIRST: Final = 8192
 _SLACK: Final = 1.6
@@ -28,14 +28,14 @@ _ANSWER: Final = 2048
 class Window:
     """The context of one model; `told` has its server's data."""
 
-    def __init__(self, told: Listed) -> None:
+    def __init__(self, told: CatalogEntry) -> None:
         self._told = told
         self._asked = 0
 
-    def learn(self, told: Listed) -> Listed:
+    def learn(self, told: CatalogEntry) -> CatalogEntry:
         """Return the data to use; a context that was loaded by request from here is no limit."""
         ours = self._told.most and not told.most and told.ctx == self._asked
-        self._told = told.refined(Listed(told.name, self._told.ctx, most=True)) if ours else told
+        self._told = told.refined(CatalogEntry(told.name, self._told.ctx, most=True)) if ours else told
         return self._told
 
     def of(self, profile: Profile, configured: int | None, request: ChatRequest | None) -> int:

@@ -11,11 +11,11 @@ from typing import Any, Final
 from hearthnet.core.config import ModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import urls
-from hearthnet.models.http_client import Body, Connection
+from hearthnet.models.http_client import Body, ModelHttpClient
 from hearthnet_llm.backends import aws, backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS
 from hearthnet_llm.vendors import catalog
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 from hearthnet_llm.vendors.wire import HttpRequest
 
 LOOK_SECONDS: Final = 5.0
@@ -26,12 +26,14 @@ _GONE_STATUS: Final = (502, 503, 504)
 """Status of a proxy whose server is gone, and of a server that is still loading."""
 
 
-def connect(config: ModelConfig) -> Connection:
+def connect(config: ModelConfig) -> ModelHttpClient:
     """Return a connection to the server of `config`."""
     _, login = urls.without_login(config.url)
     signed = KINDS[config.kind].signed and not config.api_key_env
     sign = aws.Signatures(config.name) if signed else None
-    return Connection(config.name, config.api_key_env or "", backend_kinds.key_header(config), login, sign)
+    return ModelHttpClient(
+        config.name, config.api_key_env or "", backend_kinds.key_header(config), login, sign
+    )
 
 
 def is_gone(error: HearthNetError) -> bool:
@@ -39,7 +41,7 @@ def is_gone(error: HearthNetError) -> bool:
     return error.code in _GONE_CODES or error.details.get("status") in _GONE_STATUS
 
 
-class Endpoint:
+class ModelEndpoint:
     """One server, as the config of one of its models reaches it."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -65,7 +67,7 @@ class Endpoint:
             if self._listing.path or "status" not in error.details or is_gone(error):
                 raise
 
-    async def models(self) -> list[Listed]:
+    async def models(self) -> list[CatalogEntry]:
         """Return the models of the server.
 
         Raises:
@@ -85,7 +87,7 @@ class Endpoint:
             )
         return found
 
-    async def described(self, listed: Listed) -> Listed:
+    async def described(self, listed: CatalogEntry) -> CatalogEntry:
         """Return the model with all data that its server has of it, at least those of the list."""
         name = listed.name
         if self._listing.details:

@@ -18,7 +18,7 @@ import msgspec
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.backend import Backend, FrameStream
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress
+from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, ModelParams, Named
 from hearthnet_llm.responses.single_shot import notice, without_tools
@@ -44,7 +44,7 @@ _NO_TOOLS: Final = re.compile(
 )
 
 
-def named(backends: Sequence[Backend], params: ModelParams, away: dict[str, str]) -> list[Backend]:
+def named_backends(backends: Sequence[Backend], params: ModelParams, away: dict[str, str]) -> list[Backend]:
     """Return the backends with the requested name, or all if none is requested.
 
     Raises:
@@ -63,7 +63,9 @@ def named(backends: Sequence[Backend], params: ModelParams, away: dict[str, str]
     raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": known})
 
 
-def able(backends: Sequence[Backend], params: ModelParams, request: ChatRequest | None) -> list[Backend]:
+def capable_backends(
+    backends: Sequence[Backend], params: ModelParams, request: ChatRequest | None
+) -> list[Backend]:
     """Return the backends that can serve the request, best first.
 
     If there is none, return the first backend, whose error will state the reason.
@@ -144,7 +146,7 @@ class Failover:
                         if not told:
                             told = True
                             yield _instead(problems[-1], backend.profile)
-                        spoken = spoken or not isinstance(frame, Notice | Progress)
+                        spoken = spoken or not isinstance(frame, Notice | PrefillProgress)
                         yield frame
                 return
             except HearthNetError as error:
@@ -165,7 +167,7 @@ class Failover:
             try:
                 async with aclosing(self._ask(backend, request)) as frames:
                     async for frame in frames:
-                        heard = heard or not isinstance(frame, Notice | Progress)
+                        heard = heard or not isinstance(frame, Notice | PrefillProgress)
                         yield frame
                 return
             except HearthNetError as error:

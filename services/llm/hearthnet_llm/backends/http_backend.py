@@ -25,9 +25,9 @@ from hearthnet_llm.text_tools import backend as text_tools
 from hearthnet_llm.vendors import ollama, openai, wire
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.calls import Unclosed
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 from hearthnet_llm.vendors.estimate import weight
-from hearthnet_llm.vendors.wire import Heard, HttpRequest, Target
+from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 
 _BOUNDED: Final = ("anthropic", "bedrock-anthropic")
 """Protocols that require a limit of the answer."""
@@ -42,8 +42,8 @@ class Remote:
         self._wire = wire(self._wire_name)
         self._fetch = fetch
         self._target = backend_kinds.target(config)
-        self._window = Window(Listed(config.model))
-        self._profile = profile_of(config, Listed(config.model))
+        self._window = Window(CatalogEntry(config.model))
+        self._profile = profile_of(config, CatalogEntry(config.model))
         self._connection = connect(config)
         self._answer: int | None = None
         self._busy = 0
@@ -54,7 +54,7 @@ class Remote:
         """As `Backend.profile`."""
         return self._profile
 
-    def learn(self, told: Listed) -> bool:
+    def learn(self, told: CatalogEntry) -> bool:
         """Update the profile by `told`; return whether it has changed."""
         if told.server:
             self._target = backend_kinds.target(self.config, told.server)
@@ -149,7 +149,7 @@ class Remote:
     async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
         size = weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
-            decoder = self._wire.decoder(Heard(self._profile.model, body.content_type, size))
+            decoder = self._wire.decoder(ResponseInfo(self._profile.model, body.content_type, size))
             watch = Unclosed(self._profile.model)
             async with aclosing(body.pieces()) as pieces:
                 async for data in pieces:

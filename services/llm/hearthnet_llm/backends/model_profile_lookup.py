@@ -12,7 +12,7 @@ from hearthnet.models import urls
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS
 from hearthnet_llm.interface.profile import Profile
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 
 FEW: Final = 4
 """Concurrent answers of a nearby server, which mostly runs on the hardware of one computer."""
@@ -21,7 +21,7 @@ MANY: Final = 64
 _BATCHING: Final = ("vllm",)
 
 
-def profile_of(config: ModelConfig, told: Listed) -> Profile:
+def profile_of(config: ModelConfig, told: CatalogEntry) -> Profile:
     """Return the profile of the model; `told` has its server's data and learned abilities."""
     kind = KINDS[config.kind]
     tools = _first(config.tools is not False if config.tools is not None else None, told.tools, kind.tools)

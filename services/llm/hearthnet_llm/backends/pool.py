@@ -17,11 +17,11 @@ from hearthnet.core.config import ModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models.health import Watch
 from hearthnet_llm.backends import backend_kinds
-from hearthnet_llm.backends.endpoint import Endpoint, is_gone
+from hearthnet_llm.backends.endpoint import ModelEndpoint, is_gone
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.backends.probe_cache import Memory
+from hearthnet_llm.backends.probe_cache import ProbeCache
 from hearthnet_llm.media.prepare import Fetch, unknown
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class _Server:
     """One server, the configured models on it, and the task that watches it."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self.endpoint = Endpoint(config)
+        self.endpoint = ModelEndpoint(config)
         self.watch = Watch()
         self.models: dict[ModelConfig, Remote] = {}
         self.problem = ""
@@ -46,7 +46,7 @@ class Pool:
     `changed` is called whenever offers may have changed; `fetch` returns images by their hash.
     """
 
-    def __init__(self, memory: Memory, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
+    def __init__(self, memory: ProbeCache, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
         self._memory = memory
         self._fetch = fetch
         self._changed = changed
@@ -193,16 +193,16 @@ class Pool:
 
     async def _tell(self, server: _Server, fresh: set[ModelConfig]) -> bool:
         """Update the models' profiles by data of their server, which may have none."""
-        listed: dict[str, Listed] = {}
+        listed: dict[str, CatalogEntry] = {}
         with _unless_gone():
             listed = {model.name: model for model in await server.endpoint.models()}
         program = next((model.server for model in listed.values() if model.server), None)
         changed = False
         for config in fresh & server.models.keys():
-            told = listed.get(config.model, Listed(config.model, server=program))
+            told = listed.get(config.model, CatalogEntry(config.model, server=program))
             with _unless_gone():
                 told = await server.endpoint.described(told)
-            told = told.refined(Listed(config.model, tools=self._memory.tools(config)))
+            told = told.refined(CatalogEntry(config.model, tools=self._memory.tools(config)))
             remote = server.models.get(config)
             changed = (remote is not None and remote.learn(told)) or changed
         return changed

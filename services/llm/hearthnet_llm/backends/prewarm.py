@@ -15,14 +15,14 @@ import msgspec
 
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.backend import Backend, FrameStream
-from hearthnet_llm.interface.frames import Done, Frame, Progress
+from hearthnet_llm.interface.frames import Done, Frame, PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest
 
 
 async def warmed(
     backend: Backend, request: ChatRequest, ask: Callable[[Backend, ChatRequest], FrameStream]
 ) -> AsyncGenerator[Frame, None]:
-    """Yield `Progress` while the model reads, then `Done`, without text.
+    """Yield `PrefillProgress` while the model reads, then `Done`, without text.
 
     Raises:
         HearthNetError: any error of `ask`.
@@ -38,7 +38,7 @@ async def warmed(
     tokens, cached = 0, None
     async with aclosing(ask(backend, read)) as frames:
         async for frame in frames:
-            if isinstance(frame, Progress):
+            if isinstance(frame, PrefillProgress):
                 yield frame
             elif isinstance(frame, Done):
                 tokens, cached = frame.tokens_in, frame.tokens_cached

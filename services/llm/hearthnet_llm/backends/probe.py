@@ -18,14 +18,14 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.models import urls
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS
-from hearthnet_llm.backends.endpoint import Endpoint
+from hearthnet_llm.backends.endpoint import ModelEndpoint
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.model_profile_lookup import profile_of
-from hearthnet_llm.backends.probe_cache import Memory
-from hearthnet_llm.interface.frames import Token, ToolCall
+from hearthnet_llm.backends.probe_cache import ProbeCache
+from hearthnet_llm.interface.frames import TextDelta, ToolCall
 from hearthnet_llm.interface.profile import ToolMode
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool, ToolChoice
-from hearthnet_llm.vendors.catalog import Listed
+from hearthnet_llm.vendors.catalog import CatalogEntry
 
 _TOKENS: Final = 8192
 """Enough for a model that thinks before it calls."""
@@ -61,7 +61,7 @@ _GREETED: Final = ChatRequest(messages=[Message("user", "Say hello.")], max_toke
 _UNSAID: Final = "?"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ProbeRequest(msgspec.Struct, frozen=True):
     """The input of llm.models.check: a config of which anything may be missing."""
 
     kind: ModelKind | None = None
@@ -75,7 +75,7 @@ class Wish(msgspec.Struct, frozen=True):
     vision: bool | None = None
 
 
-class Tested(msgspec.Struct, frozen=True):
+class ToolProbe(msgspec.Struct, frozen=True):
     """Result of the test of one model: its tool mode, or the `problem` that prevented a call."""
 
     model: str
@@ -90,17 +90,17 @@ class Tested(msgspec.Struct, frozen=True):
     tool_mode: ToolMode = "none"
 
 
-class Checked(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """The output of llm.models.check: a working config, the models, and the test of one."""
 
     kind: ModelKind
     url: str
     api_key_env: str | None
-    models: list[Listed]
-    tested: Tested | None
+    models: list[CatalogEntry]
+    tested: ToolProbe | None
 
 
-async def check(wish: Wish, memory: Memory) -> Checked:
+async def check(wish: ProbeRequest, memory: ProbeCache) -> ProbeResult:
     """Find the server, list its models, and test the named one with a tool call.
 
     A model that answers without calling the tool is no failure. The learned tool mode is stored in `memory`.
@@ -118,11 +118,11 @@ async def check(wish: Wish, memory: Memory) -> Checked:
     return _checked(config, models, await _tested(config, told, memory))
 
 
-def _checked(config: ModelConfig, models: list[Listed], tested: Tested | None) -> Checked:
-    return Checked(config.kind, config.url, config.api_key_env, models, tested)
+def _checked(config: ModelConfig, models: list[CatalogEntry], tested: ToolProbe | None) -> ProbeResult:
+    return ProbeResult(config.kind, config.url, config.api_key_env, models, tested)
 
 
-def _config(wish: Wish) -> ModelConfig:
+def _config(wish: ProbeRequest) -> ModelConfig:
     """Return the wish with the defaults of its kind.
 
     Raises:
@@ -151,7 +151,7 @@ def _config(wish: Wish) -> ModelConfig:
     )
 
 
-async def _found(config: ModelConfig) -> tuple[ModelConfig, list[Listed]]:
+async def _found(config: ModelConfig) -> tuple[ModelConfig, list[CatalogEntry]]:
     """Return the config with the address of a list of models, and the list.
 
     A server that answers without having a list is accepted if a model is named.
@@ -191,8 +191,8 @@ def _addresses(config: ModelConfig) -> list[ModelConfig]:
     return [msgspec.structs.replace(config, url=below), config]
 
 
-async def _listed(config: ModelConfig) -> list[Listed]:
-    endpoint = Endpoint(config)
+async def _listed(config: ModelConfig) -> list[CatalogEntry]:
+    endpoint = ModelEndpoint(config)
     try:
         return await endpoint.models()
     finally:
@@ -205,7 +205,7 @@ async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
         return None
     root = urls.base(config.url).removesuffix("/v1")
     ollama = msgspec.structs.replace(config, kind="ollama", url=root)
-    endpoint = Endpoint(ollama)
+    endpoint = ModelEndpoint(ollama)
     try:
         return ollama if await endpoint.is_ollama() else None
     except HearthNetError:
@@ -214,9 +214,9 @@ async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
         await endpoint.close()
 
 
-async def _described(config: ModelConfig, models: list[Listed]) -> Listed:
-    listed = next((model for model in models if model.name == config.model), Listed(config.model))
-    endpoint = Endpoint(config)
+async def _described(config: ModelConfig, models: list[CatalogEntry]) -> CatalogEntry:
+    listed = next((model for model in models if model.name == config.model), CatalogEntry(config.model))
+    endpoint = ModelEndpoint(config)
     try:
         return await endpoint.described(listed)
     except HearthNetError:
@@ -225,16 +225,16 @@ async def _described(config: ModelConfig, models: list[Listed]) -> Listed:
         await endpoint.close()
 
 
-async def _tested(config: ModelConfig, told: Listed, memory: Memory) -> Tested:
+async def _tested(config: ModelConfig, told: CatalogEntry, memory: ProbeCache) -> ToolProbe:
     started = time.monotonic()
     mode, problem, answered = await _probed(config)
     if config.tools in (None, True):
         memory.keep(config, mode == "native")
     if mode == "text":
         config = msgspec.structs.replace(config, tools="text")
-    told = (await _described(config, [told])).refined(Listed(config.model, tools=mode != "none"))
+    told = (await _described(config, [told])).refined(CatalogEntry(config.model, tools=mode != "none"))
     profile = profile_of(config, told)
-    return Tested(
+    return ToolProbe(
         model=profile.model,
         tool_call=mode != "none",
         answered=answered or mode != "none",
@@ -301,11 +301,11 @@ async def _answers(remote: Remote) -> bool:
     said = False
     async with aclosing(remote.stream(_GREETED)) as frames:
         async for frame in frames:
-            said = said or isinstance(frame, Token)
+            said = said or isinstance(frame, TextDelta)
     return said
 
 
-def _no_such(config: ModelConfig, models: list[Listed]) -> HearthNetError:
+def _no_such(config: ModelConfig, models: list[CatalogEntry]) -> HearthNetError:
     names = [model.name for model in models]
     shown: Any = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     return HearthNetError(

@@ -11,7 +11,7 @@ from hearthnet.core.config import ModelConfig
 from hearthnet_llm.backends.backend_kinds import root
 
 
-class Memory:
+class ProbeCache:
     """The learned abilities.
 
     Losing them costs one test for each model, so a file that cannot be read or written is ignored.

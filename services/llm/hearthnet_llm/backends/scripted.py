@@ -26,7 +26,7 @@ from hearthnet.core.config import ScriptedConfig
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet_llm.context.token_count import of_message, of_rest, of_text
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.frames import Done, Frame, StopReason, Thinking, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, StopReason, TextDelta, ToolCall
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.interface.stop_sequences import Stopper
@@ -38,19 +38,19 @@ _NO_ANSWER: Final = "The script has nothing to say to that."
 _RETRY_MS: Final = 1000
 
 
-class Called(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One call of a tool."""
 
     tool: str
     arguments: dict[str, Any] = {}
 
 
-class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One turn of the model; with `error`, a wire code, it fails after its other content."""
 
     text: str = ""
     thinking: str = ""
-    calls: list[Called] = []
+    calls: list[ScriptedCall] = []
     error: str = ""
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The turns for one question, in order; `asked` None matches any other question."""
 
-    turns: list[Said]
+    turns: list[ScriptedTurn]
     asked: str | None = None
 
 
@@ -71,7 +71,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions: list[Question]
     pause_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
 
-    def turn(self, messages: Sequence[Message]) -> Said:
+    def turn(self, messages: Sequence[Message]) -> ScriptedTurn:
         """Return the next turn of a conversation."""
         places = [place for place, message in enumerate(messages) if message.role == "user"]
         asked = next(
@@ -82,7 +82,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         fitting = [one for one in self.questions if one.asked is None or one.asked.strip() == text]
         fitting.sort(key=lambda one: one.asked is None)
         turns = fitting[0].turns if fitting else []
-        return turns[spoken] if spoken < len(turns) else Said(_NO_ANSWER)
+        return turns[spoken] if spoken < len(turns) else ScriptedTurn(_NO_ANSWER)
 
 
 class Scripted:
@@ -114,7 +114,7 @@ class Scripted:
         said = script.turn(request.messages)
         tokens_in = of_rest(request) + sum(of_message(message) for message in request.messages)
         if said.thinking:
-            yield Thinking(said.thinking)
+            yield ReasoningDelta(said.thinking)
         stopper, spoken = Stopper(request.stop or []), of_text(said.thinking)
         ended: StopReason = "end"
         for word in _WORD.findall(said.text):
@@ -123,13 +123,13 @@ class Scripted:
                 break
             spoken += of_text(word)
             if shown := stopper.feed(word):
-                yield Token(shown)
+                yield TextDelta(shown)
             if stopper.stopped:
                 ended = "stop_sequence"
                 break
             await asyncio.sleep(script.pause_ms / 1000)
         if rest := stopper.flush():
-            yield Token(rest)
+            yield TextDelta(rest)
         if said.error:
             raise HearthNetError(
                 said.error, f"{self._profile.model}: the script fails here", retry_after_ms=_RETRY_MS

@@ -10,14 +10,14 @@ from typing import Any, Final
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.engine import Chunk, Engine
-from hearthnet_llm.builtin.forced_call import WIDEST, Calling
+from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
 from hearthnet_llm.builtin.prefill_progress import Reading
 from hearthnet_llm.builtin.profile import MOST_QUOTES, NOTES_BUDGET
 from hearthnet_llm.builtin.prompt import prompt
 from hearthnet_llm.builtin.schema_bounds import bounded
 from hearthnet_llm.builtin.text import Text
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.frames import Frame, Notice, Progress, Token, ToolCall
+from hearthnet_llm.interface.frames import Frame, Notice, PrefillProgress, TextDelta, ToolCall
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Named, Tool
 from hearthnet_llm.vendors.json_access import ungrammatical
@@ -86,7 +86,7 @@ class BuiltinBackend:
         yield text.done("none", "end" if brief and text.stopped else None)
 
     async def _call(self, tool: Tool, request: ChatRequest) -> AsyncGenerator[Frame, None]:
-        calling = Calling(tool, request.messages)
+        calling = ForcedCall(tool, request.messages)
         text = Text()
         while not calling.over:
             ask = calling.ask()
@@ -102,7 +102,7 @@ class BuiltinBackend:
             }
             async with aclosing(self._engine.chat(body)) as chunks:
                 async for frame in _heard(chunks, text):
-                    if isinstance(frame, Progress):
+                    if isinstance(frame, PrefillProgress):
                         yield frame
             arguments = calling.judge(text.whole, text.ended)
             if arguments is not None:
@@ -124,7 +124,7 @@ class BuiltinBackend:
 
 async def _heard(
     chunks: AsyncGenerator[list[Chunk], None], text: Text
-) -> AsyncGenerator[Token | Progress, None]:
+) -> AsyncGenerator[TextDelta | PrefillProgress, None]:
     """Yield the progress of reading the prompt, then the new text of the answer.
 
     `text` accumulates the answer.
@@ -140,7 +140,7 @@ async def _heard(
             if text.stopped:
                 break
         if shown:
-            yield Token(shown)
+            yield TextDelta(shown)
         if text.stopped:
             return
 

@@ -20,11 +20,11 @@ import msgspec
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
-from hearthnet_llm.builtin.prompt import Turn, harmless
-from hearthnet_llm.builtin.schema_bounds import Bounds, bounded
+from hearthnet_llm.builtin.prompt import Turn, escape_control_tokens
+from hearthnet_llm.builtin.schema_bounds import SchemaBounds, bounded
 from hearthnet_llm.interface.request import Message, Tool
 
-WIDEST: Final = Bounds(text=200, items=4)
+WIDEST: Final = SchemaBounds(text=200, items=4)
 _MOST_ATTEMPTS: Final = 5
 _TIGHTER: Final = 0.4
 _VARIED: Final = 0.8
@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True):
     temperature: float
 
 
-class Calling:
+class ForcedCall:
     """The attempts at one call.
 
     Send what `ask` returns and pass the result to `judge`, until that returns arguments or `over` is true.
@@ -97,13 +97,13 @@ class Calling:
         if self._demonstrations is None:
             return [
                 {"role": "system", "content": _description(self._tool)},
-                {"role": "user", "content": harmless(self._said)},
+                {"role": "user", "content": escape_control_tokens(self._said)},
             ]
         turns: list[Turn] = []
         for example in self._demonstrations.examples:
             turns.append({"role": "user", "content": example.said})
             turns.append({"role": "assistant", "content": _compact(example.arguments)})
-        return [*turns, {"role": "user", "content": harmless(self._said)}]
+        return [*turns, {"role": "user", "content": escape_control_tokens(self._said)}]
 
 
 def _validator(tool: Tool) -> jsonschema_rs.Validator:
@@ -131,7 +131,7 @@ def _description(tool: Tool) -> str:
     for name, schema in tool.schema.get("properties", {}).items():
         about = schema.get("description", "") if isinstance(schema, Mapping) else ""
         lines.append(f"- {name}: {about}" if about else f"- {name}")
-    return harmless("\n".join(lines))
+    return escape_control_tokens("\n".join(lines))
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

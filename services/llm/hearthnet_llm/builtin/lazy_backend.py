@@ -18,9 +18,9 @@ from typing import Final
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.model_locator import Box
+from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.frames import Frame, Progress
+from hearthnet_llm.interface.frames import Frame, PrefillProgress
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Named, Tool
 
@@ -52,7 +52,7 @@ class Loading:
     Call `load` once, in a task of its own.
     """
 
-    def __init__(self, box: Box, file: Path) -> None:
+    def __init__(self, box: ModelLocator, file: Path) -> None:
         self._box = box
         self._file = file
         self._profile = box.profile(file)
@@ -117,7 +117,7 @@ class Loading:
     async def _when_there(self, ask: Callable[[BuiltinBackend], FrameStream]) -> AsyncGenerator[Frame, None]:
         self._asked.set()
         if not self._there.done():
-            yield Progress(_STAGE, 0, 1)
+            yield PrefillProgress(_STAGE, 0, 1)
         backend = await asyncio.shield(self._there)
         async with aclosing(ask(backend)) as frames:
             async for frame in frames:

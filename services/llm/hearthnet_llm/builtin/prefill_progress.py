@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet_llm.interface.frames import Progress
+from hearthnet_llm.interface.frames import PrefillProgress
 
 PAUSE_SECONDS: Final = 0.25
 STAGE: Final = "reading"
@@ -20,10 +20,10 @@ class Reading:
     def __init__(self, now: float) -> None:
         self._said = now
 
-    def feed(self, chunk: dict[str, Any], now: float) -> Progress | None:
+    def feed(self, chunk: dict[str, Any], now: float) -> PrefillProgress | None:
         """Return the progress in a chunk, counted in tokens, if it has any and the pause is over."""
         told = chunk.get("prompt_progress")
         if told is None or now - self._said < PAUSE_SECONDS:
             return None
         self._said = now
-        return Progress(STAGE, told["processed"], told["total"])
+        return PrefillProgress(STAGE, told["processed"], told["total"])

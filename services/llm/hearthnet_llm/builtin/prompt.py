@@ -50,7 +50,7 @@ def prompt(messages: Sequence[Message], notes_budget: int) -> Prompt:
         if message.role == "tool":
             notes.append(_note(message))
         elif message.text or not message.tool_calls:
-            plain.append({"role": message.role, "content": harmless(message.text)})
+            plain.append({"role": message.role, "content": escape_control_tokens(message.text)})
     if messages[-1].role != "tool":
         return Prompt(plain, [])
     fitting = _fit(notes, notes_budget)
@@ -58,7 +58,7 @@ def prompt(messages: Sequence[Message], notes_budget: int) -> Prompt:
     return Prompt(plain, [] if messages[-1].is_error else _sentences(fitting))
 
 
-def harmless(text: str) -> str:
+def escape_control_tokens(text: str) -> str:
     """Return `text` with control tokens of chat templates broken up, so that no turn begins."""
     return _CONTROL.sub(lambda found: found[0] + " ", text)
 
@@ -84,7 +84,7 @@ def _note(message: Message) -> str:
     else:
         lines = list(_passages(result)) or list(_lines(result, ""))
     note = "\n".join(line for line in lines if line) or _EMPTY
-    return harmless(f"the tool failed: {note}" if message.is_error else note)
+    return escape_control_tokens(f"the tool failed: {note}" if message.is_error else note)
 
 
 def _passages(value: Any) -> Iterator[str]:

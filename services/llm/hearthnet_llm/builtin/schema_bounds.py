@@ -26,7 +26,7 @@ _DEPTH: Final = 6
 _PATTERN_TEXT: Final = 200
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class SchemaBounds(msgspec.Struct, frozen=True):
     """Limits of generation: characters of a string and items of an array.
 
     The schema's own minimum has priority.
@@ -38,13 +38,13 @@ class Bounds(msgspec.Struct, frozen=True):
     """Whether the tool's own patterns and formats are kept; the grammar compiler does not know all of them.
     """
 
-    def tighter(self, factor: float) -> Bounds:
+    def tighter(self, factor: float) -> SchemaBounds:
         """Return bounds multiplied by `factor`, at least 1."""
         text, items = max(1, int(self.text * factor)), max(1, int(self.items * factor))
         return msgspec.structs.replace(self, text=text, items=items)
 
 
-def bounded(schema: Mapping[str, Any], bounds: Bounds) -> Schema:
+def bounded(schema: Mapping[str, Any], bounds: SchemaBounds) -> Schema:
     """Return the closed and finite part of a tool's `schema` that a grammar can express."""
     return _Bounding(schema, bounds).of(schema, 0)
 
@@ -57,7 +57,7 @@ def fields(schema: Mapping[str, Any]) -> list[str]:
 
 
 class _Bounding:
-    def __init__(self, root: Mapping[str, Any], bounds: Bounds) -> None:
+    def __init__(self, root: Mapping[str, Any], bounds: SchemaBounds) -> None:
         self._root = root
         self._bounds = bounds
 

@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError
-from hearthnet_llm.context.grouping import Pieces, pieces, rounds
-from hearthnet_llm.context.summary import Written, standing, summary
+from hearthnet_llm.context.grouping import MessageGroups, pieces, rounds
+from hearthnet_llm.context.summary import Written, as_messages, summary
 from hearthnet_llm.context.token_count import of_answer, of_message, of_rest
 from hearthnet_llm.interface.frames import Notice
 from hearthnet_llm.interface.profile import Profile
@@ -34,7 +34,7 @@ _MOST_SUMMARY: Final = 600
 _NOTHING: Final = "nothing stands in their place"
 
 
-class Fitted(msgspec.Struct, frozen=True):
+class TrimmedRequest(msgspec.Struct, frozen=True):
     """The request that fits, and the notice for the caller if something was left out.
 
     A summary of up to `most_summary` tokens may replace the messages `left_out`.
@@ -46,9 +46,9 @@ class Fitted(msgspec.Struct, frozen=True):
     most_summary: int = 0
 
 
-def fitted(
+def trim(
     request: ChatRequest, profile: Profile, ratio: float = 1.0, written: Written | None = None
-) -> Fitted:
+) -> TrimmedRequest:
     """Return the request reduced to the model's context.
 
     `ratio` is that of real tokens to estimated ones; `written` is the model's summary of the messages left
@@ -71,10 +71,10 @@ class _Fitting:
         self._reserve = of_answer(request, profile.ctx)
         self._room = profile.ctx - self._reserve - self._rest
 
-    def done(self) -> Fitted:
+    def done(self) -> TrimmedRequest:
         """Return the result of `fitted`."""
         if self._size(range(len(self._messages))) <= self._room:
-            return Fitted(self._request)
+            return TrimmedRequest(self._request)
         found = pieces(self._messages)
         within = self._room - self._most_summary
         kept = self._latest(found, within)
@@ -87,7 +87,7 @@ class _Fitting:
     def _most_summary(self) -> int:
         return min(max(self._room, 0) // _SUMMARY_SHARE, _MOST_SUMMARY)
 
-    def _latest(self, found: Pieces, within: int) -> list[list[int]]:
+    def _latest(self, found: MessageGroups, within: int) -> list[list[int]]:
         """Return as many of the latest turns as fit, at least the last."""
         kept = found.turns[-1:]
         for turn in reversed(found.turns[:-1]):
@@ -96,10 +96,10 @@ class _Fitting:
             kept = [turn, *kept]
         return kept
 
-    def _whole_turns(self, found: Pieces, kept: list[list[int]], most_summary: int) -> Fitted:
+    def _whole_turns(self, found: MessageGroups, kept: list[list[int]], most_summary: int) -> TrimmedRequest:
         left_out = self._at(chain(*found.turns[: -len(kept)]))
         if self._written is not None and self._written.text:
-            told = standing(self._written, most_summary)
+            told = as_messages(self._written, most_summary)
             stands = "the model's summary of them stands in their place"
         else:
             told = summary(left_out, most_summary)
@@ -112,7 +112,7 @@ class _Fitting:
         cut = self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", stands)
         return msgspec.structs.replace(cut, left_out=tuple(left_out), most_summary=most_summary)
 
-    def _last_turn(self, found: Pieces) -> Fitted:
+    def _last_turn(self, found: MessageGroups) -> TrimmedRequest:
         """Reduce the request to its last turn, or to a part of that."""
         last = found.turns[-1]
         out: set[int] = set()
@@ -126,13 +126,13 @@ class _Fitting:
         left_out = self._total - len(kept)
         return self._cut(self._at(kept), f"{left_out} of {self._total} messages, the oldest", _NOTHING)
 
-    def _cut(self, messages: list[Message], what: str, stands: str) -> Fitted:
+    def _cut(self, messages: list[Message], what: str, stands: str) -> TrimmedRequest:
         had = self._rest + self._size(range(self._total))
         text = (
             f"The conversation has about {had} tokens; {self._profile.model} takes {self._profile.ctx}, of "
             f"which {self._reserve} are kept for the answer. Left out: {what}; {stands}."
         )
-        return Fitted(msgspec.structs.replace(self._request, messages=messages), Notice(CODE, text))
+        return TrimmedRequest(msgspec.structs.replace(self._request, messages=messages), Notice(CODE, text))
 
     def _too_long(self, kept: Sequence[int]) -> HearthNetError:
         longest = max(kept, key=lambda place: self._sizes[place])

@@ -18,14 +18,14 @@ Turn = list[int]
 """Indexes of messages, in order."""
 
 
-class Pieces(msgspec.Struct, frozen=True):
+class MessageGroups(msgspec.Struct, frozen=True):
     """The system messages at the head, and the turns after them, oldest first."""
 
     head: list[int]
     turns: list[Turn]
 
 
-def pieces(messages: Sequence[Message]) -> Pieces:
+def pieces(messages: Sequence[Message]) -> MessageGroups:
     """Return the pieces of a conversation in order."""
     head = [place for place, message in enumerate(messages) if message.role == "system"]
     turns: list[Turn] = []
@@ -36,7 +36,7 @@ def pieces(messages: Sequence[Message]) -> Pieces:
         if not turns or (message.role == "user" and before == "assistant"):
             turns.append([])
         turns[-1].append(place)
-    return Pieces(head, turns)
+    return MessageGroups(head, turns)
 
 
 def rounds(messages: Sequence[Message], turn: Turn) -> list[list[int]]:

@@ -11,11 +11,11 @@ import msgspec
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.context.budget import fitted
-from hearthnet_llm.context.summary import LEAST, Written, asked, beginnings, parts
+from hearthnet_llm.context.budget import trim
+from hearthnet_llm.context.summary import LEAST, Written, excerpts, parts, summary_request
 from hearthnet_llm.context.token_count import of_message, of_rest
 from hearthnet_llm.interface.backend import Backend
-from hearthnet_llm.interface.frames import Done, Frame, Progress, Token
+from hearthnet_llm.interface.frames import Done, Frame, PrefillProgress, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message
 
 _LEAST: Final = 200
@@ -48,16 +48,16 @@ class Contexts:
         profile = backend.profile
         if profile.ctx_known:
             ratio = self._ratios.get(profile.model, 1.0)
-            fitting = fitted(request, profile, ratio)
+            fitting = trim(request, profile, ratio)
             if profile.summarises and fitting.left_out and fitting.most_summary >= LEAST:
                 written = Written()
                 async with aclosing(self._written(backend, fitting.left_out, fitting.most_summary)) as steps:
                     async for step in steps:
-                        if isinstance(step, Progress):
+                        if isinstance(step, PrefillProgress):
                             yield step
                         else:
                             written = step
-                fitting = fitted(request, profile, ratio, written)
+                fitting = trim(request, profile, ratio, written)
             request = fitting.request
             if fitting.notice is not None:
                 yield fitting.notice
@@ -69,7 +69,7 @@ class Contexts:
 
     async def _written(
         self, backend: Backend, left_out: Sequence[Message], most_tokens: int
-    ) -> AsyncGenerator[Progress | Written, None]:
+    ) -> AsyncGenerator[PrefillProgress | Written, None]:
         """Yield progress, and then the model's summary of `left_out`, empty if it gives none.
 
         A stored summary of a beginning of these messages is reused until several more messages have been left
@@ -83,21 +83,21 @@ class Contexts:
             found, skipped = parts(left_out[known:], backend.profile.ctx // 2)
             silent, before = written.silent + skipped, known
             for part in found:
-                yield Progress(STAGE, known, len(left_out))
+                yield PrefillProgress(STAGE, known, len(left_out))
                 text = await self._summary(
-                    backend, asked(written.text, part.lines, most_tokens, backend.profile.ctx)
+                    backend, summary_request(written.text, part.lines, most_tokens, backend.profile.ctx)
                 )
                 if not text:
                     break
                 written, known = Written(text, silent=silent), before + part.end
                 self._keep(model, digests[known - 1], written)
-        lines, silent = beginnings(left_out[known:], most_tokens // 3)
+        lines, silent = excerpts(left_out[known:], most_tokens // 3)
         yield Written(written.text, tuple(lines), written.silent + silent)
 
     async def _summary(self, backend: Backend, request: ChatRequest) -> str:
         try:
             async with aclosing(backend.stream(request)) as frames:
-                said = [frame.text async for frame in frames if isinstance(frame, Token)]
+                said = [frame.text async for frame in frames if isinstance(frame, TextDelta)]
         except HearthNetError as error:
             _log.warning("%s wrote no summary: %s", backend.profile.model, error)
             return ""

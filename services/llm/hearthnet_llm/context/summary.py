@@ -53,7 +53,7 @@ class Written(msgspec.Struct, frozen=True):
     silent: int = 0
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SummaryMessages(msgspec.Struct, frozen=True):
     """The messages that replace others; nothing is left of `silent` of those."""
 
     messages: list[Message]
@@ -67,13 +67,13 @@ class Part(msgspec.Struct, frozen=True):
     end: int
 
 
-def summary(messages: Sequence[Message], most_tokens: int) -> Standing:
+def summary(messages: Sequence[Message], most_tokens: int) -> SummaryMessages:
     """Return messages that replace `messages` by rule; none if no line fits."""
-    lines, silent = beginnings(messages, most_tokens - _framing(_HEAD))
-    return Standing(_standing(_HEAD, lines, silent), silent) if lines else Standing([], silent)
+    lines, silent = excerpts(messages, most_tokens - _framing(_HEAD))
+    return SummaryMessages(_standing(_HEAD, lines, silent), silent) if lines else SummaryMessages([], silent)
 
 
-def beginnings(messages: Sequence[Message], most_tokens: int) -> tuple[list[str], int]:
+def excerpts(messages: Sequence[Message], most_tokens: int) -> tuple[list[str], int]:
     """Return the first words of user and assistant messages, and the number that did not fit.
 
     The newest are kept. Results of tools are not included.
@@ -90,11 +90,11 @@ def beginnings(messages: Sequence[Message], most_tokens: int) -> tuple[list[str]
     return lines, len(spoken) - len(lines)
 
 
-def standing(written: Written, most_tokens: int) -> Standing:
+def as_messages(written: Written, most_tokens: int) -> SummaryMessages:
     """Return messages that replace those summarised by a model."""
     most = most_tokens - _framing(_WRITTEN) - sum(of_text(line) + 1 for line in written.lines)
     text = _short(written.text, max(most, 1) * _CHARACTERS_A_TOKEN)
-    return Standing(_standing(_WRITTEN, [text, *written.lines], written.silent), written.silent)
+    return SummaryMessages(_standing(_WRITTEN, [text, *written.lines], written.silent), written.silent)
 
 
 def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[Part], int]:
@@ -110,7 +110,7 @@ def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[Part], in
     return kept, found[-STEPS - 1].end
 
 
-def asked(earlier: str, lines: Sequence[str], most_tokens: int, ctx: int) -> ChatRequest:
+def summary_request(earlier: str, lines: Sequence[str], most_tokens: int, ctx: int) -> ChatRequest:
     """Return the request for a summary that continues `earlier` with `lines`.
 
     An earlier summary that exceeds its limit is cut, because with it the request would not fit into the

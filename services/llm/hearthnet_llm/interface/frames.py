@@ -1,8 +1,8 @@
 """The frames of a model's answer: a closed union.
 
-An answer has any number of `Token`, `Cited`, `Thinking`, `Thought`, `Served`, `ToolCallDelta`, `ToolCall`,
-`Notice` and `Progress`, in the order in which they occur, then exactly one `Done`. A `ToolCall` is complete
-and its arguments are parsed; `Thinking`, deltas and progress are for display. A `Thought` and a `Served` part
+An answer has any number of `TextDelta`, `CitationEvent`, `ReasoningDelta`, `ReasoningBlock`, `ServerToolEvent`, `ToolCallDelta`, `ToolCall`,
+`Notice` and `PrefillProgress`, in the order in which they occur, then exactly one `Done`. A `ToolCall` is complete
+and its arguments are parsed; `ReasoningDelta`, deltas and progress are for display. A `ReasoningBlock` and a `ServerToolEvent` part
 are complete too: some vendors require them in the next request. A failure is a `HearthNetError` instead of a
 frame.
 
@@ -21,31 +21,31 @@ StopReason = Literal["end", "max_tokens", "stop_sequence", "cancelled", "tool_ca
 ToolPath = Literal["native", "grammar", "text", "none"]
 
 
-class Token(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True):
     """The next piece of text, in whole characters."""
 
     text: str
 
 
-class Cited(msgspec.Struct, frozen=True):
+class CitationEvent(msgspec.Struct, frozen=True):
     """The source of the text just before."""
 
     citation: Citation
 
 
-class Thinking(msgspec.Struct, frozen=True):
+class ReasoningDelta(msgspec.Struct, frozen=True):
     """The next piece of the model's visible thoughts."""
 
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True):
+class ReasoningBlock(msgspec.Struct, frozen=True):
     """One complete thought, to be returned in the assistant message of later requests."""
 
     part: ThinkingPart
 
 
-class Served(msgspec.Struct, frozen=True):
+class ServerToolEvent(msgspec.Struct, frozen=True):
     """A call of a tool run by the vendor, or its result, to be returned in later requests."""
 
     part: ServerPart
@@ -82,7 +82,7 @@ class Notice(msgspec.Struct, frozen=True):
     text: str
 
 
-class Progress(msgspec.Struct, frozen=True):
+class PrefillProgress(msgspec.Struct, frozen=True):
     """Progress of the work of `stage`: `current` of `total`, in a unit of its own."""
 
     stage: str
@@ -106,9 +106,19 @@ class Done(msgspec.Struct, frozen=True):
     tokens_thinking: int | None = None
 
 
-Shown = Token | Cited | Thinking | Thought | Served | ToolCallDelta | ToolCall | Notice | Progress
+Shown = (
+    TextDelta
+    | CitationEvent
+    | ReasoningDelta
+    | ReasoningBlock
+    | ServerToolEvent
+    | ToolCallDelta
+    | ToolCall
+    | Notice
+    | PrefillProgress
+)
 Frame = Shown | Done
-Continued = Token | Thinking | Notice | Progress
+Continued = TextDelta | ReasoningDelta | Notice | PrefillProgress
 """The frames of `llm.complete@1.0` before its last; a model with a protocol for chats may yield others."""
 
 
@@ -118,15 +128,15 @@ def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:
     See: `stream_schema` of llm.chat@2.0.
     """
     match frame:
-        case Token(text):
+        case TextDelta(text):
             return "token", {"text": text}
-        case Cited(citation):
+        case CitationEvent(citation):
             return "citation", msgspec.to_builtins(citation)
-        case Served(part):
+        case ServerToolEvent(part):
             return "served", msgspec.to_builtins(part)
-        case Thinking(text):
+        case ReasoningDelta(text):
             return "thinking", {"text": text}
-        case Thought(part):
+        case ReasoningBlock(part):
             return "thought", {**msgspec.to_builtins(part), "type": "thinking"}
         case ToolCallDelta(call_id, delta, name):
             named = {} if name is None else {"name": name}
@@ -135,7 +145,7 @@ def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:
             return "tool_call", msgspec.to_builtins(frame)
         case Notice(code, text):
             return "notice", {"code": code, "text": text}
-        case Progress(stage, current, total):
+        case PrefillProgress(stage, current, total):
             return "progress", {"stage": stage, "current": current, "total": total}
         case _:
             assert_never(frame)

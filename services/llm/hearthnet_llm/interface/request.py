@@ -61,7 +61,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class Region(msgspec.Struct, frozen=True, omit_defaults=True):
     """The approximate place of the user.
 
     `country` has two letters, `timezone` is an IANA name, `latitude` and `longitude` are degrees. `language`
@@ -132,7 +132,7 @@ class ServerTool(msgspec.Struct, frozen=True, omit_defaults=True):
     blocked_domains: list[str] | None = None
     sources: list[str] | None = None
     filter: str | None = None
-    place: Place | None = None
+    place: Region | None = None
     screen: Screen | None = None
     environment: str | None = None
     excluded: list[str] | None = None

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.media.limits import Limits
+from hearthnet_llm.media.limits import ImageLimits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -30,7 +30,7 @@ _UPRIGHT: Final = 0x0112
 """The EXIF tag with the orientation of the camera."""
 
 
-def fitted(data: bytes, limits: Limits, path: str) -> tuple[bytes, str]:
+def fit_image(data: bytes, limits: ImageLimits, path: str) -> tuple[bytes, str]:
     """Return bytes and media type of the image within `limits`.
 
     `path` is the path of the part, for errors.
@@ -77,7 +77,7 @@ def _loaded(image: Image) -> Image:
     return turned.convert("RGBA" if clear else "RGB")
 
 
-def _made(image: Image, limits: Limits, path: str) -> tuple[bytes, str]:
+def _made(image: Image, limits: ImageLimits, path: str) -> tuple[bytes, str]:
     longest = min(limits.longest_side, max(image.size))
     while longest >= min(_SMALLEST_SIDE, max(image.size)):
         scaled = image.copy()
@@ -88,7 +88,7 @@ def _made(image: Image, limits: Limits, path: str) -> tuple[bytes, str]:
     raise _refusal(path, f"the image cannot be made as small as {limits.most_bytes} bytes")
 
 
-def _small_enough(image: Image, limits: Limits) -> tuple[bytes, str] | None:
+def _small_enough(image: Image, limits: ImageLimits) -> tuple[bytes, str] | None:
     """Return the image in the best format that fits, or None."""
     if image.mode == "RGBA" and "image/png" in limits.types:
         data = _saved(image, "PNG")

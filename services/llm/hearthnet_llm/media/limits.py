@@ -9,7 +9,7 @@ import msgspec
 _MIB: Final = 1 << 20
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ImageLimits(msgspec.Struct, frozen=True):
     """Limits of images.
 
     Of one image: media types, bytes (before base64), pixels of the longer side. Of a request: number of
@@ -24,14 +24,14 @@ class Limits(msgspec.Struct, frozen=True):
     urls: bool = False
 
 
-LIMITS: Final[dict[str, Limits]] = {
-    "anthropic": Limits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568, urls=True),
-    "bedrock-anthropic": Limits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568),
-    "bedrock-converse": Limits(most_bytes=15 * _MIB // 4, longest_side=1568),
-    "gemini": Limits(
+LIMITS: Final[dict[str, ImageLimits]] = {
+    "anthropic": ImageLimits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568, urls=True),
+    "bedrock-anthropic": ImageLimits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568),
+    "bedrock-converse": ImageLimits(most_bytes=15 * _MIB // 4, longest_side=1568),
+    "gemini": ImageLimits(
         ("image/jpeg", "image/png", "image/webp"), most_bytes=7 * _MIB, longest_side=3072, all_bytes=14 * _MIB
     ),
-    "ollama": Limits(("image/jpeg", "image/png"), longest_side=1536, most_images=8),
-    "openai": Limits(most_bytes=10 * _MIB, longest_side=2048, urls=True),
+    "ollama": ImageLimits(("image/jpeg", "image/png"), longest_side=1536, most_images=8),
+    "openai": ImageLimits(most_bytes=10 * _MIB, longest_side=2048, urls=True),
 }
 """By the name of the protocol. The longer sides are those above which the vendor scales down anyway."""

@@ -15,8 +15,8 @@ import msgspec
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media.image import MOST_BYTES, fitted
-from hearthnet_llm.media.limits import Limits
+from hearthnet_llm.media.image import MOST_BYTES, fit_image
+from hearthnet_llm.media.limits import ImageLimits
 from hearthnet_llm.media.sniffed import sniffed
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -32,7 +32,7 @@ async def unknown(cid: str) -> bytes:
     raise HearthNetError("not_found", f"there is no store here to fetch {cid} from")
 
 
-async def prepared(request: ChatRequest, limits: Limits, fetch: Fetch) -> ChatRequest:
+async def prepared(request: ChatRequest, limits: ImageLimits, fetch: Fetch) -> ChatRequest:
     """Return the request with images as bytes within `limits` and media types for all else.
 
     Raises:
@@ -82,7 +82,7 @@ def _sniffed(part: Part, path: str) -> Part:
     return msgspec.structs.replace(part, media_type=kind)
 
 
-async def _message(place: int, message: Message, limits: Limits, fetch: Fetch) -> Message:
+async def _message(place: int, message: Message, limits: ImageLimits, fetch: Fetch) -> Message:
     if not message.has_images:
         return message
     parts: list[Part] = []
@@ -95,13 +95,13 @@ async def _message(place: int, message: Message, limits: Limits, fetch: Fetch) -
     return msgspec.structs.replace(message, content=parts)
 
 
-async def _image(part: ImagePart, limits: Limits, fetch: Fetch, path: str) -> ImagePart:
+async def _image(part: ImagePart, limits: ImageLimits, fetch: Fetch, path: str) -> ImagePart:
     if part.file_id is not None or (part.url is not None and limits.urls):
         return part
     if part.url is not None:
         raise _refusal(path, "this model's server fetches no images; store it and give image_cid")
     data = await fetch(part.image_cid) if part.image_cid is not None else _decoded(part.data or "", path)
-    small, kind = await asyncio.to_thread(fitted, data, limits, path)
+    small, kind = await asyncio.to_thread(fit_image, data, limits, path)
     encoded = base64.b64encode(small).decode()
     return msgspec.structs.replace(part, image_cid=None, data=encoded, media_type=kind)
 

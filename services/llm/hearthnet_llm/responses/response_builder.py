@@ -7,25 +7,25 @@ from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
-    Thinking,
-    Thought,
-    Token,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
+    TextDelta,
     ToolCall,
     ToolPath,
 )
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.threads.assistant_message import Spoken
+from hearthnet_llm.threads.assistant_message import AssistantMessage
 
 EMPTY: Final = "answer_empty"
 
 
-class Answer:
+class ResponseBuilder:
     """One answer; feed it each frame in order.
 
     `calls` is False for the continuation of a text without tools. `expected` tells that an empty answer is a
@@ -44,7 +44,7 @@ class Answer:
         self._served: list[ServerPart] = []
         self._thought = False
         self._done: Done | None = None
-        self._spoken = Spoken()
+        self._spoken = AssistantMessage()
         self.thread_length: int | None = None
 
     def by(self, profile: Profile) -> None:
@@ -55,17 +55,17 @@ class Answer:
         """Add one frame."""
         self._spoken.feed(frame)
         match frame:
-            case Token(text):
+            case TextDelta(text):
                 self._texts.append(text)
             case ToolCall():
                 self._calls.append(frame)
-            case Thinking():
+            case ReasoningDelta():
                 self._thought = True
-            case Thought(part):
+            case ReasoningBlock(part):
                 self._thoughts.append(part)
-            case Cited(citation):
+            case CitationEvent(citation):
                 self._citations.append(citation)
-            case Served(server_part):
+            case ServerToolEvent(server_part):
                 self._served.append(server_part)
             case Done():
                 self._done = frame

@@ -19,7 +19,16 @@ from typing import Final
 import msgspec
 
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.frames import Cited, Done, Frame, Notice, Served, Thought, Token, ToolCall
+from hearthnet_llm.interface.frames import (
+    CitationEvent,
+    Done,
+    Frame,
+    Notice,
+    ReasoningBlock,
+    ServerToolEvent,
+    TextDelta,
+    ToolCall,
+)
 from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.vendors.calls import AGAIN, UnclosedCall
 
@@ -28,7 +37,7 @@ TOLD: Final = (
     "or answer in words.]"
 )
 """Message added to the second request; it is in no transcript."""
-_WANTED_BACK: Final = (Cited, Served, Thought)
+_WANTED_BACK: Final = (CitationEvent, ServerToolEvent, ReasoningBlock)
 
 
 async def stream(
@@ -43,7 +52,7 @@ async def stream(
     try:
         async with aclosing(ask(request)) as frames:
             async for frame in frames:
-                spoken = spoken or (isinstance(frame, Token) and bool(frame.text.strip()))
+                spoken = spoken or (isinstance(frame, TextDelta) and bool(frame.text.strip()))
                 wanted_back = wanted_back or isinstance(frame, _WANTED_BACK)
                 yield frame
         return
@@ -65,7 +74,7 @@ async def _second(frames: FrameStream, spent: Done, *, hold: bool) -> AsyncGener
     async with aclosing(frames) as source:
         async for frame in source:
             called = called or isinstance(frame, ToolCall)
-            if hold and isinstance(frame, Token):
+            if hold and isinstance(frame, TextDelta):
                 held.append(frame)
                 continue
             if isinstance(frame, Done):

@@ -54,14 +54,14 @@ async def stream(
                     yield frame
             return
         except HearthNetError as error:
-            tool = None if heard or not left else refused(request, error)
+            tool = None if heard or not left else refused_tool(request, error)
             if tool is None:
                 raise
             request = _without(request, tool, model, error)
             yield Notice(DROPPED, f"the tool {tool.name} is left out: {error.message}")
 
 
-def refused(request: ChatRequest, error: HearthNetError) -> Tool | None:
+def refused_tool(request: ChatRequest, error: HearthNetError) -> Tool | None:
     """Return the one declared tool whose schema the server rejects, or None."""
     said, tools = error.message, request.tools or []
     if error.code != "bad_request" or "status" not in error.details or not _SCHEMA.search(said):

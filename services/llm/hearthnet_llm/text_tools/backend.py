@@ -13,10 +13,10 @@ from typing import Final
 
 from hearthnet.models import error_mapping
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.text_tools import prompt
-from hearthnet_llm.text_tools.parser import OPEN, Broken, Called, Found, Parser, Said
+from hearthnet_llm.text_tools.parser import OPEN, Found, Malformed, ParsedCall, Parser, Text
 from hearthnet_llm.vendors.calls import AGAIN, INCOMPLETE, stop_reason, tool_name
 
 QUOTED: Final = "tool_call_quoted"
@@ -36,11 +36,11 @@ class _Answer:
         self._calls_before = sum(len(message.tool_calls) for message in request.messages)
         self._must = prompt.must_call(request)
         self._attempts = self._calls = 0
-        self._broken: Broken | None = None
+        self._broken: Malformed | None = None
         self._done: Done | None = None
         self._tokens_in = self._tokens_out = 0
         self._shown = False
-        self._kept: list[Token] = []
+        self._kept: list[TextDelta] = []
         self.said = ""
 
     def begin(self) -> None:
@@ -52,16 +52,16 @@ class _Answer:
     def frame(self, found: Found) -> Frame | None:
         """Return the frame for the caller, or None; text of a later attempt is held back."""
         match found:
-            case Said(text):
+            case Text(text):
                 self.said += text
                 if self._attempts == 1:
-                    return Token(text)
-                self._kept.append(Token(text))
-            case Called(name, arguments) if not (self._calls and self._only_one):
+                    return TextDelta(text)
+                self._kept.append(TextDelta(text))
+            case ParsedCall(name, arguments) if not (self._calls and self._only_one):
                 self._calls += 1
                 number = self._calls_before + self._calls
                 return ToolCall(f"call_{number}", tool_name(name), arguments)
-            case Broken():
+            case Malformed():
                 self._broken = self._broken or found
             case _:
                 pass
@@ -95,7 +95,7 @@ class _Answer:
         )
 
     @property
-    def rest(self) -> list[Token]:
+    def rest(self) -> list[TextDelta]:
         """Text that was held back and turned out to be the answer."""
         useless = self._calls or self._broken is not None or (self._must and self._shown)
         return [] if useless else self._kept
@@ -135,7 +135,7 @@ async def stream(
     Raises:
         HearthNetError: any error of `ask`; `internal_error` if no call of the model is ever valid.
     """
-    asked, answer = prompt.asked(request), _Answer(request, model)
+    asked, answer = prompt.text_tool_request(request), _Answer(request, model)
     for left in reversed(range(_MOST_ATTEMPTS if request.tools else 1)):
         answer.begin()
         async with aclosing(_attempt(answer, ask(asked))) as frames:
@@ -159,8 +159,8 @@ async def _attempt(answer: _Answer, frames: FrameStream) -> AsyncGenerator[Frame
     async with aclosing(frames) as source:
         async for frame in source:
             found: list[Found] = []
-            if isinstance(frame, Token):
-                found = [Said(frame.text)] if parser is None else parser.feed(frame.text)
+            if isinstance(frame, TextDelta):
+                found = [Text(frame.text)] if parser is None else parser.feed(frame.text)
             elif isinstance(frame, Done):
                 answer.count(frame)
                 found = [] if parser is None else parser.finish(ended=frame.stop_reason in _FINISHED)

@@ -38,27 +38,27 @@ _FENCE: Final = re.compile(r"(?:(`{3,})[^`\n]*|(~{3,})[^\n]*)(\n|$)")
 _WRAPPED: Final = re.compile(r"\s*(```+|~~~+)[a-zA-Z_]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*\1\s*", re.DOTALL)
 
 
-class Said(msgspec.Struct, frozen=True):
+class Text(msgspec.Struct, frozen=True):
     """The next piece of visible text."""
 
     text: str
 
 
-class Called(msgspec.Struct, frozen=True):
+class ParsedCall(msgspec.Struct, frozen=True):
     """A complete call."""
 
     name: str
     arguments: dict[str, Any]
 
 
-class Broken(msgspec.Struct, frozen=True):
+class Malformed(msgspec.Struct, frozen=True):
     """An invalid block and its fault; `cut` tells that the text ended inside it."""
 
     reason: str
     cut: bool = False
 
 
-Found = Said | Called | Broken
+Found = Text | ParsedCall | Malformed
 
 
 class Parser:
@@ -157,7 +157,7 @@ class Parser:
             return False
         self._called = True
         if end is None or end.start > _MOST:
-            found.append(Broken(f"it is longer than {_MOST} characters"))
+            found.append(Malformed(f"it is longer than {_MOST} characters"))
             self._held, self._block, self._over = "", None, True
             return False
         found += calls(self._held[: end.start])
@@ -170,14 +170,14 @@ class Parser:
         """Return the results of a block that is open at the end."""
         text, self._held = self._held, ""
         whole = calls(text) if ended else []
-        if whole and not any(isinstance(one, Broken) for one in whole):
+        if whole and not any(isinstance(one, Malformed) for one in whole):
             return whole
-        return [Broken("the text ended before the block did", cut=not ended)]
+        return [Malformed("the text ended before the block did", cut=not ended)]
 
     def _show(self, size: int, found: list[Found]) -> None:
         text, self._held = self._held[:size], self._held[size:]
         if text and not self._called:
-            found.append(Said(text))
+            found.append(Text(text))
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -228,7 +228,7 @@ def calls(block: str) -> list[Found]:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # lone surrogates, infinite numbers
         return [_call(one) for one in (value if isinstance(value, list) else [value])] or _nothing()
     except (ValueError, RecursionError) as error:
-        return [Broken(str(error) or "it is nested too deep")]
+        return [Malformed(str(error) or "it is nested too deep")]
 
 
 def _nothing() -> NoReturn:
@@ -248,7 +248,7 @@ def _call(value: Any) -> Found:
         raise ValueError('"arguments" is one object')
     if value.keys() - {"name", "arguments", "parameters", "id", "type"}:
         raise ValueError("a call has name and arguments, and nothing else")
-    return Called(name.strip(), given)
+    return ParsedCall(name.strip(), given)
 
 
 def _read(text: str) -> Any:
@@ -275,8 +275,8 @@ def _joined(found: list[Found]) -> list[Found]:
     """Return the results with adjacent pieces of text joined."""
     joined: list[Found] = []
     for one in found:
-        if isinstance(one, Said) and joined and isinstance(joined[-1], Said):
-            joined[-1] = Said(joined[-1].text + one.text)
+        if isinstance(one, Text) and joined and isinstance(joined[-1], Text):
+            joined[-1] = Text(joined[-1].text + one.text)
         else:
             joined.append(one)
     return joined

@@ -36,7 +36,7 @@ _SEVERAL: Final = "For several calls write several such blocks."
 _ONE: Final = "Make one call at a time."
 
 
-def asked(request: ChatRequest) -> ChatRequest:
+def text_tool_request(request: ChatRequest) -> ChatRequest:
     """Return the request without tools, with their descriptions in its messages."""
     tools = shown(request)
     messages = _turns(request.messages)
@@ -80,7 +80,7 @@ def must_call(request: ChatRequest) -> str:
     return ""
 
 
-def harmless(text: str) -> str:
+def escape_control_tokens(text: str) -> str:
     """Return the text without anything that looks like a call or a result."""
     return _MARK.sub("&lt;", text)
 
@@ -135,7 +135,7 @@ def _turn(message: Message, tool: str) -> Message:
         blocks = [_block(call) for call in message.tool_calls]
         return Message("assistant", "\n".join([*([message.text] if message.text else []), *blocks]))
     if isinstance(message.content, str):
-        return msgspec.structs.replace(message, content=harmless(message.content))
+        return msgspec.structs.replace(message, content=escape_control_tokens(message.content))
     return msgspec.structs.replace(message, content=_harmless(message.content or []))
 
 
@@ -148,7 +148,7 @@ def _result(message: Message, tool: str) -> list[Part]:
     about = _json({"tool": tool, "error": True} if message.is_error else {"tool": tool})
     content = message.content if isinstance(message.content, list) else [TextPart(message.text)]
     texts = [
-        harmless(part.text if isinstance(part, TextPart) else _json(part.value))
+        escape_control_tokens(part.text if isinstance(part, TextPart) else _json(part.value))
         for part in content
         if isinstance(part, TextPart | JsonPart)
     ]
@@ -158,7 +158,9 @@ def _result(message: Message, tool: str) -> list[Part]:
 
 def _harmless(parts: list[Part]) -> list[Part]:
     return [
-        msgspec.structs.replace(part, text=harmless(part.text)) if isinstance(part, TextPart) else part
+        msgspec.structs.replace(part, text=escape_control_tokens(part.text))
+        if isinstance(part, TextPart)
+        else part
         for part in parts
     ]
 

@@ -8,11 +8,18 @@ from __future__ import annotations
 import msgspec
 
 from hearthnet_llm.interface.content_parts import Citation, Part, TextPart, ThinkingPart
-from hearthnet_llm.interface.frames import Cited, Frame, Served, Thought, Token, ToolCall
+from hearthnet_llm.interface.frames import (
+    CitationEvent,
+    Frame,
+    ReasoningBlock,
+    ServerToolEvent,
+    TextDelta,
+    ToolCall,
+)
 from hearthnet_llm.interface.request import Message
 
 
-class Spoken:
+class AssistantMessage:
     """Accumulator of one answer; feed it each frame in order."""
 
     def __init__(self) -> None:
@@ -25,20 +32,20 @@ class Spoken:
     def feed(self, frame: Frame) -> None:
         """Add one frame."""
         match frame:
-            case Token(text):
+            case TextDelta(text):
                 self._texts.append(text)
-            case Cited(citation):
+            case CitationEvent(citation):
                 self._cite(citation)
-            case Served(part):
+            case ServerToolEvent(part):
                 self._served = True
                 self._end_text()
                 self._parts.append(part)
             case ToolCall():
                 self._calls.append(frame)
-            case Thought(thought) if self._served:
+            case ReasoningBlock(thought) if self._served:
                 self._end_text()
                 self._parts.append(thought)
-            case Thought(thought):
+            case ReasoningBlock(thought):
                 self._thoughts.append(thought)
             case _:
                 pass

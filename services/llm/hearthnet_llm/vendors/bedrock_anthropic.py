@@ -20,7 +20,7 @@ from hearthnet_llm.vendors.anthropic.answer import Content
 from hearthnet_llm.vendors.aws_event_json import AwsPieces
 from hearthnet_llm.vendors.json_access import text
 from hearthnet_llm.vendors.json_stream import Decoding
-from hearthnet_llm.vendors.wire import Decoder, Heard, HttpRequest, Json, Target
+from hearthnet_llm.vendors.wire import Decoder, HttpRequest, Json, ResponseInfo, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}
 _ACTIONS: Final = ("invoke", "invoke-with-response-stream")
@@ -47,7 +47,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     return request, Target(model, base, vendor, version, spelling)
 
 
-def decoder(heard: Heard) -> Decoder:
+def decoder(heard: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(AwsPieces(heard.name, _opened), Content(heard))
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.names import stand_in
+from hearthnet.agent.tools.names import placeholder
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import error_mapping
@@ -126,7 +126,7 @@ def tool_name(given: Any) -> str:
 
     A model may invent any name; a stand-in must not equal the name of another tool.
     """
-    return stand_in(given) if isinstance(given, str) and given else ""
+    return placeholder(given) if isinstance(given, str) and given else ""
 
 
 def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:

@@ -15,7 +15,7 @@ import msgspec
 Json = Mapping[str, Any]
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ModelCatalog(msgspec.Struct, frozen=True):
     """Paths at which a server lists its models, describes one, and lists the loaded ones.
 
     Descriptions are requested by POST {"model": ...}. A path is "" if the server lacks it.
@@ -27,7 +27,7 @@ class Listing(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Listed(msgspec.Struct, frozen=True):
+class CatalogEntry(msgspec.Struct, frozen=True):
     """One model as described by its server; None is unstated.
 
     `ctx` is in tokens; with `most`, it is the model's maximum, and each request sets its own. `server` is the
@@ -42,7 +42,7 @@ class Listed(msgspec.Struct, frozen=True):
     server: str | None = None
     answer: int | None = None
 
-    def refined(self, better: Listed) -> Listed:
+    def refined(self, better: CatalogEntry) -> CatalogEntry:
         """Return this description, updated by the values of `better`."""
         told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server", "answer"))
         most = self.most if better.ctx is None else better.most
@@ -78,7 +78,7 @@ _TOOLS: Final = ("tools", "tool_use", "function_calling", "function-calling", "t
 _VISION: Final = ("vision", "image", "images", "multimodal", "image_input")
 
 
-def models(said: Any) -> list[Listed] | None:
+def models(said: Any) -> list[CatalogEntry] | None:
     """Return the models in a server's list, in its order, or None for JSON of another kind."""
     items = said
     if isinstance(said, Mapping):
@@ -89,10 +89,10 @@ def models(said: Any) -> list[Listed] | None:
     return [model for model in found if model.name]
 
 
-def described(name: str, said: Any) -> Listed:
+def described(name: str, said: Any) -> CatalogEntry:
     """Return a server's description of a single model: Ollama's /api/show, llama.cpp's /props."""
     if not isinstance(said, Mapping):
-        return Listed(name)
+        return CatalogEntry(name)
     model = _model({**said, "id": name})
     info = said.get("model_info")
     if isinstance(info, Mapping):
@@ -106,13 +106,13 @@ def described(name: str, said: Any) -> Listed:
     return model
 
 
-def in_use(name: str, said: Any) -> Listed:
+def in_use(name: str, said: Any) -> CatalogEntry:
     """Return a server's data of a loaded model: Ollama's /api/ps."""
     items = said.get("models") if isinstance(said, Mapping) else None
     for item in items if isinstance(items, list) else ():
         if isinstance(item, Mapping) and name in (item.get("name"), item.get("model")):
-            return Listed(name, _count(item.get("context_length")))
-    return Listed(name)
+            return CatalogEntry(name, _count(item.get("context_length")))
+    return CatalogEntry(name)
 
 
 def _chats(item: Json) -> bool:
@@ -121,9 +121,9 @@ def _chats(item: Json) -> bool:
     return not isinstance(methods, list) or _CHATS in methods
 
 
-def _model(item: Json) -> Listed:
+def _model(item: Json) -> CatalogEntry:
     name = next((item[key] for key in ("id", "model", "name") if isinstance(item.get(key), str)), "")
-    return Listed(
+    return CatalogEntry(
         name.removeprefix("models/"),
         _ctx(item),
         _able(item, _TOOLS),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hearthnet_llm.interface.frames import Frame, Served
+from hearthnet_llm.interface.frames import Frame, ServerToolEvent
 
 MISSHAPEN = (AttributeError, TypeError, ValueError, KeyError, IndexError, OverflowError)
 """Exceptions of reading JSON that deviates from the vendor's reference."""
@@ -18,7 +18,7 @@ def checked(frame: Frame) -> Frame:
     Raises:
         ValueError: it has values of other types than declared, or a tool without a name.
     """
-    if isinstance(frame, Served) and not getattr(frame.part, "name", True):
+    if isinstance(frame, ServerToolEvent) and not getattr(frame.part, "name", True):
         raise ValueError("a tool without a name")
     return msgspec.convert(msgspec.to_builtins(frame), type(frame))
 

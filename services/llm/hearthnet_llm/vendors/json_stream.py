@@ -22,7 +22,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"
 _DONE = "[DONE]"
 
 
-class Pieces(Protocol):
+class JsonStream(Protocol):
     """Parser of objects in bytes; both methods raise `HearthNetError` for an invalid answer."""
 
     @property
@@ -39,7 +39,7 @@ class Pieces(Protocol):
         ...
 
 
-class Content(Protocol):
+class ContentAssembler(Protocol):
     """Accumulated objects of one answer; like a `Decoder`, but of objects."""
 
     def feed(self, value: Json) -> Iterator[Frame]:
@@ -54,7 +54,7 @@ class Content(Protocol):
 class Decoding:
     """A `Decoder` made of a framing and a content; JSON of another form is no answer."""
 
-    def __init__(self, pieces: Pieces, content: Content) -> None:
+    def __init__(self, pieces: JsonStream, content: ContentAssembler) -> None:
         self._pieces = pieces
         self._content = content
 

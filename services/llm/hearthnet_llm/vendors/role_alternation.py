@@ -14,7 +14,7 @@ from hearthnet_llm.interface.content_parts import CallPart, Part, TextPart
 from hearthnet_llm.interface.request import Message
 
 
-def turns(messages: Iterable[Message]) -> list[list[Message]]:
+def group_turns(messages: Iterable[Message]) -> list[list[Message]]:
     """Return the messages of each turn, in order."""
     made: list[list[Message]] = []
     for message in messages:
@@ -37,7 +37,7 @@ def marked(read: Iterable[Sequence[Message]]) -> list[Message]:
     return made
 
 
-def said(message: Message) -> list[Part]:
+def message_parts(message: Message) -> list[Part]:
     """Return the parts of a message in order: thoughts first, a `CallPart` for each call.
 
     An empty text is no part.

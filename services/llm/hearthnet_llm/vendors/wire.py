@@ -15,7 +15,7 @@ from hearthnet.models.http_client import HttpRequest
 from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.request import ChatRequest
 
-__all__ = ["Decoder", "Heard", "HttpRequest", "Json", "Target", "Wire"]
+__all__ = ["Decoder", "HttpRequest", "Json", "ResponseInfo", "Target", "Wire"]
 Json = dict[str, Any]
 
 
@@ -38,7 +38,7 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: int | None = None
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ResponseInfo(msgspec.Struct, frozen=True):
     """Data of a successful response before its body is read.
 
     `name` is the backend's, for messages. `prompt_size` is in characters, for an estimate of tokens if the
@@ -95,6 +95,6 @@ class Wire(Protocol):
         """
         ...
 
-    def decoder(self, heard: Heard) -> Decoder:
+    def decoder(self, heard: ResponseInfo) -> Decoder:
         """Return a decoder for one answer, streamed or in one piece."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hearthnet.core.errors import HearthNetError
 
 
-def refused(gate: str, message: str) -> HearthNetError:
+def rejected(gate: str, message: str) -> HearthNetError:
     """Return the error of a check, for its caller to raise.
 
     The error is a fault of the query. `gate` names the check; `message` gives the fault and the remedy.

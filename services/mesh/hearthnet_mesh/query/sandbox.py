@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hearthnet_mesh.query import grammar
-from hearthnet_mesh.query.errors import refused
+from hearthnet_mesh.query.errors import rejected
 from hearthnet_mesh.query.views import LARGEST, VIEWS, Row, Value
 
 SECONDS: Final = 1.0
@@ -101,7 +101,7 @@ _FOREIGN: Final = frozenset(
 )
 
 
-def run(
+def execute(
     sql: str,
     values: Mapping[str, Any],
     tables: Mapping[str, list[Row]],
@@ -158,7 +158,7 @@ def _answer(
         columns = [str(one[0])[:200] for one in cursor.description or ()]
         rows, truncated = _take(cursor, limit)
     except MemoryError:
-        raise refused("memory", "it takes too much memory; sort or join less at once") from None
+        raise rejected("memory", "it takes too much memory; sort or join less at once") from None
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
         raise _why(guard, error) from error
     return Result(columns, rows, truncated)
@@ -195,9 +195,9 @@ def _text(raw: bytes) -> str:
 
 def _why(guard: _Guard, error: Exception) -> Exception:
     if guard.stopped == "time":
-        return refused("time", "it takes longer than a second; read fewer rows, or join by equal columns")
+        return rejected("time", "it takes longer than a second; read fewer rows, or join by equal columns")
     if guard.stopped == "steps":
-        return refused("steps", "it takes too many steps; read fewer rows, or join by equal columns")
+        return rejected("steps", "it takes too many steps; read fewer rows, or join by equal columns")
     if guard.denied:
-        return refused("wall", f"the database does not allow {guard.denied}; read the views only")
-    return refused("runs", f"SQLite does not take it: {str(error)[:200]}; mend the query")
+        return rejected("wall", f"the database does not allow {guard.denied}; read the views only")
+    return rejected("runs", f"SQLite does not take it: {str(error)[:200]}; mend the query")

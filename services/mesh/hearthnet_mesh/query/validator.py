@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet_mesh.query import grammar
-from hearthnet_mesh.query.errors import refused
+from hearthnet_mesh.query.errors import rejected
 from hearthnet_mesh.query.views import LARGEST, VIEWS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Checked(NamedTuple):
     values: dict[str, Any]
 
 
-def check(sql: str, bindings: Mapping[str, Any]) -> Checked:
+def validate(sql: str, bindings: Mapping[str, Any]) -> Checked:
     """Apply all checks to `sql`.
 
     Raises:
@@ -72,9 +72,9 @@ def check(sql: str, bindings: Mapping[str, Any]) -> Checked:
 
 def _text(sql: str) -> None:
     if len(sql) > LONGEST:
-        raise refused("length", f"the query has {len(sql)} characters, more than {LONGEST}; ask in parts")
+        raise rejected("length", f"the query has {len(sql)} characters, more than {LONGEST}; ask in parts")
     if any(not (character.isprintable() or character in "\n\r\t") for character in sql):
-        raise refused("characters", "the query has control characters in it; leave them out")
+        raise rejected("characters", "the query has control characters in it; leave them out")
 
 
 def _parsed(sql: str) -> exp.Expr:
@@ -86,14 +86,14 @@ def _parsed(sql: str) -> exp.Expr:
     try:
         found = [one for one in sqlglot.parse(sql, read="sqlite") if one is not None]
     except RecursionError:
-        raise refused("parses", "it is nested too deeply; write it flatter") from None
+        raise rejected("parses", "it is nested too deeply; write it flatter") from None
     except (SqlglotError, ValueError) as error:
         first = str(error).partition("\n")[0].replace("\x1b[4m", "").replace("\x1b[0m", "")[:200]
-        raise refused("parses", f"this is no SQL that SQLite knows: {first}") from None
+        raise rejected("parses", f"this is no SQL that SQLite knows: {first}") from None
     if not found:
-        raise refused("parses", "there is no statement; write one SELECT")
+        raise rejected("parses", "there is no statement; write one SELECT")
     if len(found) > 1:
-        raise refused("one_statement", f"there are {len(found)} statements; write one SELECT")
+        raise rejected("one_statement", f"there are {len(found)} statements; write one SELECT")
     return found[0]
 
 
@@ -104,9 +104,9 @@ def _select_only(tree: exp.Expr) -> None:
         name = grammar.STATEMENTS.get(type(node).__name__)
         # sqlglot has the same kind of node for the function replace().
         if name is not None and not (name == "REPLACE" and isinstance(node, exp.Func)):
-            raise refused("select_only", f"{name} is not allowed, only reading is; write one SELECT")
+            raise rejected("select_only", f"{name} is not allowed, only reading is; write one SELECT")
     if not isinstance(tree, exp.Select | exp.SetOperation):
-        raise refused("select_only", "only reading is allowed; write one SELECT")
+        raise rejected("select_only", "only reading is allowed; write one SELECT")
 
 
 def _part(node: exp.Expr) -> None:
@@ -116,9 +116,9 @@ def _part(node: exp.Expr) -> None:
     kind = type(node).__name__
     if kind in grammar.PARTS:
         if isinstance(node, exp.DataType) and node.this.name not in grammar.TYPES:
-            raise refused("parts", f"cast to {node.this.name} is not allowed; cast to text, integer or real")
+            raise rejected("parts", f"cast to {node.this.name} is not allowed; cast to text, integer or real")
         if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
-            raise refused("views", f"functions are no views; there are {_list(VIEWS)}")
+            raise rejected("views", f"functions are no views; there are {_list(VIEWS)}")
         return
     if kind in grammar.FUNCTIONS:
         return
@@ -126,9 +126,9 @@ def _part(node: exp.Expr) -> None:
         name = (node.name if kind == "Anonymous" else node.sql_names()[0]).lower()
         if name not in grammar.NAMED:
             known = sorted(set(grammar.FUNCTIONS.values()) | grammar.NAMED)
-            raise refused("functions", f"the function {name[:40]} is not allowed; there are {_list(known)}")
+            raise rejected("functions", f"the function {name[:40]} is not allowed; there are {_list(known)}")
         return
-    raise refused(
+    raise rejected(
         "parts", f"{kind} is not allowed; keep to plain SELECT, JOIN, WHERE, GROUP BY, ORDER BY, LIMIT"
     )
 
@@ -142,7 +142,9 @@ def _made(nodes: list[exp.Expr]) -> dict[str, exp.CTE]:
         if isinstance(node, exp.CTE):
             name = node.alias.lower()
             if name in made or name in VIEWS:
-                raise refused("views", f"WITH makes {name[:40]}, which is there already; choose another name")
+                raise rejected(
+                    "views", f"WITH makes {name[:40]}, which is there already; choose another name"
+                )
             made[name] = node
     return made
 
@@ -152,14 +154,14 @@ def _recursion(made: dict[str, exp.CTE]) -> None:
 
     for cte in made.values():
         if isinstance(cte.parent, exp.With) and cte.parent.args.get("recursive"):
-            raise refused("recursion", "WITH RECURSIVE is not allowed; write it without")
+            raise rejected("recursion", "WITH RECURSIVE is not allowed; write it without")
     reads = {name: set(_tables(cte)) & made.keys() for name, cte in made.items()}
     left = dict(reads)
     while done := {name for name, read in left.items() if not read & left.keys()}:
         left = {name: read for name, read in left.items() if name not in done}
     if left:
         name = min(left)
-        raise refused("recursion", f"{name[:40]} refers to itself; a part of WITH may use other parts only")
+        raise rejected("recursion", f"{name[:40]} refers to itself; a part of WITH may use other parts only")
 
 
 def _views(nodes: list[exp.Expr], made: dict[str, exp.CTE]) -> frozenset[str]:
@@ -170,12 +172,12 @@ def _views(nodes: list[exp.Expr], made: dict[str, exp.CTE]) -> frozenset[str]:
         if not isinstance(node, exp.Table):
             continue
         if node.args.get("db") or node.args.get("catalog"):
-            raise refused("views", f"{node.name[:40]} is of another database; name a view alone")
+            raise rejected("views", f"{node.name[:40]} is of another database; name a view alone")
         if node.args.get("indexed"):
-            raise refused("parts", "INDEXED BY is not allowed; leave it out")
+            raise rejected("parts", "INDEXED BY is not allowed; leave it out")
         name = node.name.lower()
         if name not in made and name not in VIEWS:
-            raise refused("views", f"there is no view {name[:40]}; there are {_list(VIEWS)}")
+            raise rejected("views", f"there is no view {name[:40]}; there are {_list(VIEWS)}")
         read |= {name} & VIEWS.keys()
     return frozenset(read)
 
@@ -198,11 +200,11 @@ def _columns(nodes: list[exp.Expr], made: dict[str, exp.CTE], views: frozenset[s
     for node in nodes:
         if isinstance(node, exp.Column):
             if node.args.get("db"):
-                raise refused("columns", "a column has one view before it at most; leave out the database")
+                raise rejected("columns", "a column has one view before it at most; leave out the database")
             if not isinstance(node.this, exp.Star) and node.name.lower() not in known:
                 where = _list(sorted(known)) if known else "none without a view after FROM"
                 text = " (a text is no column: bind it)" if node.this.args.get("quoted") else ""
-                raise refused("columns", f"there is no column {node.name[:40]}{text}; there are {where}")
+                raise rejected("columns", f"there is no column {node.name[:40]}{text}; there are {where}")
 
 
 def _size(tree: exp.Expr, made: dict[str, exp.CTE]) -> None:
@@ -214,7 +216,7 @@ def _size(tree: exp.Expr, made: dict[str, exp.CTE]) -> None:
                 weights[name] = 1 + sum(weights.get(table, 1) for table in read)
                 del waiting[name]
     if sum(weights.get(table, 1) for table in _tables(tree)) > MOST_TABLES:
-        raise refused("size", f"it reads more than {MOST_TABLES} tables, or one so often; ask in parts")
+        raise rejected("size", f"it reads more than {MOST_TABLES} tables, or one so often; ask in parts")
 
 
 def _literal(node: exp.Expr) -> None:
@@ -234,27 +236,27 @@ def _literal(node: exp.Expr) -> None:
         if grammar.FUNCTIONS.get(type(parent).__name__, name) in grammar.OF_TIME:
             return
         parent = parent.parent
-    raise refused("literals", f"the text {node.this[:40]!r} stands in the query; {_BOUND}")
+    raise rejected("literals", f"the text {node.this[:40]!r} stands in the query; {_BOUND}")
 
 
 def _limit(node: exp.Expr) -> None:
     from sqlglot import exp
 
     if isinstance(node, exp.Limit | exp.Offset) and isinstance(node.expression, exp.Neg):
-        raise refused("limit", "LIMIT and OFFSET are 0 or more")
+        raise rejected("limit", "LIMIT and OFFSET are 0 or more")
 
 
 def _bindings(nodes: list[exp.Expr], given: Mapping[str, Any]) -> dict[str, Any]:
     from sqlglot import exp
 
     if len(given) > MOST_BINDINGS:
-        raise refused("bindings", f"there are {len(given)} bindings, more than {MOST_BINDINGS}")
+        raise rejected("bindings", f"there are {len(given)} bindings, more than {MOST_BINDINGS}")
     named = [node.name for node in nodes if isinstance(node, exp.Placeholder)]
     for name in named:
         if name in ("", "?"):
-            raise refused("bindings", 'a "?" has no name; write :name and give {"name": ...} in bindings')
+            raise rejected("bindings", 'a "?" has no name; write :name and give {"name": ...} in bindings')
         if name not in given:
-            raise refused("bindings", f"the query names :{name[:40]}, which bindings lack; give its value")
+            raise rejected("bindings", f"the query names :{name[:40]}, which bindings lack; give its value")
     return {name: _plain(name, given[name]) for name in dict.fromkeys(named)}
 
 
@@ -263,7 +265,7 @@ def _plain(name: str, value: Any) -> Any:
         return value.encode(errors="replace").decode()
     if value is None or (isinstance(value, int | float) and abs(value) <= LARGEST):
         return value
-    raise refused(
+    raise rejected(
         "bindings",
         f":{name[:40]} is no plain value: give a text of up to {LONGEST_BINDING} characters, a number, true, "
         "false or null",

@@ -16,7 +16,7 @@ from hearthnet.core.times import rfc3339
 from hearthnet_mesh.inventory import known_tools
 from hearthnet_mesh.snapshot import Snapshot, corpus_of, find_contract, models_of, pairs_of, short, trust_of
 from hearthnet_mesh.sources import Gathered
-from hearthnet_mesh.trace_queries import Seen, runs
+from hearthnet_mesh.trace_queries import ObservedCall, runs
 from hearthnet_mesh.visibility import Viewer
 
 MOST_ROWS: Final = 5_000
@@ -60,7 +60,7 @@ class World(msgspec.Struct, frozen=True):
 
     snapshot: Snapshot
     viewer: Viewer
-    calls: tuple[Seen, ...] = ()
+    calls: tuple[ObservedCall, ...] = ()
     posts: Gathered = Gathered(())
     corpora: Gathered = Gathered(())
     documents: Gathered = Gathered(())

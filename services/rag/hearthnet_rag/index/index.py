@@ -27,10 +27,10 @@ from hearthnet_rag.index.database import (
 )
 from hearthnet_rag.index.rows import Row, rows_of
 from hearthnet_rag.index.space import Space, give_back
-from hearthnet_rag.index.vectors import Pending, Signs, store
+from hearthnet_rag.index.vectors import PendingVectors, SignBitIndex, store
 from hearthnet_rag.readers.documents import Document, Pages
 from hearthnet_rag.text.document_frequencies import Vocabulary, forget, learn
-from hearthnet_rag.text.text_analysis import Known, nothing_known
+from hearthnet_rag.text.text_analysis import EMPTY_STATS, Known
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class DocumentInfo(msgspec.Struct, frozen=True):
     pages_without_text: list[Pages]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class IndexEntry(msgspec.Struct, frozen=True):
     """A document with its data in a corpus; `metadata` is shown with each passage.
 
     `name` is its source; newer versions of a document have the same name.
@@ -91,7 +91,7 @@ class Index:
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         self._closing = threading.Event()
         self._space = Space()
-        self.signs = Signs()
+        self.signs = SignBitIndex()
         self.losses = 0
         """Grows when passages or vectors are removed, and not when they are only added."""
 
@@ -115,7 +115,7 @@ class Index:
         with self.reading() as connection:
             return _find(connection, corpus, doc_cid)
 
-    def add(self, corpus: str, entry: Entry, replaces: Sequence[str] = ()) -> Ingested:
+    def add(self, corpus: str, entry: IndexEntry, replaces: Sequence[str] = ()) -> Ingested:
         """Add a document to `corpus` and remove those it `replaces`, in one transaction.
 
         The corpus is created if necessary. A document that exists already stays unchanged.
@@ -138,7 +138,7 @@ class Index:
             learn(connection, number, (row.stems for row in rows))
             return made
 
-    def older(self, corpus: str, entry: Entry) -> list[str]:
+    def older(self, corpus: str, entry: IndexEntry) -> list[str]:
         """Return the CIDs of other documents in `corpus` with the name of `entry`, else its title."""
         return self.others(corpus, entry.doc_cid, entry.name, entry.document.title)
 
@@ -186,7 +186,7 @@ class Index:
         self._space.lost(number, passages)
         return passages
 
-    def keep_vectors(self, model: str, made: Sequence[tuple[Pending, Any]]) -> None:
+    def keep_vectors(self, model: str, made: Sequence[tuple[PendingVectors, Any]]) -> None:
         """Store the vectors of passages in one transaction; see `hearthnet_rag.index.vectors.store`."""
         with self.writing() as connection:
             replaced = store(connection, model, made)
@@ -258,7 +258,7 @@ class Index:
     def _known(self, corpus: str) -> Iterator[Known]:
         with self.reading() as connection:
             row = connection.execute("SELECT id FROM corpora WHERE name = ?", (corpus,)).fetchone()
-            yield nothing_known if row is None else Vocabulary(connection, row["id"])
+            yield EMPTY_STATS if row is None else Vocabulary(connection, row["id"])
 
     def _return(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
@@ -318,7 +318,7 @@ def _corpus_for(connection: sqlite3.Connection, name: str) -> int:
     return made
 
 
-def _insert_document(connection: sqlite3.Connection, corpus: int, entry: Entry, made: Ingested) -> int:
+def _insert_document(connection: sqlite3.Connection, corpus: int, entry: IndexEntry, made: Ingested) -> int:
     document = entry.document
     cursor = connection.execute(
         """

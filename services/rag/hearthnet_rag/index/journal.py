@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True):
         return self.corpus, self.doc_cid
 
 
-class State(NamedTuple):
+class JournalState(NamedTuple):
     """Result of all lines: existing documents in order, and removed ones.
 
     Each removed document maps to the document that replaced it, or None.
@@ -82,9 +82,9 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
-    def state(self) -> State:
+    def state(self) -> JournalState:
         """Return the documents that should exist, and those that should not."""
-        state = State({}, {})
+        state = JournalState({}, {})
         for line in self._lines():
             try:
                 _apply(state, msgspec.json.decode(line, type=Record))
@@ -101,7 +101,7 @@ class Journal:
             return file.read(1) == b"\n"
 
 
-def _apply(state: State, record: Record) -> None:
+def _apply(state: JournalState, record: Record) -> None:
     if record.removed:
         state.present.pop(record.key, None)
         state.gone[record.key] = None

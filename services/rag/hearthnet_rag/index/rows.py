@@ -14,9 +14,9 @@ from hearthnet_rag.text.text_analysis import (
     COMPOUNDING,
     Analyser,
     Known,
-    as_written,
     base_language,
     stem,
+    surface_forms,
     words,
 )
 
@@ -69,5 +69,5 @@ def _row(document: Document, passage: Passage, analyser: Analyser) -> Row:
 def _columns(title: str, headings: Sequence[str], text: str, analyser: Analyser) -> Columns:
     return (
         analyser.text(title), analyser.text(" ".join(headings)), analyser.text(text),
-        "\n".join(map(as_written, (title, *headings))),
+        "\n".join(map(surface_forms, (title, *headings))),
     )  # fmt: skip

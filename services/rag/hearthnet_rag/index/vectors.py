@@ -36,7 +36,7 @@ _LONGEST: Final = 8_000
 _CORPORA_KEPT: Final = 8
 
 
-class Pending(NamedTuple):
+class PendingVectors(NamedTuple):
     """A passage without vectors of the model, and its windows."""
 
     chunk: int
@@ -44,14 +44,14 @@ class Pending(NamedTuple):
     windows: list[str]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class QueryEmbedding(msgspec.Struct, frozen=True):
     """The vector of a query, and the model that made it."""
 
     model: str
     vector: list[float]
 
 
-class Near(msgspec.Struct, frozen=True):
+class Neighbor(msgspec.Struct, frozen=True):
     """A passage and its nearness: the cosine of its nearest window."""
 
     chunk: int
@@ -59,7 +59,7 @@ class Near(msgspec.Struct, frozen=True):
     score: float
 
 
-def windows(title: str, heading: str | None, text: str, max_tokens: int | None) -> list[str]:
+def split_windows(title: str, heading: str | None, text: str, max_tokens: int | None) -> list[str]:
     """Return `text` in pieces that fit a model of `max_tokens`, each below title and headings."""
     above = " / ".join(filter(None, (title, heading)))[:300]
     size = min(_LONGEST, (max_tokens or _LONGEST) * _CHARACTERS_PER_TOKEN) - len(above) - 1
@@ -81,7 +81,7 @@ def pending(
     max_tokens: int | None,
     most: int,
     after: int = 0,
-) -> list[Pending]:
+) -> list[PendingVectors]:
     """Return up to `most` passages without a vector of `model`, in order.
 
     They are of documents in `languages`, and follow the passage `after`.
@@ -98,12 +98,14 @@ def pending(
         (after, *languages, model, most),
     )
     return [
-        Pending(row["chunk"], row["corpus"], windows(row["title"], row["heading"], row["text"], max_tokens))
+        PendingVectors(
+            row["chunk"], row["corpus"], split_windows(row["title"], row["heading"], row["text"], max_tokens)
+        )
         for row in rows
     ]
 
 
-def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pending, Any]]) -> int:
+def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[PendingVectors, Any]]) -> int:
     """Store the vectors of passages and replace those of another model.
 
     Passages that were removed since are skipped. Returns the number of replaced vectors.
@@ -122,12 +124,12 @@ def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pendi
         replaced += connection.execute("DELETE FROM vectors WHERE chunk = ?", (passage.chunk,)).rowcount
         connection.executemany(
             "INSERT INTO vectors (chunk, part, corpus, model, vector) VALUES (?, ?, ?, ?, ?)",
-            [(passage.chunk, part, passage.corpus, model, packed(v)) for part, v in enumerate(vectors)],
+            [(passage.chunk, part, passage.corpus, model, quantize(v)) for part, v in enumerate(vectors)],
         )
     return replaced
 
 
-def packed(vector: Sequence[float]) -> bytes:
+def quantize(vector: Sequence[float]) -> bytes:
     """Return a vector, scaled to length one, in a byte a number."""
     import numpy as np
 
@@ -156,7 +158,7 @@ def models_of(connection: sqlite3.Connection, corpus: str) -> list[str]:
     return [row["model"] for row in rows]
 
 
-class Signs:
+class SignBitIndex:
     """The signs of the vectors of recently searched corpora.
 
     Of new vectors only those are read. After a loss all are read again, because row numbers may have been
@@ -167,7 +169,9 @@ class Signs:
         self._kept: dict[tuple[int, str], tuple[int, Any, Any]] = {}
         self._reading = threading.Lock()
 
-    def nearest(self, connection: sqlite3.Connection, losses: int, corpus: int, asked: Asked) -> list[Near]:
+    def nearest(
+        self, connection: sqlite3.Connection, losses: int, corpus: int, asked: QueryEmbedding
+    ) -> list[Neighbor]:
         """Return up to 400 nearest passages of `corpus`, the nearest first.
 
         `losses` is the index's counter from before `connection` began to read.
@@ -243,7 +247,7 @@ def _signs_of(vectors: Any) -> Any:
 
 def _as_they_are(
     connection: sqlite3.Connection, corpus: int, model: str, rowids: Sequence[int], wanted: Any
-) -> list[Near]:
+) -> list[Neighbor]:
     import numpy as np
 
     marks = ", ".join("?" for _ in rowids)
@@ -259,7 +263,7 @@ def _as_they_are(
     block = np.frombuffer(b"".join(row["vector"] for row in rows), dtype=np.int8).reshape(len(rows), -1)
     length = float(np.linalg.norm(wanted)) or 1.0
     scores = (block.astype(np.float32) @ (wanted / length) / _SCALE).tolist()
-    best: dict[int, Near] = {}
+    best: dict[int, Neighbor] = {}
     for row, score in sorted(zip(rows, scores, strict=True), key=lambda pair: -pair[1]):
-        best.setdefault(row["chunk"], Near(row["chunk"], row["document"], score))
+        best.setdefault(row["chunk"], Neighbor(row["chunk"], row["document"], score))
     return list(best.values())

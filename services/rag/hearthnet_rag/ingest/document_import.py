@@ -9,18 +9,18 @@ import msgspec
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.text import detect
-from hearthnet_rag.index.index import Entry
+from hearthnet_rag.index.index import IndexEntry
 from hearthnet_rag.index.journal import Record
 from hearthnet_rag.ingest.starter import year_of
 from hearthnet_rag.readers import Told
-from hearthnet_rag.readers.documents import Document, file_name, refused
+from hearthnet_rag.readers.documents import Document, file_name, rejected
 from hearthnet_rag.readers.pool import Readers
 
 LARGEST_BYTES: Final = 32 * 1024 * 1024
 METADATA_BYTES: Final = 16 * 1024
 
 
-def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> Entry:
+def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> IndexEntry:
     """Return the document in `data` as an index entry. Blocks while the document is read.
 
     Raises:
@@ -30,13 +30,13 @@ def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> Entry
     path = given.get("path")
     name = file_name(path) if path else None
     if len(data) > LARGEST_BYTES:
-        raise refused(
+        raise rejected(
             name, f"has {len(data)} bytes, more than {LARGEST_BYTES}; split it", limit=LARGEST_BYTES
         )
     document = _described(readers.read(data, record.media_type, name, told), record)
     metadata = _metadata(document, given, name)
     year = given.get("year") or year_of(metadata["date"])
-    return Entry(record.doc_cid, document, record.event_id, year, metadata, path)
+    return IndexEntry(record.doc_cid, document, record.event_id, year, metadata, path)
 
 
 def _described(read: Document, record: Record) -> Document:

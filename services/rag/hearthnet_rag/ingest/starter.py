@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.ids import new_ulid
-from hearthnet_rag.index.index import Entry, Index
+from hearthnet_rag.index.index import Index, IndexEntry
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.readers.documents import MARKDOWN, Document
 
@@ -63,9 +63,9 @@ def year_of(date: str | None) -> int | None:
     return int(found[0]) if found else None
 
 
-def _entry(file: StarterFile) -> Entry:
+def _entry(file: StarterFile) -> IndexEntry:
     document = read_document(file.data, MARKDOWN, file.name)
-    return Entry(file.doc_cid, document, new_ulid(), year_of(document.date), _metadata(file, document))
+    return IndexEntry(file.doc_cid, document, new_ulid(), year_of(document.date), _metadata(file, document))
 
 
 def _metadata(file: StarterFile, document: Document) -> dict[str, object]:

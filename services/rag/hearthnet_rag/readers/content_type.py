@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from hearthnet_rag.readers.documents import HTML, MARKDOWN, XHTML, refused
+from hearthnet_rag.readers.documents import HTML, MARKDOWN, XHTML, rejected
 
 Kind = Literal["markdown", "plain", "html", "pdf", "zip"]
 _CAN: Final = "what can be read is PDF, HTML, Markdown, text, DOCX and EPUB"
@@ -53,13 +53,13 @@ def kind_of(data: bytes, media_type: str, name: str | None) -> Kind:
         HearthNetError: `bad_request`, with the actual format in one line, if it cannot be read.
     """
     if not data.strip():
-        raise refused(name, "is empty")
+        raise rejected(name, "is empty")
     if data.startswith(_ZIP):
         return "zip"
     if b"%PDF-" in data[:_PDF_WITHIN] and not _begins_as_html(data):
         return "pdf"
     if other := _other(data):
-        raise refused(name, f"is {other}; {_CAN}")
+        raise rejected(name, f"is {other}; {_CAN}")
     if _begins_as_html(data) or media_type in {HTML, XHTML}:
         return "html"
     return "markdown" if media_type == MARKDOWN else "plain"

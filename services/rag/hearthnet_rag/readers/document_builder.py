@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hearthnet_rag.readers.documents import Document, Heading, refused, title_of
+from hearthnet_rag.readers.documents import Document, Heading, rejected, title_of
 from hearthnet_rag.readers.plain import first_line
 
 LARGEST_TEXT: Final = 32 * 1024 * 1024
@@ -30,7 +30,7 @@ class Builder:
         if not plain:
             return
         if len(self.headings) >= _MOST_HEADINGS:
-            raise refused(self._name, f"has more than {_MOST_HEADINGS} headings; split it")
+            raise rejected(self._name, f"has more than {_MOST_HEADINGS} headings; split it")
         depth = min(level, 6)
         self.headings.append(Heading(depth, plain, self._length))
         self.block(f"{'#' * depth} {plain}")
@@ -41,7 +41,7 @@ class Builder:
             return
         self._length += len(text) + 2
         if self._length > LARGEST_TEXT:
-            raise refused(self._name, f"has more than {LARGEST_TEXT} characters of text; split it",
+            raise rejected(self._name, f"has more than {LARGEST_TEXT} characters of text; split it",
                           limit=LARGEST_TEXT)  # fmt: skip
         self._parts.append(text)
 
@@ -59,7 +59,7 @@ class Builder:
         """
         body = "\n\n".join(self._parts)
         if not body:
-            raise refused(self._name, "has no text in it")
+            raise rejected(self._name, "has no text in it")
         heading = self.headings[0].text if self.headings else ""
         return Document(
             title=title_of(self._name, *titles, heading, first_line(body)),

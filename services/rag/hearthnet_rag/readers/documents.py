@@ -81,7 +81,7 @@ def one_line(value: Any) -> str | None:
     return " ".join(value.split()) or None if isinstance(value, str) else None
 
 
-def refused(name: str | None, reason: str, **details: Any) -> HearthNetError:
+def rejected(name: str | None, reason: str, **details: Any) -> HearthNetError:
     """Return the error for a document that cannot be added; `reason` is one line."""
     what = name or "the document"
     return HearthNetError("bad_request", f"{what} {reason}", details={"path": "/input/doc_cid", **details})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet_rag.readers import safe_xml
 from hearthnet_rag.readers.document_builder import Builder
-from hearthnet_rag.readers.documents import DOCX, Document, one_line, refused
+from hearthnet_rag.readers.documents import DOCX, Document, one_line, rejected
 from hearthnet_rag.readers.zip_documents import Archive
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _opened(data: bytes, name: str | None) -> Docx:
         return docx.Document(io.BytesIO(data))
     except Exception as error:  # the library raises many types for a broken file
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        raise refused(name, f"is broken, or no DOCX document ({why}); save it anew") from error
+        raise rejected(name, f"is broken, or no DOCX document ({why}); save it anew") from error
 
 
 Level = Callable[["Paragraph"], int]

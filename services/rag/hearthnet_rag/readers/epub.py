@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from hearthnet_rag.readers import Told, html, safe_xml
 from hearthnet_rag.readers.document_builder import Builder
-from hearthnet_rag.readers.documents import EPUB, Document, one_line, refused
+from hearthnet_rag.readers.documents import EPUB, Document, one_line, rejected
 from hearthnet_rag.readers.zip_documents import Archive, joined
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def read(archive: Archive, name: str | None, told: Told) -> Document:
     found = container.find(".//{*}rootfile")
     path = found.get("full-path") if found is not None else None
     if not path:
-        raise refused(name, "is broken: its container names no book")
+        raise rejected(name, "is broken: its container names no book")
     path = joined("", path)
     package = safe_xml.parse(archive.read(path), name, path)
     chapters = _chapters(package, posixpath.dirname(path))
@@ -76,7 +76,7 @@ def _check_open(archive: Archive, chapters: list[str], name: str | None) -> None
     root = safe_xml.parse(archive.read(_ENCRYPTION), name, _ENCRYPTION)
     locked = {joined("", str(node.get("URI") or "")) for node in root.iterfind(".//{*}CipherReference")}
     if not locked.isdisjoint(chapters):
-        raise refused(name, "is locked by its shop (DRM) and cannot be read; get a copy without a lock")
+        raise rejected(name, "is locked by its shop (DRM) and cannot be read; get a copy without a lock")
 
 
 def _fact(package: Element, key: str) -> str | None:

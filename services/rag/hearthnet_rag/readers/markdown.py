@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
-from hearthnet_rag.readers.documents import MARKDOWN, Document, Heading, one_line, refused, title_of
+from hearthnet_rag.readers.documents import MARKDOWN, Document, Heading, one_line, rejected, title_of
 from hearthnet_rag.readers.plain import decode, first_line
 
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -29,7 +29,7 @@ def read(data: bytes, name: str | None) -> Document:
     facts, text = _split_front_matter(decode(data, name), name)
     headings = tuple(find_headings(text))
     if not text.strip():
-        raise refused(name, "has no text in it")
+        raise rejected(name, "has no text in it")
     first = headings[0].text if headings else ""
     return Document(
         title=title_of(name, one_line(facts.get("title")) or "", first, first_line(text)),
@@ -99,7 +99,7 @@ def _toml(matter: str, name: str | None) -> Mapping[str, Any]:
     try:
         return tomllib.loads(matter)
     except tomllib.TOMLDecodeError as error:
-        raise refused(name, f"has front matter that is not TOML: {error}") from error
+        raise rejected(name, f"has front matter that is not TOML: {error}") from error
 
 
 def _yaml(matter: str) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet_rag.readers import Told
 from hearthnet_rag.readers.document_builder import LARGEST_TEXT
-from hearthnet_rag.readers.documents import PDF, Document, Heading, Pages, one_line, refused, title_of
+from hearthnet_rag.readers.documents import PDF, Document, Heading, Pages, one_line, rejected, title_of
 from hearthnet_rag.readers.pdf_forms import Forms
 from hearthnet_rag.readers.plain import first_line
 
@@ -45,11 +45,11 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
     file = _opened(data, name)
     count = len(file)
     if count > MOST_PAGES:
-        raise refused(name, f"has {count} pages, more than {MOST_PAGES}; split it", limit=MOST_PAGES)
+        raise rejected(name, f"has {count} pages, more than {MOST_PAGES}; split it", limit=MOST_PAGES)
     texts = _pages(file, name, told)
     written = [len(_LETTER.findall(text)) for text in texts]
     if sum(written) < max(1, count) * _LEAST:
-        raise refused(name, _without_text(file, count))
+        raise rejected(name, _without_text(file, count))
     shown = _without_repeated(texts)
     starts, body = _laid_out(shown)
     headings = tuple(_headings(_outline(file), shown, starts))
@@ -83,12 +83,12 @@ def _opened(data: bytes, name: str | None) -> PdfDocument:
     except pypdfium2.PdfiumError as error:
         code = getattr(error, "err_code", None)
         if code in {_PASSWORD, _SECURITY}:
-            raise refused(
+            raise rejected(
                 name,
                 "is encrypted with a password; save it without one, for example with: "
                 "qpdf --decrypt --password=... locked.pdf open.pdf",
             ) from error
-        raise refused(
+        raise rejected(
             name, "is broken, or was cut off: it is no PDF that can be opened; copy it anew"
         ) from error
 
@@ -102,7 +102,7 @@ def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
             texts.append(_cleaned(_page(file, number, forms)))
             length += len(texts[-1])
             if max(length, forms.read) > LARGEST_TEXT:
-                raise refused(
+                raise rejected(
                     name, f"has more than {LARGEST_TEXT} characters of text; split it", limit=LARGEST_TEXT
                 )
     told(_STAGE, len(file), len(file))

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from hearthnet.text import detect
-from hearthnet_rag.readers.documents import PLAIN, Document, refused, title_of
+from hearthnet_rag.readers.documents import PLAIN, Document, rejected, title_of
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -47,7 +47,7 @@ def read(data: bytes, name: str | None) -> Document:
     """
     text = decode(data, name)
     if not text.strip():
-        raise refused(name, "has no text in it")
+        raise rejected(name, "has no text in it")
     return Document(title=title_of(name, first_line(text)), body=text, media_type=PLAIN)
 
 
@@ -58,7 +58,7 @@ def decode(data: bytes, name: str | None) -> str:
         HearthNetError: `bad_request` if it is empty, has NUL bytes, or has an encoding that is not certain.
     """
     if not data.strip():
-        raise refused(name, "is empty")
+        raise rejected(name, "is empty")
     mark = next(((mark, encoding) for mark, encoding in _MARKS if data.startswith(mark)), None)
     text = _unmarked(data, name) if mark is None else _marked(data[len(mark[0]) :], mark[1], name)
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -74,21 +74,21 @@ def _marked(data: bytes, encoding: str, name: str | None) -> str:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         shown = encoding.upper()
-        raise refused(name, f"is not {shown} text (byte {error.start}); save it as UTF-8") from error
+        raise rejected(name, f"is not {shown} text (byte {error.start}); save it as UTF-8") from error
     if "\0" in text:
-        raise refused(name, "is not text (it has NUL bytes)")
+        raise rejected(name, "is not text (it has NUL bytes)")
     return text
 
 
 def _unmarked(data: bytes, name: str | None) -> str:
     if b"\0" in data:
-        raise refused(name, "is not text (it has NUL bytes); save it as text in UTF-8")
+        raise rejected(name, "is not text (it has NUL bytes); save it as text in UTF-8")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         text = _guessed(data)
         if text is None:
-            raise refused(name, f"is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+            raise rejected(name, f"is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
         return text
 
 

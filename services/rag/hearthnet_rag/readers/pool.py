@@ -18,8 +18,17 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index.database import stopped
 from hearthnet_rag.readers import Told, read_as
 from hearthnet_rag.readers.content_type import kind_of
-from hearthnet_rag.readers.documents import Document, refused
-from hearthnet_rag.readers.worker_ipc import Job, Progress, Read, Refused, Took, answer_decoder, receive, send
+from hearthnet_rag.readers.documents import Document, rejected
+from hearthnet_rag.readers.worker_ipc import (
+    Accepted,
+    Job,
+    ReadProgress,
+    Rejected,
+    Result,
+    answer_decoder,
+    receive,
+    send,
+)
 
 SECONDS: Final = 120.0
 """Limit for one document, of elapsed time as well as of processor time."""
@@ -148,13 +157,13 @@ class _Child:
         while (data := receive(incoming, _MOST_BYTES)) is not None:  # type: ignore[arg-type]
             answer = answer_decoder.decode(data)
             match answer:
-                case Took():
+                case Accepted():
                     taken = True
-                case Progress(stage, current, total):
+                case ReadProgress(stage, current, total):
                     told(stage, current, total)
-                case Refused(code, message, details):
+                case Rejected(code, message, details):
                     raise HearthNetError(code, message, details=details)
-                case Read(document):
+                case Result(document):
                     return document
         self.alive = False
         if not taken and not self._late:
@@ -164,8 +173,8 @@ class _Child:
     def _ended(self, job: Job) -> HearthNetError:
         """Return the error for a process that took a job and returned nothing."""
         if self._late:
-            return refused(job.name, f"takes more than {job.seconds - 1} seconds to read; split it")
-        return refused(job.name, "is broken, or takes too much to read: the reader gave up on it")
+            return rejected(job.name, f"takes more than {job.seconds - 1} seconds to read; split it")
+        return rejected(job.name, "is broken, or takes too much to read: the reader gave up on it")
 
     def _time_is_up(self) -> None:
         self._late = True

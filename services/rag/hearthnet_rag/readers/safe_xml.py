@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hearthnet_rag.readers.documents import refused
+from hearthnet_rag.readers.documents import rejected
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -26,7 +26,7 @@ def parse(data: bytes, name: str | None, what: str) -> Element:
         return etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         why = " ".join(str(error).split())[:200]
-        raise refused(name, f"is broken: {what[:200]} is no XML ({why})") from error
+        raise rejected(name, f"is broken: {what[:200]} is no XML ({why})") from error
 
 
 def check(data: bytes, name: str | None, what: str, forbidden: tuple[bytes, ...] = _DEFINES) -> None:
@@ -37,4 +37,4 @@ def check(data: bytes, name: str | None, what: str, forbidden: tuple[bytes, ...]
     """
     plain = data.replace(b"\0", b"").upper()
     if any(mark in plain for mark in forbidden):
-        raise refused(name, f"has XML that defines entities of its own ({what[:200]}), as no document needs")
+        raise rejected(name, f"has XML that defines entities of its own ({what[:200]}), as no document needs")

@@ -21,11 +21,11 @@ class Job(msgspec.Struct, frozen=True):
     seconds: int
 
 
-class Took(msgspec.Struct, frozen=True, tag=True):
+class Accepted(msgspec.Struct, frozen=True, tag="Took"):
     """Confirmation that the whole job has arrived."""
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+class ReadProgress(msgspec.Struct, frozen=True, tag="Progress"):
     """Progress of the reading."""
 
     stage: str
@@ -33,13 +33,13 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     total: int
 
 
-class Read(msgspec.Struct, frozen=True, tag=True):
+class Result(msgspec.Struct, frozen=True, tag="Read"):
     """The document that was read."""
 
     document: Document
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class Rejected(msgspec.Struct, frozen=True, tag="Refused"):
     """The error of a document that cannot be read."""
 
     code: str
@@ -47,7 +47,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     details: dict[str, Any] = {}
 
 
-Answer = Took | Progress | Read | Refused
+Answer = Accepted | ReadProgress | Result | Rejected
 _encoder: Final = msgspec.msgpack.Encoder()
 job_decoder: Final = msgspec.msgpack.Decoder(Job)
 answer_decoder: Final = msgspec.msgpack.Decoder(Answer)

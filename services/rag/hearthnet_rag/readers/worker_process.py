@@ -16,14 +16,14 @@ from typing import BinaryIO, Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.readers import Told, read_as
-from hearthnet_rag.readers.documents import refused
+from hearthnet_rag.readers.documents import rejected
 from hearthnet_rag.readers.worker_ipc import (
+    Accepted,
     Answer,
     Job,
-    Progress,
-    Read,
-    Refused,
-    Took,
+    ReadProgress,
+    Rejected,
+    Result,
     job_decoder,
     receive,
     send,
@@ -51,7 +51,7 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO) -> bool:
     data = receive(incoming, _MOST_BYTES)
     if data is None:
         return False
-    send(outgoing, Took())
+    send(outgoing, Accepted())
     job = job_decoder.decode(data)
     _bound(resource.RLIMIT_CPU, int(time.process_time()) + job.seconds)
     send(outgoing, _answer(job, _telling(outgoing)))
@@ -60,21 +60,21 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO) -> bool:
 
 def _answer(job: Job, told: Told) -> Answer:
     try:
-        return Read(read_as(job.kind, job.data, job.name, told))
+        return Result(read_as(job.kind, job.data, job.name, told))
     except HearthNetError as error:
         return _refused(error)
     except (MemoryError, RecursionError):
         return _refused(
-            refused(job.name, "takes more memory to read than there is for one document; split it")
+            rejected(job.name, "takes more memory to read than there is for one document; split it")
         )
     except (
         Exception
     ) as error:  # a parser failed on unexpected input: the fault is the document's, not the service's
-        return _refused(refused(job.name, f"is broken: reading it ended with {type(error).__name__}"))
+        return _refused(rejected(job.name, f"is broken: reading it ended with {type(error).__name__}"))
 
 
-def _refused(error: HearthNetError) -> Refused:
-    return Refused(error.code, error.message, dict(error.details))
+def _refused(error: HearthNetError) -> Rejected:
+    return Rejected(error.code, error.message, dict(error.details))
 
 
 def _telling(outgoing: BinaryIO) -> Told:
@@ -89,7 +89,7 @@ def _telling(outgoing: BinaryIO) -> Told:
         now = time.monotonic()
         if current == total or now - last >= _EVERY_SECONDS:
             last = now
-            send(outgoing, Progress(stage, current, total))
+            send(outgoing, ReadProgress(stage, current, total))
 
     return told
 

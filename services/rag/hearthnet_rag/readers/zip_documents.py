@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.readers import Told
-from hearthnet_rag.readers.documents import Document, refused
+from hearthnet_rag.readers.documents import Document, rejected
 
 MOST_ENTRIES: Final = 10_000
 MOST_UNPACKED: Final = 256 * 1024 * 1024
@@ -42,16 +42,16 @@ class Archive:
 
     def _check(self, entries: list[zipfile.ZipInfo]) -> None:
         if len(entries) > MOST_ENTRIES:
-            raise refused(self._name, f"has {len(entries)} files packed in it, more than {MOST_ENTRIES}",
+            raise rejected(self._name, f"has {len(entries)} files packed in it, more than {MOST_ENTRIES}",
                           limit=MOST_ENTRIES)  # fmt: skip
         unpacked = sum(entry.file_size for entry in entries)
         if unpacked > MOST_UNPACKED:
-            raise refused(
+            raise rejected(
                 self._name, f"unpacks to {unpacked} bytes, more than {MOST_UNPACKED}", limit=MOST_UNPACKED
             )
         for entry in entries:
             if entry.file_size > max(_RATIO_FROM, entry.compress_size * MOST_RATIO):
-                raise refused(self._name, f"is packed more than {MOST_RATIO} to 1, as no document is")
+                raise rejected(self._name, f"is packed more than {MOST_RATIO} to 1, as no document is")
 
     def read(self, path: str) -> bytes:
         """Return the content of `path`.
@@ -62,22 +62,22 @@ class Archive:
         try:
             entry = self._zip.getinfo(path)
             if entry.flag_bits & _ENCRYPTED:
-                raise refused(self._name, "is encrypted with a password; save it without one")
+                raise rejected(self._name, "is encrypted with a password; save it without one")
             with self._zip.open(entry) as file:
                 data = file.read(self._left + 1)
         except KeyError as error:
-            raise refused(self._name, f"is broken: {path[:200]} is missing in it") from error
+            raise rejected(self._name, f"is broken: {path[:200]} is missing in it") from error
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
             raise self.broken(error) from error
         self._left -= len(data)
         if self._left < 0:
-            raise refused(self._name, f"unpacks to more than {MOST_UNPACKED} bytes", limit=MOST_UNPACKED)
+            raise rejected(self._name, f"unpacks to more than {MOST_UNPACKED} bytes", limit=MOST_UNPACKED)
         return data
 
     def broken(self, error: Exception) -> HearthNetError:
         """Return the error for an archive that cannot be unpacked."""
         why = " ".join(str(error).split())[:200] or type(error).__name__
-        return refused(self._name, f"is broken, or was cut off ({why}); copy it anew")
+        return rejected(self._name, f"is broken, or was cut off ({why}); copy it anew")
 
 
 def read(data: bytes, name: str | None, told: Told) -> Document:
@@ -98,7 +98,7 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
     what = next((said for path, said in _KINDS.items() if path in archive.names), None)
     if what is None:
         what = "a ZIP archive and no document: unpack it first, and add what is in it"
-    raise refused(name, f"is {what}; what can be read is PDF, HTML, Markdown, text, DOCX and EPUB")
+    raise rejected(name, f"is {what}; what can be read is PDF, HTML, Markdown, text, DOCX and EPUB")
 
 
 def joined(folder: str, href: str) -> str:

@@ -17,8 +17,8 @@ import msgspec
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.index.vectors import Asked, Pending, models_of, pending
-from hearthnet_rag.text.text_analysis import could_be_in
+from hearthnet_rag.index.vectors import PendingVectors, QueryEmbedding, models_of, pending
+from hearthnet_rag.text.text_analysis import likely_language
 
 _log = logging.getLogger(__name__)
 CAPABILITY: Final = "embed.text@1.0"
@@ -41,10 +41,10 @@ class Model(msgspec.Struct, frozen=True):
     max_tokens: int | None
 
 
-class Outlook(msgspec.Struct, frozen=True):
+class QueryVector(msgspec.Struct, frozen=True):
     """The vector of a query, or a notice that explains why words alone are used."""
 
-    asked: Asked | None = None
+    asked: QueryEmbedding | None = None
     notice: str | None = None
 
 
@@ -98,14 +98,14 @@ class Embedding:
                 made += await self._of_batch(model, found)
         return made
 
-    async def _of_batch(self, model: Model, found: Sequence[Pending]) -> int:
+    async def _of_batch(self, model: Model, found: Sequence[PendingVectors]) -> int:
         """Make and store the vectors of some passages, and return how many got them."""
         vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
         kept = [(passage, made_of_it) for passage, made_of_it in vectors if made_of_it]
         await asyncio.to_thread(self._store, model, kept)
         return len(kept)
 
-    async def _of_passage(self, model: Model, passage: Pending) -> list[list[float]]:
+    async def _of_passage(self, model: Model, passage: PendingVectors) -> list[list[float]]:
         """Return the vectors of its windows, empty if the model refuses them."""
         try:
             return await self._embed(model, passage.windows)
@@ -115,22 +115,22 @@ class Embedding:
             _log.info("%s takes no passage %d: %s", model.name, passage.chunk, error)
             return []
 
-    async def outlook(self, corpus: str, query: str) -> Outlook:
+    async def outlook(self, corpus: str, query: str) -> QueryVector:
         """Return the vector of `query` if `corpus` has vectors of a model for its language."""
         models = await asyncio.to_thread(self._models, corpus)
         if not models:
-            return Outlook()
+            return QueryVector()
         model = self._current
         if model is None or model.name not in models:
-            return Outlook(notice="the model of the vectors is away: searched by words alone")
-        if not could_be_in(query, model.languages):
-            return Outlook()
+            return QueryVector(notice="the model of the vectors is away: searched by words alone")
+        if not likely_language(query, model.languages):
+            return QueryVector()
         try:
             [vector] = await self._embed(model, [query[:_QUERY_CHARACTERS]], _QUERY_SECONDS)
         except HearthNetError as error:
             _log.info("a query is answered by words alone: %s", error)
-            return Outlook(notice="the model of the vectors does not answer: searched by words alone")
-        return Outlook(Asked(model.name, vector))
+            return QueryVector(notice="the model of the vectors does not answer: searched by words alone")
+        return QueryVector(QueryEmbedding(model.name, vector))
 
     async def _model(self) -> Model | None:
         """Choose the model anew: the first by name among the suitable offers."""
@@ -159,11 +159,11 @@ class Embedding:
         with self._index.reading() as connection:
             return models_of(connection, corpus)
 
-    def _pending(self, model: Model, after: int) -> list[Pending]:
+    def _pending(self, model: Model, after: int) -> list[PendingVectors]:
         with self._index.reading() as connection:
             return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES, after)
 
-    def _store(self, model: Model, made: Sequence[tuple[Pending, Any]]) -> None:
+    def _store(self, model: Model, made: Sequence[tuple[PendingVectors, Any]]) -> None:
         self._index.keep_vectors(model.name, made)
 
 

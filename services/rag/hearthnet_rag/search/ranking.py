@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet_rag.index.vectors import Near
+from hearthnet_rag.index.vectors import Neighbor
 
 MEANING: Final = 2.0
 _STEEPNESS: Final = 1.5
@@ -45,7 +45,10 @@ def by_words(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def by_both(
-    found: Sequence[Candidate], nearest: Sequence[Near], meanings: Mapping[int, float], seen: Collection[int]
+    found: Sequence[Candidate],
+    nearest: Sequence[Neighbor],
+    meanings: Mapping[int, float],
+    seen: Collection[int],
 ) -> list[Candidate]:
     """Return passages found by words and by meaning in one order, with scores from 0 to 1.
 
@@ -64,7 +67,7 @@ def by_both(
     return _best((one, total(one)) for one in (*found, *others))
 
 
-def meaning(nearest: Sequence[Near]) -> dict[int, float]:
+def similarity(nearest: Sequence[Neighbor]) -> dict[int, float]:
     """Return the nearness, from 0 to 1, of passages in `nearest` (the nearest first)."""
     if not nearest:
         return {}

@@ -17,10 +17,10 @@ import msgspec
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index.database import passages_table
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.index.vectors import Asked, Near, with_vectors
-from hearthnet_rag.search.ranking import Candidate, by_both, by_words, heading_match, meaning
+from hearthnet_rag.index.vectors import Neighbor, QueryEmbedding, with_vectors
+from hearthnet_rag.search.ranking import Candidate, by_both, by_words, heading_match, similarity
 from hearthnet_rag.text.document_frequencies import Vocabulary
-from hearthnet_rag.text.text_analysis import DEFAULT, as_written, base_language, query_stems, words
+from hearthnet_rag.text.text_analysis import DEFAULT, base_language, query_stems, surface_forms, words
 
 PERSONAL: Final = "personal"
 PER_DOCUMENT: Final = 2
@@ -58,7 +58,7 @@ ANY: Final = Filter()
 
 
 def search(
-    index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY, near: Asked | None = None
+    index: Index, corpus: str, query: str, k: int, wanted: Filter = ANY, near: QueryEmbedding | None = None
 ) -> list[Hit]:
     """Return at most `k` passages of `corpus`, best first, by words and by the vector `near`.
 
@@ -84,7 +84,7 @@ def search(
         else:
             nearest = index.signs.nearest(connection, losses, number, near)
             seen = with_vectors(connection, near.model, [one.chunk for one in found])
-            ordered = by_both(found, _fitting(connection, nearest, wanted), meaning(nearest), seen)
+            ordered = by_both(found, _fitting(connection, nearest, wanted), similarity(nearest), seen)
         return [_hit(connection, chosen) for chosen in _spread(ordered, k)]
 
 
@@ -105,7 +105,7 @@ def _corpus(connection: sqlite3.Connection, name: str) -> int:
     raise no_such_corpus(name, [row["name"] for row in rows if row["name"] != PERSONAL])
 
 
-def _fitting(connection: sqlite3.Connection, nearest: Sequence[Near], wanted: Filter) -> list[Near]:
+def _fitting(connection: sqlite3.Connection, nearest: Sequence[Neighbor], wanted: Filter) -> list[Neighbor]:
     demands, values = _demands(wanted)
     if not demands:
         return list(nearest)
@@ -141,7 +141,7 @@ def _with_headings(
 
 def _matches(headings: Collection[str], query: str, known: Vocabulary) -> dict[str, float]:
     """Return the agreement with the query of each heading that shares a word with it."""
-    asked = set(as_written(query).split())
+    asked = set(surface_forms(query).split())
     telling = {line: of for line in headings if not asked.isdisjoint(of := set(line.split()))}
     all_words = asked.union(*telling.values())
     known.look_up(all_words)

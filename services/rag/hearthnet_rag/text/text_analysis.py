@@ -43,7 +43,7 @@ _LONGEST: Final = 64
 """Longer words (keys, sums, addresses) are cut here; stemmers have no rules for them."""
 
 
-def nothing_known(stem: str) -> int:
+def EMPTY_STATS(stem: str) -> int:
     """Return 0: the vocabulary of an empty corpus."""
     return 0
 
@@ -69,7 +69,7 @@ class Analyser:
     An instance is for one thread.
     """
 
-    def __init__(self, language: str | None = None, known: Known = nothing_known) -> None:
+    def __init__(self, language: str | None = None, known: Known = EMPTY_STATS) -> None:
         self._language = base_language(language)
         self._known = known
         self._seen: dict[str, str] = {}
@@ -93,7 +93,7 @@ class Analyser:
         return [whole, *(stem(part, self._language) for part in parts)]
 
 
-def query_stems(query: str, languages: Sequence[str] = (DEFAULT,), known: Known = nothing_known) -> list[str]:
+def query_stems(query: str, languages: Sequence[str] = (DEFAULT,), known: Known = EMPTY_STATS) -> list[str]:
     """Return the distinct stems of a query, in order, without stop words.
 
     If nothing else is left, stop words are kept. `languages` are those of the documents. Stop words are those
@@ -107,7 +107,7 @@ def query_stems(query: str, languages: Sequence[str] = (DEFAULT,), known: Known 
     return list(dict.fromkeys([*stems.split(), *map(_written, found)]))
 
 
-def could_be_in(query: str, languages: Collection[str]) -> bool:
+def likely_language(query: str, languages: Collection[str]) -> bool:
     """Return whether the query's stop words permit one of `languages`; without any they do."""
     found = words(query)
     counts = {name: sum(word in stop_words(name) for word in found) for name in {*languages, *_COMMON}}
@@ -120,7 +120,7 @@ def _stop_words_for(found: Sequence[str], languages: set[str]) -> frozenset[str]
     return frozenset().union(*(stop_words(language) for language, count in counts.items() if count == most))
 
 
-def as_written(text: str) -> str:
+def surface_forms(text: str) -> str:
     """Return the words of `text` unstemmed, in the index's form for words of headings.
 
     A query in exactly these words matches the heading.

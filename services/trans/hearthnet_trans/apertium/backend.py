@@ -13,7 +13,7 @@ from hearthnet.core.tasks import end
 from hearthnet_trans.apertium import modes
 from hearthnet_trans.apertium.pipeline import HANGS_SECONDS, Broken, Pipeline
 from hearthnet_trans.apertium.stream import Lost, decode, encode, parts
-from hearthnet_trans.backend import Pair, Translation, Work
+from hearthnet_trans.backend import Pair, Translation, TranslationWork
 
 _log = logging.getLogger(__name__)
 MOST_PIPELINES: Final = 4
@@ -60,7 +60,7 @@ class Apertium:
         self._modes = await asyncio.to_thread(modes.installed, self._folder)
         self._following = asyncio.create_task(self._follow(changed), name="apertium follow")
 
-    async def translate(self, work: Work) -> Translation:
+    async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `Backend.translate`; if markup is lost, translate again in pieces."""
         encoded = encode(work.text)
         if not encoded.words:
@@ -79,11 +79,11 @@ class Apertium:
         while self._pipelines:
             await self._pipelines.popitem()[1].close()
 
-    def _model(self, work: Work) -> str:
+    def _model(self, work: TranslationWork) -> str:
         mode = self._modes.get((work.source, work.target))
         return mode.stem if mode is not None else ""
 
-    async def _in_pieces(self, work: Work) -> tuple[str, int]:
+    async def _in_pieces(self, work: TranslationWork) -> tuple[str, int]:
         """Translate each stretch of words by itself, and keep the text between them."""
         whole, marked = "", 0
         for to_translate, part in parts(work.text):
@@ -97,7 +97,7 @@ class Apertium:
             whole += part
         return whole, marked
 
-    async def _run(self, work: Work, stream: str) -> str:
+    async def _run(self, work: TranslationWork, stream: str) -> str:
         """Return the answer of the pair's pipeline.
 
         After a failure the text is tried once more. Retries of a pair run one at a time, so that a text that
@@ -117,7 +117,7 @@ class Apertium:
             except Broken as error:
                 raise _failed(work, str(error)) from error
 
-    async def _pipeline(self, work: Work) -> Pipeline:
+    async def _pipeline(self, work: TranslationWork) -> Pipeline:
         """Return the pair's pipeline, started if necessary.
 
         Raises:
@@ -180,7 +180,7 @@ class Apertium:
                 await self._pipelines.pop(pair).close()
 
 
-def _failed(work: Work, why: str) -> HearthNetError:
+def _failed(work: TranslationWork, why: str) -> HearthNetError:
     reason = f"Apertium's {work.source}-{work.target} cannot translate this text: {why}"
     return HearthNetError(
         "internal_error", f"{reason}; leave out what is unusual in it, or name another backend"

@@ -14,7 +14,7 @@ from hearthnet.core.config import ModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.vendors.catalog import Listed, described, in_use
+from hearthnet_llm.vendors.catalog import CatalogEntry, described, in_use
 from tests.services.llm.model_server import ModelServer, page
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("LLM-42")]
@@ -24,7 +24,7 @@ MOST = described("q", {"model_info": {"qwen3.context_length": 40_000}})
 CHOSEN = described("q", {"parameters": "num_ctx 16384", "model_info": {"qwen3.context_length": 40_000}})
 
 
-def loaded(ctx: int) -> Listed:
+def loaded(ctx: int) -> CatalogEntry:
     """What the server tells of the model while it is loaded."""
     return MOST.refined(in_use("q", {"models": [{"model": "q", "context_length": ctx}]}))
 
@@ -50,14 +50,16 @@ async def asked(server: ModelServer, remote: Remote, *requests: ChatRequest) -> 
 @pytest.mark.parametrize(
     ("told", "fields", "ctx"),
     [
-        (Listed("q"), {}, 4096),
+        (CatalogEntry("q"), {}, 4096),
         (CHOSEN, {}, 16_384),
         (loaded(12_000), {}, 12_000),
         (MOST, {"ctx": 30_000}, 30_000),
         (loaded(12_000), {"ctx": 30_000}, 30_000),
     ],
 )
-async def test_a_context_that_is_known_is_asked_for_exactly(told: Listed, fields: Any, ctx: int) -> None:
+async def test_a_context_that_is_known_is_asked_for_exactly(
+    told: CatalogEntry, fields: Any, ctx: int
+) -> None:
     async with ModelServer() as server, asking(server, **fields) as remote:
         remote.learn(told)
         assert remote.profile.ctx == ctx

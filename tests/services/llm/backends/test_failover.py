@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.backends.failover import Failover, able, named
+from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.interface.backend import Backend
 from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta, ToolCall
 from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ModelParams, Named, Tool
 
@@ -72,26 +72,26 @@ async def answer(
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-44")
 async def test_the_next_one_answers_where_the_first_fails_before_its_first_word() -> None:
-    first = Spoken(Progress("reading", 0, 1), GONE)
-    frames, chosen, failed = await answer(first, Spoken(Token("Hi"), END, name="b"))
+    first = Spoken(PrefillProgress("reading", 0, 1), GONE)
+    frames, chosen, failed = await answer(first, Spoken(TextDelta("Hi"), END, name="b"))
     assert (chosen, failed) == (["a", "b"], ["a"])
     told = Notice("other_model", "the model a cannot be reached; b answers instead")
-    assert frames == [Progress("reading", 0, 1), told, Token("Hi"), END]
+    assert frames == [PrefillProgress("reading", 0, 1), told, TextDelta("Hi"), END]
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-44")
 async def test_after_the_first_word_nobody_else_is_asked() -> None:
-    other = Spoken(Token("Hi"), END, name="b")
+    other = Spoken(TextDelta("Hi"), END, name="b")
     with pytest.raises(HearthNetError, match="the model a"):
-        await answer(Spoken(Token("H"), GONE), other)
+        await answer(Spoken(TextDelta("H"), GONE), other)
     assert other.heard == []
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-44")
 async def test_what_is_wrong_with_the_request_is_said_at_once() -> None:
-    other = Spoken(Token("Hi"), END, name="b")
+    other = Spoken(TextDelta("Hi"), END, name="b")
     with pytest.raises(HearthNetError, match="too long"):
         await answer(Spoken(HearthNetError("bad_request", "too long")), other)
     assert other.heard == []
@@ -119,7 +119,9 @@ def test_who_cannot_do_it_is_passed_over() -> None:
     everyone: list[Backend] = [blind, toolless, by_name, sees]
 
     def order(request: ChatRequest, **params: Any) -> list[str]:
-        return [backend.profile.model for backend in able(everyone, ModelParams(**params), request)]
+        return [
+            backend.profile.model for backend in capable_backends(everyone, ModelParams(**params), request)
+        ]
 
     picture = ChatRequest(messages=[Message("user", [ImagePart("x")])])
     assert order(HELLO) == ["blind", "toolless", "by_name", "sees"]
@@ -132,19 +134,21 @@ def test_who_cannot_do_it_is_passed_over() -> None:
     assert order(required) == ["blind", "sees"]
     one = ChatRequest(messages=HELLO.messages, tools=TOOLS, tool_choice=Named("look"))
     assert order(one) == ["blind", "by_name", "sees"]
-    assert [backend.profile.model for backend in able([toolless], ModelParams(), one)] == ["toolless"]
+    assert [backend.profile.model for backend in capable_backends([toolless], ModelParams(), one)] == [
+        "toolless"
+    ]
 
 
 @pytest.mark.req("LLM-43", "LLM-44")
 def test_a_name_that_is_not_there_now_is_told_from_one_that_is_not_known() -> None:
     backends: list[Backend] = [Spoken(name="a", aliases=("x",)), Spoken(name="a"), Spoken(name="b")]
-    assert named(backends, ModelParams("a"), {}) == backends[:2]
-    assert named(backends, ModelParams("x"), {}) == backends[:1]
-    assert named(backends, ModelParams(), {}) == backends
+    assert named_backends(backends, ModelParams("a"), {}) == backends[:2]
+    assert named_backends(backends, ModelParams("x"), {}) == backends[:1]
+    assert named_backends(backends, ModelParams(), {}) == backends
     with pytest.raises(HearthNetError, match="cannot be reached; it is offered again once") as away:
-        named(backends, ModelParams("far"), {"far": "far cannot be reached"})
+        named_backends(backends, ModelParams("far"), {"far": "far cannot be reached"})
     with pytest.raises(HearthNetError, match="no model 'c' here; there is a, a, b") as unknown:
-        named(backends, ModelParams("c"), {"far": ""})
+        named_backends(backends, ModelParams("c"), {"far": ""})
     assert (away.value.code, unknown.value.code) == ("partition", "not_found")
 
 
@@ -161,11 +165,11 @@ REPLAYED = ChatRequest(
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-45")
 async def test_a_model_without_tools_answers_in_one_go() -> None:
-    single = Spoken(Token("Hi"), Done("end", 1, 1, "native"), tool_mode="none")
+    single = Spoken(TextDelta("Hi"), Done("end", 1, 1, "native"), tool_mode="none")
     frames, _, _ = await answer(single, request=REPLAYED)
     assert frames == [
         Notice("tools_ignored", "a cannot call tools, so it answers without them"),
-        Token("Hi"),
+        TextDelta("Hi"),
         END,
     ]
     (asked,) = single.heard
@@ -231,7 +235,7 @@ async def test_a_tool_that_is_wrong_is_not_taken_for_tools_that_are_not_there() 
 @pytest.mark.req("LLM-44", "LLM-51")
 async def test_what_is_too_long_for_one_goes_to_the_next() -> None:
     long = ChatRequest(messages=[Message("user", "word " * 9000)])
-    small, large = Spoken(Token("No"), END), Spoken(Token("Hi"), END, name="b", ctx=100_000)
+    small, large = Spoken(TextDelta("No"), END), Spoken(TextDelta("Hi"), END, name="b", ctx=100_000)
     frames, chosen, _ = await answer(small, large, request=long)
     assert chosen == ["a", "b"]
-    assert frames[-2:] == [Token("Hi"), END]
+    assert frames[-2:] == [TextDelta("Hi"), END]

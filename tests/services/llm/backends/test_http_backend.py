@@ -15,7 +15,7 @@ import pytest
 from hearthnet.core.config import ModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ResponseSchema
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
@@ -51,7 +51,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 async def test_a_real_server_streams_text(endpoint: Any, key: str) -> None:
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = await frames_of(backend)
-        assert len([frame for frame in frames if isinstance(frame, Token)]) > 1
+        assert len([frame for frame in frames if isinstance(frame, TextDelta)]) > 1
         done = frames[-1]
         assert isinstance(done, Done)
         assert (done.stop_reason, done.tokens_out) == ("max_tokens", 8)
@@ -63,7 +63,7 @@ async def test_a_real_server_streams_text(endpoint: Any, key: str) -> None:
 async def test_a_real_server_continues_a_text(endpoint: Any, key: str) -> None:
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = [f async for f in backend.complete(CompleteRequest(prompt="One two three", max_tokens=5))]
-        assert any(isinstance(frame, Token) for frame in frames)
+        assert any(isinstance(frame, TextDelta) for frame in frames)
         assert isinstance(frames[-1], Done)
         assert frames[-1].tokens_out == 5
 
@@ -80,7 +80,7 @@ async def test_a_real_server_keeps_to_a_schema(endpoint: Any, key: str) -> None:
     )
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = await frames_of(backend, request)
-        assert "ok" in "".join(frame.text for frame in frames if isinstance(frame, Token))
+        assert "ok" in "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
 
 
 @pytest.mark.asyncio
@@ -183,7 +183,7 @@ SLOW = b'{"error":{"message":"slow down"}}'
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
 async def test_one_object_is_as_good_as_a_stream(kind: str) -> None:
     async with serving(head(kind=kind), OBJECT) as url, connected(url) as backend:
-        assert await frames_of(backend) == [Token("Hi"), Done("end", 3, 1, "native")]
+        assert await frames_of(backend) == [TextDelta("Hi"), Done("end", 3, 1, "native")]
 
 
 @pytest.mark.asyncio
@@ -303,7 +303,7 @@ async def test_closing_hangs_up_on_a_server_that_is_silent() -> None:
     first = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
     async with serving(head(), first, hold=True, gone=gone) as url, connected(url) as backend:
         stream = backend.stream(HELLO)
-        assert await anext(stream) == Token("Hi")
+        assert await anext(stream) == TextDelta("Hi")
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
         watch = Stopwatch()
@@ -373,6 +373,6 @@ async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() ->
     async with server:
         async with connected(f"http://{host}:{port}/v1") as backend:
             for _ in range(2):
-                assert Token("Hi") in await frames_of(backend)
+                assert TextDelta("Hi") in await frames_of(backend)
             assert heard == [2, 1]
         await wait_for(lambda: len(closed) == 2)

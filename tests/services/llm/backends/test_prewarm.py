@@ -10,7 +10,7 @@ from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.prewarm import warmed
 from hearthnet_llm.interface.backend import Backend, FrameStream
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token
+from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from tests.helpers.mesh import Mesh
 from tests.services.llm.backends.test_failover import Spoken
@@ -35,15 +35,15 @@ async def warm(backend: Backend, request: ChatRequest) -> list[Frame]:
 @pytest.mark.req("LLM-62")
 async def test_it_reads_and_says_nothing() -> None:
     said = (
-        Progress("reading", 1, 2),
+        PrefillProgress("reading", 1, 2),
         Notice("other", "x"),
-        Token("Wel"),
+        TextDelta("Wel"),
         Done("max_tokens", 40, 1, "native", 30),
     )
     backend = Spoken(*said)
     request = ChatRequest(messages=[Message("user", "")], max_tokens=0, tools=LOOKS, tool_choice="required")
     assert await warm(backend, request) == [
-        Progress("reading", 1, 2),
+        PrefillProgress("reading", 1, 2),
         Done("max_tokens", 40, 0, "native", 30),
     ]
     assert (backend.heard[0].max_tokens, backend.heard[0].tool_choice) == (1, "auto")

@@ -11,7 +11,7 @@ import pytest
 from hearthnet.core.config import ScriptedConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.scripted import Scripted
-from hearthnet_llm.interface.frames import Done, Frame, Thinking, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.interface.validation import check
 from tests.helpers.mesh import Mesh
@@ -53,7 +53,7 @@ async def answer(model: Scripted, *messages: Message, **fields: Any) -> list[Fra
 
 def text(frames: list[Frame]) -> str:
     """What was said."""
-    return "".join(frame.text for frame in frames if isinstance(frame, Token))
+    return "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
 
 
 def ended(frames: list[Frame]) -> str:
@@ -65,7 +65,7 @@ def ended(frames: list[Frame]) -> str:
 @pytest.mark.asyncio
 async def test_it_says_its_turns_in_order_and_calls_tools_between_them(model: Scripted) -> None:
     first = await answer(model, WATER)
-    assert first[0] == Thinking("Hm.")
+    assert first[0] == ReasoningDelta("Hm.")
     assert text(first) == "I will look."
     calls = [frame for frame in first if isinstance(frame, ToolCall)]
     assert calls == [ToolCall("call_1", "search", {"query": "water"}), ToolCall("call_2", "clock", {})]

@@ -13,7 +13,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import prefill_progress
 from hearthnet_llm.builtin.backend import BuiltinBackend
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Progress, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Named, ResponseSchema, Tool
 from tests.services.llm.tools import SCHEMAS, checked_call, demand
 
@@ -35,7 +35,7 @@ async def frames_of(backend: BuiltinBackend, request: ChatRequest) -> list[Frame
 
 def text_of(frames: list[Frame]) -> str:
     """The text of the frames."""
-    return "".join(frame.text for frame in frames if isinstance(frame, Token))
+    return "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
 
 
 def found(said: str, result: Any, **fields: Any) -> ChatRequest:
@@ -267,11 +267,11 @@ async def test_while_it_reads_it_says_how_far_it_is(
     said = f"{'A call' if calling else 'An answer'}: {PASSAGE}"
     plain = ChatRequest(messages=[Message(role="user", content=said)], max_tokens=5)
     frames = await frames_of(backend, demand("search", said, max_tokens=100) if calling else plain)
-    told = [frame for frame in frames if isinstance(frame, Progress)]
+    told = [frame for frame in frames if isinstance(frame, PrefillProgress)]
     assert len(told) > 2
     assert {frame.stage for frame in told} == {"reading"}
     assert all(frame.current <= frame.total for frame in told)
-    assert isinstance(frames[-2], ToolCall if calling else Token)
+    assert isinstance(frames[-2], ToolCall if calling else TextDelta)
 
 
 @pytest.mark.asyncio

@@ -8,20 +8,28 @@ import pytest
 from hearthnet.contracts import contracts
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
-from hearthnet_llm.interface.frames import Cited, Done, Served, Thinking, Thought, Token, ToolCall
-from hearthnet_llm.responses.response_builder import Answer
+from hearthnet_llm.interface.frames import (
+    CitationEvent,
+    Done,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
+    TextDelta,
+    ToolCall,
+)
+from hearthnet_llm.responses.response_builder import ResponseBuilder
 
 
 @pytest.mark.req("LLM-12", "LLM-21")
 def test_a_whole_answer_keeps_what_its_frames_said() -> None:
-    answer = Answer(BUILT_IN)
+    answer = ResponseBuilder(BUILT_IN)
     for frame in (
-        Thinking("hm"),
-        Thought(ThinkingPart("hm", signature="s")),
-        Served(ServerCallPart("web_search", id="w")),
-        Token("Dig"),
-        Token("."),
-        Cited(Citation("web", url="https://a.example")),
+        ReasoningDelta("hm"),
+        ReasoningBlock(ThinkingPart("hm", signature="s")),
+        ServerToolEvent(ServerCallPart("web_search", id="w")),
+        TextDelta("Dig"),
+        TextDelta("."),
+        CitationEvent(Citation("web", url="https://a.example")),
         ToolCall("c", "look", {}),
         Done("tool_calls", 9, 4, "native", 2, 1),
     ):
@@ -43,8 +51,8 @@ def test_a_whole_answer_keeps_what_its_frames_said() -> None:
 
 @pytest.mark.req("LLM-12")
 def test_a_plain_answer_says_no_more_than_before() -> None:
-    answer = Answer(BUILT_IN, calls=False)
-    for frame in (Token("Yes"), Done("end", 9, 1, "native", 2, 1)):
+    answer = ResponseBuilder(BUILT_IN, calls=False)
+    for frame in (TextDelta("Yes"), Done("end", 9, 1, "native", 2, 1)):
         answer.feed(frame)
     assert answer.output == {"message": {"role": "assistant", "content": "Yes"}}
     assert set(answer.meta()) == {"model", "tokens_in", "tokens_out", "stop_reason"}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.interface.frames import Done, Frame, Notice, Token
+from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, ServerTool, Tool
 from hearthnet_llm.responses import retry_without_tool
-from hearthnet_llm.responses.retry_without_tool import DROPPED, MOST, refused
+from hearthnet_llm.responses.retry_without_tool import DROPPED, MOST, refused_tool
 
 pytestmark = pytest.mark.req("LLM-98")
 SEARCH = Tool("web_search", server=ServerTool("web_search"))
@@ -40,14 +40,14 @@ def error(said: str, code: str = "bad_request", **details: Any) -> HearthNetErro
     ],
 )
 def test_which_tool_a_server_means(said: str, name: str | None) -> None:
-    found = refused(ASKED, error(said))
+    found = refused_tool(ASKED, error(said))
     assert (None if found is None else found.name) == name
 
 
 def test_what_is_no_refusal_of_the_request_names_no_tool() -> None:
     said = "Invalid schema for function 'book'"
-    assert refused(ASKED, error(said, "internal_error")) is None
-    assert refused(ASKED, HearthNetError("bad_request", said)) is None
+    assert refused_tool(ASKED, error(said, "internal_error")) is None
+    assert refused_tool(ASKED, HearthNetError("bad_request", said)) is None
 
 
 class Server:
@@ -62,11 +62,11 @@ class Server:
         self.asked.append(request)
         names = [tool.name for tool in request.tools or ()]
         if self.spoken:
-            yield Token("Hel")
+            yield TextDelta("Hel")
         for name in self.unfit:
             if name in names:
                 raise error(f"Invalid schema for function {name!r}")
-        yield Token("lo")
+        yield TextDelta("lo")
         yield Done("end", 1, 1)
 
 
@@ -84,7 +84,7 @@ async def test_the_others_go_on_and_a_notice_says_so() -> None:
         "the tool look is left out",
     ]
     assert [len(request.tools or ()) for request in server.asked] == [3, 2, 1]
-    assert frames[-2:] == [Token("lo"), Done("end", 1, 1)]
+    assert frames[-2:] == [TextDelta("lo"), Done("end", 1, 1)]
 
 
 @pytest.mark.asyncio

@@ -13,7 +13,7 @@ import pytest
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import TOOLS_CALL, TOOLS_CALL_ID, Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Pending, ToolCall, ToolDefinition
+from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval, ToolCall, ToolDefinition
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
@@ -262,9 +262,9 @@ class _Talking(ProbeService):
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_tool_bound_to_it_is_what_its_target_is(mesh: Mesh, *, elsewhere: bool) -> None:
     """A run of the home, whose tools the home's own llm service or the guest's carries out."""
-    probe, asked = _Talking(), list[Pending]()
+    probe, asked = _Talking(), list[PendingApproval]()
 
-    async def decide(pending: Pending) -> Decision:
+    async def decide(pending: PendingApproval) -> Decision:
         asked.append(pending)
         return Approve()
 

@@ -16,7 +16,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index import rows as rows_module
 from hearthnet_rag.index.database import FILE, VERSION
-from hearthnet_rag.index.index import CorpusInfo, Entry, Index, Ingested
+from hearthnet_rag.index.index import CorpusInfo, Index, IndexEntry, Ingested
 from hearthnet_rag.search.search import search
 from tests.helpers.small_disk import small_disk
 from tests.helpers.waiting import wait_for_sync
@@ -262,7 +262,7 @@ def test_space_of_what_is_replaced_and_removed_is_given_back(tmp_path: Path, ent
     with Index(tmp_path) as index:
         words = [f"word{number}" for number in range(3000)]
 
-        def version(number: int) -> Entry:
+        def version(number: int) -> IndexEntry:
             return entry(
                 f"# Book {number}\n\n"
                 + "\n\n".join(" ".join(words[at :: 50 + number]) for at in range(50)) * 30
@@ -289,7 +289,7 @@ def test_space_of_what_is_replaced_and_removed_is_given_back(tmp_path: Path, ent
         assert size() < spare * 1.5
 
 
-def of_an_earlier_version(folder: Path, document: Entry, free: int, kept: int = 0) -> None:
+def of_an_earlier_version(folder: Path, document: IndexEntry, free: int, kept: int = 0) -> None:
     """Makes an index that gives nothing back, with so many kB free and so many in use."""
     filling = (
         "AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) "

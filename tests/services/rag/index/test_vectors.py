@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from hearthnet_rag.index import vectors as module
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.index.vectors import Asked, Pending, models_of, packed, pending, store, windows
+from hearthnet_rag.index.vectors import (
+    PendingVectors,
+    QueryEmbedding,
+    models_of,
+    pending,
+    quantize,
+    split_windows,
+    store,
+)
 from hearthnet_rag.search.search import Filter, search
-from hearthnet_rag.text.text_analysis import could_be_in
+from hearthnet_rag.text.text_analysis import likely_language
 from tests.services.rag.conftest import MakeEntry
 
 DIM = 70  # no multiple of 64: the last bits are padding
@@ -28,7 +36,7 @@ def along(axis: int, second: int | None = None) -> list[float]:
     return vector
 
 
-def waiting(index: Index, model: str = MODEL, languages: tuple[str, ...] = ("en",)) -> list[Pending]:
+def waiting(index: Index, model: str = MODEL, languages: tuple[str, ...] = ("en",)) -> list[PendingVectors]:
     with index.reading() as connection:
         return pending(connection, model, languages, None, 100)
 
@@ -58,7 +66,7 @@ def three(index: Index, entry: MakeEntry) -> Index:
 
 
 def found(index: Index, query: str, vector: list[float], wanted: Filter | None = None) -> list[str]:
-    hits = search(index, "home", query, 5, wanted or Filter(), Asked(MODEL, vector))
+    hits = search(index, "home", query, 5, wanted or Filter(), QueryEmbedding(MODEL, vector))
     return [hit.metadata["doc_title"] for hit in hits]
 
 
@@ -100,7 +108,7 @@ def test_what_has_no_vector_yet_loses_nothing_to_what_has(three: Index) -> None:
 def test_vectors_of_another_length_or_model_are_not_compared(three: Index) -> None:
     keep(three, {"Soup": [along(1)]})
     assert found(three, "submarine", [1.0] * 200) == []
-    assert search(three, "home", "submarine", 5, near=Asked("other", along(1))) == []
+    assert search(three, "home", "submarine", 5, near=QueryEmbedding("other", along(1))) == []
 
 
 @pytest.mark.req("RAG-53")
@@ -134,14 +142,14 @@ def test_the_nearest_are_found_among_many_by_their_signs(index: Index, entry: Ma
         assert found(index, "submarine", noisy)[0] == title
 
 
-def _all_pending(index: Index) -> list[Pending]:
+def _all_pending(index: Index) -> list[PendingVectors]:
     with index.reading() as connection:
         return pending(connection, MODEL, ["en"], None, 1000)
 
 
 @given(st.text(min_size=1), st.one_of(st.none(), st.integers(1, 600)))
 def test_windows_hold_the_text_in_pieces_a_model_reads(text: str, max_tokens: int | None) -> None:
-    pieces = windows("Title", "Heading", text, max_tokens)
+    pieces = split_windows("Title", "Heading", text, max_tokens)
     assert bool(pieces) == bool(text.split())
     assert all(len(piece) <= 8000 and piece.startswith("Title / Heading\n") for piece in pieces)
     if len(pieces) < 8:
@@ -150,15 +158,15 @@ def test_windows_hold_the_text_in_pieces_a_model_reads(text: str, max_tokens: in
 
 @given(st.lists(st.floats(-10, 10), min_size=3, max_size=20))
 def test_a_packed_vector_keeps_its_direction(vector: list[float]) -> None:
-    assert len(packed(vector)) == len(vector)
-    assert packed([0.0, 0.0]) == b"\0\0"
+    assert len(quantize(vector)) == len(vector)
+    assert quantize([0.0, 0.0]) == b"\0\0"
 
 
 @pytest.mark.req("RAG-53")
 def test_a_query_in_a_language_nobody_vouches_for_is_not_asked_by_meaning() -> None:
-    assert could_be_in("how do I make a copy of the disk?", ["en"])
-    assert could_be_in("greylisting", ["en"])
-    assert not could_be_in("wie sichere ich die Daten auf der Platte?", ["en"])
+    assert likely_language("how do I make a copy of the disk?", ["en"])
+    assert likely_language("greylisting", ["en"])
+    assert not likely_language("wie sichere ich die Daten auf der Platte?", ["en"])
 
 
 @pytest.mark.req("RAG-53")

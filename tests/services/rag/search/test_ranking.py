@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_rag.index.vectors import Near
-from hearthnet_rag.search.ranking import Candidate, by_both, by_words, heading_match, meaning
+from hearthnet_rag.index.vectors import Neighbor
+from hearthnet_rag.search.ranking import Candidate, by_both, by_words, heading_match, similarity
 
 EVEN = dict.fromkeys("abcdefgh", 1.0)
 
@@ -16,43 +16,43 @@ def candidates(*scores: float, heading: float = 0.0) -> list[Candidate]:
     return [Candidate(number, number, score, heading) for number, score in enumerate(scores)]
 
 
-def near(*scores: float) -> list[Near]:
-    return [Near(number, number, score) for number, score in enumerate(scores)]
+def near(*scores: float) -> list[Neighbor]:
+    return [Neighbor(number, number, score) for number, score in enumerate(scores)]
 
 
 @pytest.mark.req("RAG-1")
 def test_a_heading_in_the_querys_own_words_counts_as_much_as_all_else() -> None:
     best, other = Candidate(1, 1, 8.0), Candidate(2, 2, 4.0, heading=1.0)
     assert [(one.chunk, one.score) for one in by_words([best, other])] == [(2, 0.75), (1, 0.5)]
-    both = by_both([best, other], [Near(1, 1, 0.9)], {1: 1.0}, {1, 2})
+    both = by_both([best, other], [Neighbor(1, 1, 0.9)], {1: 1.0}, {1, 2})
     assert [(one.chunk, round(one.score, 3)) for one in both] == [(2, 0.583), (1, 0.5)]
 
 
 @pytest.mark.req("RAG-53")
 def test_meaning_counts_twice_as_much_as_words() -> None:
-    found = by_both(candidates(2.0), [Near(1, 1, 0.9)], {1: 1.0}, {0, 1})
+    found = by_both(candidates(2.0), [Neighbor(1, 1, 0.9)], {1: 1.0}, {0, 1})
     assert [(one.chunk, round(one.score, 3)) for one in found] == [(1, 0.333), (0, 0.167)]
 
 
 @pytest.mark.req("RAG-53")
 def test_without_a_vector_words_stand_for_both() -> None:
-    found = by_both(candidates(2.0), [Near(1, 1, 0.9)], {1: 0.9}, {1})
+    found = by_both(candidates(2.0), [Neighbor(1, 1, 0.9)], {1: 0.9}, {1})
     assert [one.chunk for one in found] == [0, 1]
 
 
 @pytest.mark.req("RAG-53")
 def test_the_scale_of_meaning_ends_at_the_two_hundredth() -> None:
-    found = meaning(near(*[0.9] * 100, *[0.6] * 99, 0.4, 0.3))
+    found = similarity(near(*[0.9] * 100, *[0.6] * 99, 0.4, 0.3))
     assert found[0] == 1.0
     assert found[150] == pytest.approx(0.4)
     assert found[199] == pytest.approx(0.0)
     assert found[200] == 0.0
-    assert meaning([]) == {}
+    assert similarity([]) == {}
 
 
 @pytest.mark.req("RAG-53")
 def test_small_differences_are_not_stretched() -> None:
-    assert meaning(near(0.50, 0.49, 0.48))[2] == pytest.approx(0.9)
+    assert similarity(near(0.50, 0.49, 0.48))[2] == pytest.approx(0.9)
 
 
 @pytest.mark.req("RAG-1")
@@ -75,7 +75,7 @@ def test_scores_are_in_order_and_between_0_and_1(scores: list[float], cosines: l
     nearest = near(*sorted(cosines, reverse=True))
     for found in (
         by_words(candidates(*scores, heading=1.0)),
-        by_both(candidates(*scores), nearest, meaning(nearest), {0}),
+        by_both(candidates(*scores), nearest, similarity(nearest), {0}),
     ):
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
         assert all(0 <= one.score <= 1 for one in found)

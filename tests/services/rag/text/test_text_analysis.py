@@ -13,10 +13,10 @@ from hearthnet_rag.text.stop_words import ENGLISH, stop_words
 from hearthnet_rag.text.text_analysis import (
     ALGORITHMS,
     Analyser,
-    as_written,
     base_language,
     query_stems,
     stem,
+    surface_forms,
     words,
 )
 
@@ -98,7 +98,7 @@ def test_parts_stand_beside_the_compound_in_text_and_query() -> None:
 
 @pytest.mark.req("RAG-51")
 def test_words_as_they_are_written_are_no_stems() -> None:
-    assert as_written("Don't boil Größe") == "0dont 0boil 0grosse"
+    assert surface_forms("Don't boil Größe") == "0dont 0boil 0grosse"
     assert query_stems("boiling") == ["boil", "0boiling"]
 
 
@@ -118,7 +118,7 @@ def test_nouns_of_a_household_are_no_stop_words() -> None:
 
 @given(st.text(), st.sampled_from(["en", "de", "fr", "xx"]))
 def test_a_query_meets_the_text_it_was_taken_from(text: str, language: str) -> None:
-    stored = f"{analysed(text, language)} {as_written(text)}"
+    stored = f"{analysed(text, language)} {surface_forms(text)}"
     assert set(query_stems(text, [language])) <= set(stored.split())
     assert stored.replace(" ", "").isalnum() or not words(text)
 

@@ -22,15 +22,15 @@ from hearthnet_llm.interface.content_parts import (
     ToolListingPart,
 )
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
     StopReason,
-    Thinking,
-    Thought,
-    Token,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
 )
@@ -40,7 +40,7 @@ from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, t
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
-from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
     "end_turn": "end",
@@ -58,7 +58,7 @@ _KEPT: Final = (ServerResultPart, SummaryPart, ModelChangePart, ToolListingPart)
 _KEPT_KINDS: Final = ("compaction", "fallback", "mcp_tool_listing")
 
 
-def decoder(heard: Heard) -> Decoder:
+def decoder(heard: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(TextPieces(heard.name), Content(heard))
 
@@ -76,7 +76,7 @@ class _Open(msgspec.Struct):
 class Content:
     """Accumulated events of one answer (`pieces.Content`)."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
         self._open: dict[Any, _Open] = {}
         self._ids = CallIds()
@@ -111,7 +111,7 @@ class Content:
             case "message":
                 yield from self._whole(value)
             case "error":
-                raise error_mapping.inside(self._heard.name, value.get("error") or value)
+                raise error_mapping.of_error_in_stream(self._heard.name, value.get("error") or value)
             case None:
                 raise self._failure(value)
 
@@ -129,7 +129,7 @@ class Content:
 
     def _failure(self, value: Json) -> HearthNetError:
         if value.get("error"):
-            return error_mapping.inside(self._heard.name, value["error"])
+            return error_mapping.of_error_in_stream(self._heard.name, value["error"])
         return error_mapping.no_answer(self._heard.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
@@ -196,13 +196,15 @@ class Content:
         if kind in _CALLS:
             yield self._call(opened)
         elif kind == "thinking":
-            yield Thought(ThinkingPart("".join(opened.thought), opened.signature or None, format=FORMAT))
+            yield ReasoningBlock(
+                ThinkingPart("".join(opened.thought), opened.signature or None, format=FORMAT)
+            )
         elif kind == "redacted_thinking":
-            yield Thought(ThinkingPart(data=block.get("data"), format=FORMAT))
+            yield ReasoningBlock(ThinkingPart(data=block.get("data"), format=FORMAT))
         elif kind.endswith("_tool_result") or kind in _KEPT_KINDS:
             part = blocks.read(block, "content")
             if isinstance(part, _KEPT):
-                yield Served(part)
+                yield ServerToolEvent(part)
 
     def _call(self, opened: _Open) -> Frame:
         block, name = opened.block, self._heard.name
@@ -225,18 +227,18 @@ class Content:
             block.get("server_name"),
             blocks.caller(block.get("caller")),
         )
-        return Served(part)
+        return ServerToolEvent(part)
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
             self._size += weight(text)
-            yield Token(text)
+            yield TextDelta(text)
 
     def _think(self, opened: _Open, text: Any) -> Iterator[Frame]:
         if text:
             self._size += weight(text)
             opened.thought.append(text)
-            yield Thinking(text)
+            yield ReasoningDelta(text)
 
     def _stopped(self, where: Mapping[str, Any]) -> None:
         if where.get("stop_reason"):
@@ -277,7 +279,7 @@ def _summed_up(block: Json, delta: Json) -> Json:
 def _cited(native: Json) -> Iterator[Frame]:
     """Yield the citation, unless its kind is unknown."""
     try:
-        yield Cited(citations.read(native))
+        yield CitationEvent(citations.read(native))
     except HearthNetError:
         return
 

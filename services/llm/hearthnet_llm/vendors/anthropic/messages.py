@@ -23,7 +23,7 @@ from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.anthropic import blocks
 from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.role_alternation import marked, said, turns, unplaced
+from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "anthropic"
@@ -36,7 +36,7 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     if first:
         body["system"] = _write_system(messages[:first])
     sets = {call.id: call.toolset for message in messages for call in message.tool_calls}
-    written = (_write_turn(turn, spelling, sets) for turn in turns(messages[first:]))
+    written = (_write_turn(turn, spelling, sets) for turn in group_turns(messages[first:]))
     body["messages"] = [turn for turn in written if turn["content"] or turn["role"] != "assistant"]
     return body
 
@@ -49,7 +49,7 @@ def _is_first(message: Message) -> bool:
 def _write_system(messages: list[Message]) -> str | list[Json]:
     if len(messages) == 1 and isinstance(messages[0].content, str):
         return messages[0].content
-    return [blocks.write(part, {}) for message in messages for part in said(message)]
+    return [blocks.write(part, {}) for message in messages for part in message_parts(message)]
 
 
 def _write_turn(turn: list[Message], spelling: Mapping[str, str], sets: Mapping[str, str | None]) -> Json:
@@ -75,7 +75,7 @@ def _beside(message: Message) -> Json:
 
 def _write_parts(message: Message, unproved: bool) -> list[Json]:
     calls = {call.id: call for call in message.tool_calls}
-    made = [blocks.write(part, calls) for part in said(message) if _belongs_here(part, unproved)]
+    made = [blocks.write(part, calls) for part in message_parts(message) if _belongs_here(part, unproved)]
     if made:
         made[-1] |= blocks.cached(message.cache)
     return made
@@ -121,7 +121,7 @@ def read(body: Json, spelling: dict[str, str]) -> list[Message]:
     said_here = marked(turns_read)
     if said_here and _is_first(said_here[0]):
         said_here[0] = msgspec.structs.replace(said_here[0], turn="new")
-    if any(_is_unproved(part) for one in said_here for part in said(one)):
+    if any(_is_unproved(part) for one in said_here for part in message_parts(one)):
         spelling["unproved"] = "sent"
     return [*made, *said_here]
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import CacheHint
-from hearthnet_llm.interface.request import Member, Opened, Place, Screen, ServerTool
+from hearthnet_llm.interface.request import Member, Opened, Region, Screen, ServerTool
 from hearthnet_llm.vendors.anthropic import opaque_blocks
 from hearthnet_llm.vendors.anthropic.blocks import ephemeral
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
@@ -111,8 +111,8 @@ def _limit(kind: str) -> str:
     return "max_tokens" if kind == _ADVISOR else "max_content_tokens"
 
 
-def _place(native: Json) -> Place:
-    return Place(**{name: native.get(name) for name in _PLACE})
+def _place(native: Json) -> Region:
+    return Region(**{name: native.get(name) for name in _PLACE})
 
 
 def _write_opens(tool: ServerTool) -> Json:

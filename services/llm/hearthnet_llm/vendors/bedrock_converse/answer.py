@@ -14,15 +14,15 @@ import msgspec
 from hearthnet.models import error_mapping
 from hearthnet_llm.interface.content_parts import ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
     StopReason,
-    Thinking,
-    Thought,
-    Token,
+    TextDelta,
     ToolCall,
     ToolCallDelta,
 )
@@ -33,7 +33,7 @@ from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, t
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.json_stream import Decoding
-from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
     "end_turn": "end",
@@ -50,7 +50,7 @@ _MEDIA: Final = ("image", "audio", "video", "document")
 _INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
-def decoder(heard: Heard) -> Decoder:
+def decoder(heard: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(AwsPieces(heard.name, lambda kind, body: {kind: body}), Content(heard))
 
@@ -70,7 +70,7 @@ class _Open(msgspec.Struct):
 class Content:
     """Accumulated events of one answer (`pieces.Content`)."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
         self._open: dict[Any, _Open] = {}
         self._ids = CallIds()
@@ -113,7 +113,7 @@ class Content:
         elif "metadata" in value:
             self._usage = value["metadata"].get("usage") or {}
         elif "message" in value and len(value) == 1:
-            raise error_mapping.inside(self._heard.name, value)
+            raise error_mapping.of_error_in_stream(self._heard.name, value)
 
     def _whole(self, answer: Json) -> Iterator[Frame]:
         message = (answer["output"] or {}).get("message") or {}
@@ -133,10 +133,10 @@ class Content:
         elif "reasoningContent" in block:
             part = blocks.read_thinking(block["reasoningContent"], "reasoningContent")
             if part.text:
-                yield Thinking(part.text)
-            yield Thought(msgspec.structs.replace(part, format=FORMAT))
+                yield ReasoningDelta(part.text)
+            yield ReasoningBlock(msgspec.structs.replace(part, format=FORMAT))
         elif "toolResult" in block:
-            yield Served(blocks.read_served(block["toolResult"], "toolResult", self._served))
+            yield ServerToolEvent(blocks.read_served(block["toolResult"], "toolResult", self._served))
         elif "citationsContent" in block:
             for piece in block["citationsContent"].get("content") or ():
                 yield from self._say(piece.get("text"))
@@ -190,7 +190,7 @@ class Content:
         if text:
             self._size += weight(text)
             opened.thought.append(text)
-            yield Thinking(text)
+            yield ReasoningDelta(text)
 
     def _end(self, index: Any) -> Iterator[Frame]:
         opened = self._open.pop(index, None)
@@ -201,10 +201,10 @@ class Content:
         elif "toolResult" in opened.start:
             yield self._result(opened)
         elif opened.redacted:
-            yield Thought(ThinkingPart(data=opened.redacted, format=FORMAT))
+            yield ReasoningBlock(ThinkingPart(data=opened.redacted, format=FORMAT))
         elif opened.thought or opened.signature:
             text = "".join(opened.thought)
-            yield Thought(ThinkingPart(text, opened.signature or None, format=FORMAT))
+            yield ReasoningBlock(ThinkingPart(text, opened.signature or None, format=FORMAT))
 
     def _call(self, opened: _Open) -> Frame:
         used = opened.start["toolUse"]
@@ -212,7 +212,7 @@ class Content:
         if used.get("type") == blocks.SERVED:
             part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(given) or {})
             self._served[str(part.id)] = part.name
-            return Served(part)
+            return ServerToolEvent(part)
         made = call(self._heard.name, opened.id, used.get("name"), given)
         self._called = self._called or isinstance(made, ToolCall)
         return made
@@ -222,12 +222,12 @@ class Content:
         texts = all("text" in one for one in opened.result)
         content = [{"text": "".join(one["text"] for one in opened.result)}] if texts else opened.result
         native = {**opened.start["toolResult"], "content": content if opened.result else []}
-        return Served(blocks.read_served(native, "toolResult", self._served))
+        return ServerToolEvent(blocks.read_served(native, "toolResult", self._served))
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
             self._size += weight(text)
-            yield Token(text)
+            yield TextDelta(text)
 
     def _done(self) -> Done:
         reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
@@ -249,4 +249,4 @@ def _thought(usage: Json) -> Any:
 def _cited(native: Json) -> Iterator[Frame]:
     found = citations.read(native)
     if found is not None:
-        yield Cited(found)
+        yield CitationEvent(found)

@@ -24,7 +24,7 @@ from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.bedrock_converse import blocks
 from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.json_access import objects, refuse, text
-from hearthnet_llm.vendors.role_alternation import marked, said, turns, unplaced
+from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "converse"
@@ -34,7 +34,7 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     """Return the field `messages`, and `system` if there is such a message."""
     system = [message for message in messages if _stands_apart(message)]
     rest = [message for message in messages if not _stands_apart(message)]
-    written = (_write_turn(turn, spelling) for turn in turns(rest))
+    written = (_write_turn(turn, spelling) for turn in group_turns(rest))
     body: Json = {"messages": [one for one in written if one["content"] or one["role"] != "assistant"]}
     if system:
         body["system"] = [block for message in system for block in _write_parts(message, spelling)]
@@ -56,7 +56,7 @@ def _write_turn(turn: list[Message], spelling: Mapping[str, str]) -> Json:
 
 def _write_parts(message: Message, spelling: Mapping[str, str]) -> list[Json]:
     calls = {call.id: call for call in message.tool_calls}
-    parts = [part for part in said(message) if _belongs_here(part)]
+    parts = [part for part in message_parts(message) if _belongs_here(part)]
     made = [block for part in parts for block in blocks.write(part, calls, spelling)]
     return [*made, *blocks.cached(message.cache)]
 

@@ -12,15 +12,15 @@ from typing import Any, Final
 from hearthnet.models import error_mapping
 from hearthnet_llm.interface.content_parts import ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
-    Cited,
+    CitationEvent,
     Done,
     Frame,
     Notice,
-    Served,
+    ReasoningBlock,
+    ReasoningDelta,
+    ServerToolEvent,
     StopReason,
-    Thinking,
-    Thought,
-    Token,
+    TextDelta,
 )
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
@@ -29,7 +29,7 @@ from hearthnet_llm.vendors.gemini import citations, parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
-from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _NUMBERS: Final = (
     "", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "BLOCKLIST", "BLOCKLIST", "BLOCKLIST",
@@ -70,7 +70,7 @@ _SERVED: Final[dict[str, Callable[[Json], ServerPart]]] = {
 }
 
 
-def decoder(heard: Heard) -> Decoder:
+def decoder(heard: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(TextPieces(heard.name), Content(heard))
 
@@ -78,7 +78,7 @@ def decoder(heard: Heard) -> Decoder:
 class Content:
     """Accumulated responses of one answer (`pieces.Content`)."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
         self._calls = Calls(heard.name)
         self._thought: list[str] = []
@@ -95,7 +95,7 @@ class Content:
             HearthNetError: as translated by `failures`, for an error instead of a response.
         """
         if value.get("error"):
-            raise error_mapping.inside(self._heard.name, value["error"])
+            raise error_mapping.of_error_in_stream(self._heard.name, value["error"])
         if not any(name in value for name in _RESPONSE):
             raise error_mapping.no_answer(self._heard.name, "")
         usage = value.get("usageMetadata") or {}
@@ -125,7 +125,7 @@ class Content:
         for part in (candidate.get("content") or {}).get("parts") or ():
             yield from self._part(part)
         for citation in citations.of(candidate):
-            yield Cited(citation)
+            yield CitationEvent(citation)
         reason = candidate.get("finishReason")
         if isinstance(reason, int):
             reason = _NUMBERS[reason] if reason < len(_NUMBERS) else "OTHER"
@@ -142,17 +142,17 @@ class Content:
         if part.get("functionCall") is not None:
             yield from self._calls.feed(part["functionCall"], signature)
         elif (served := _served(part)) is not None:
-            yield Served(served)
+            yield ServerToolEvent(served)
         else:
             yield from self._say(part)
             if signature:
-                yield Thought(ThinkingPart(signature=signature, format=FORMAT))
+                yield ReasoningBlock(ThinkingPart(signature=signature, format=FORMAT))
 
     def _say(self, part: Json) -> Iterator[Frame]:
         text = part.get("text")
         if text:
             self._size += weight(text)
-            yield Token(text)
+            yield TextDelta(text)
         elif (part.get("inlineData") or part.get("fileData")) and not self._left_out:
             self._left_out = True
             yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
@@ -161,7 +161,7 @@ class Content:
         if text:
             self._size += weight(text)
             self._thought.append(text)
-            yield Thinking(text)
+            yield ReasoningDelta(text)
         if signature:
             yield from self._end_thought(signature)
 
@@ -170,7 +170,7 @@ class Content:
         if self._thought or signature:
             text = "".join(self._thought)
             self._thought = []
-            yield Thought(ThinkingPart(text or None, signature, format=FORMAT))
+            yield ReasoningBlock(ThinkingPart(text or None, signature, format=FORMAT))
 
     def _done(self) -> Done:
         reason = stop_reason(_STOPS.get(self._finish, "end"), self._calls.called)

@@ -26,7 +26,7 @@ from hearthnet_llm.vendors.call_pairing import Pairing
 from hearthnet_llm.vendors.calls import is_made_up
 from hearthnet_llm.vendors.gemini import parts
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.role_alternation import marked, said, turns, unplaced
+from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "gemini"
@@ -89,12 +89,14 @@ class Writer:
         """Return the field `contents`, and `systemInstruction` if there is such a message."""
         system = [message for message in self._messages if message.role == "system"]
         rest = [message for message in self._messages if message.role != "system"]
-        written = (self._content(turn) for turn in turns(rest))
+        written = (self._content(turn) for turn in group_turns(rest))
         contents = [one for one in written if one.get("role") != "model" or one.get("parts", True)]
         body: Json = {"contents": self._listed(contents, "contents")}
         if system:
             role = self._spelling.get("system_role", "none")
-            native = [self._thought("system", parts.write(part)) for one in system for part in said(one)]
+            native = [
+                self._thought("system", parts.write(part)) for one in system for part in message_parts(one)
+            ]
             named = {} if role == "none" else {"role": role}
             body["systemInstruction"] = {**named, "parts": self._listed(native, "system_parts")}
         return body
@@ -130,7 +132,7 @@ class Writer:
         calls = {call.id: call for call in message.tool_calls}
         mark = self._mark and not any(call.signature for call in message.tool_calls)
         made: list[Json] = []
-        for part in said(message):
+        for part in message_parts(message):
             if isinstance(part, CallPart):
                 made.append(self._call(calls[part.id], UNSIGNED if mark else None))
                 mark = False
@@ -181,7 +183,7 @@ def _response(given: list[Part], failed: bool) -> Json:
     return {"error" if failed else "output": value}
 
 
-class Reader:
+class ContentsReader:
     """Reader of one native request's contents; records their variants in `spelling`."""
 
     def __init__(self, spelling: dict[str, str]) -> None:

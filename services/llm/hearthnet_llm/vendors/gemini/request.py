@@ -129,7 +129,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     spelling["generation"] = "absent" if generation is None else "empty"
     generation = fields(generation or {}, "generationConfig")
     request = ChatRequest(
-        messages=messages.Reader(spelling).read(body),
+        messages=messages.ContentsReader(spelling).read(body),
         response_schema=_read_output(generation, spelling),
         thinking=_read_thinking(generation),
         service_tier=body.get("serviceTier"),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.interface.request import Place, ServerTool, Tool
+from hearthnet_llm.interface.request import Region, ServerTool, Tool
 from hearthnet_llm.vendors.json_access import fields, refuse, without_nones
 from hearthnet_llm.vendors.wire import Json
 
@@ -107,7 +107,7 @@ def write_place(tools: list[Tool]) -> Json:
 def read_place(native: Json, tools: list[Tool], where: str) -> None:
     """Assign the place of a `retrievalConfig` to the tool among `tools` that uses it."""
     degrees = fields(native.get("latLng") or {}, f"{where}.latLng")
-    place = Place(
+    place = Region(
         latitude=degrees.get("latitude"),
         longitude=degrees.get("longitude"),
         language=native.get("languageCode"),

@@ -11,18 +11,27 @@ from typing import Any, Final
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import error_mapping
 from hearthnet_llm.interface.content_parts import ThinkingPart
-from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, Thinking, Thought, Token, ToolCall
+from hearthnet_llm.interface.frames import (
+    Done,
+    Frame,
+    Notice,
+    ReasoningBlock,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCall,
+)
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
-from hearthnet_llm.vendors.wire import Decoder, Heard, Json
+from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
 _FORMAT: Final = "ollama"
 
 
-def decoder(heard: Heard) -> Decoder:
+def decoder(heard: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     return Decoding(TextPieces(heard.name), Content(heard))
 
@@ -30,7 +39,7 @@ def decoder(heard: Heard) -> Decoder:
 class Content:
     """Accumulated objects of one answer (`pieces.Content`)."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
         self._ids = CallIds()
         self._thought: list[str] = []
@@ -67,11 +76,11 @@ class Content:
         if thought:
             self._size += weight(thought)
             self._thought.append(thought)
-            yield Thinking(thought)
+            yield ReasoningDelta(thought)
         if text:
             yield from self._end_thought()
             self._size += weight(text)
-            yield Token(text)
+            yield TextDelta(text)
         if message.get("images") and not self._left_out:
             self._left_out = True
             yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
@@ -89,7 +98,7 @@ class Content:
     def _end_thought(self) -> Iterator[Frame]:
         if self._thought:
             text, self._thought = "".join(self._thought), []
-            yield Thought(ThinkingPart(text, format=_FORMAT))
+            yield ReasoningBlock(ThinkingPart(text, format=_FORMAT))
 
     def _done(self, last: Json) -> Done:
         reason = stop_reason(_STOPS.get(str(last.get("done_reason")), "end"), self._called)
@@ -101,8 +110,8 @@ def _failure(name: str, value: Json) -> HearthNetError:
     """Return the error in an object; Ollama's cloud adds a status in capitals."""
     error, status = value["error"], value.get("StatusCode") or value.get("status_code")
     if isinstance(error, str) and isinstance(status, int):
-        return error_mapping.inside(name, {"status": status, "message": error})
-    return error_mapping.inside(name, error)
+        return error_mapping.of_error_in_stream(name, {"status": status, "message": error})
+    return error_mapping.of_error_in_stream(name, error)
 
 
 def _count(given: Any, characters: int) -> int:

@@ -19,7 +19,7 @@ from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.call_pairing import Pairing
 from hearthnet_llm.vendors.calls import is_made_up
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text
-from hearthnet_llm.vendors.role_alternation import said
+from hearthnet_llm.vendors.role_alternation import message_parts
 from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
@@ -38,7 +38,7 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> list[Json]:
 
 
 def _write(message: Message, names: dict[str, str], spelling: Mapping[str, str]) -> Json:
-    parts = said(message)
+    parts = message_parts(message)
     thought = "".join(part.text or "" for part in parts if isinstance(part, ThinkingPart) and _is_plain(part))
     body: Json = {"role": message.role, **_content(message, parts, spelling)}
     if thought or (message.thinking and spelling.get("no_thought") == "empty"):

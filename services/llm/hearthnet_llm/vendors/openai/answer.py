@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.models import error_mapping
-from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, Token, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
@@ -22,7 +22,7 @@ from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.reasoning import Thoughts
 from hearthnet_llm.vendors.scalars import as_text
-from hearthnet_llm.vendors.wire import Decoder, Heard
+from hearthnet_llm.vendors.wire import Decoder, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
     "stop": "end",
@@ -67,7 +67,7 @@ _THOUGHT: Final = (("completion_tokens_details", "reasoning_tokens"), ("reasonin
 """Paths of the vendors' counts of cached tokens (above) and of thought tokens."""
 
 
-def decoder(heard: Heard) -> Decoder:
+def decoder(heard: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     pieces = TextPieces(heard.name)
     return Decoding(pieces, _Content(heard, pieces))
@@ -76,7 +76,7 @@ def decoder(heard: Heard) -> Decoder:
 class _Content:
     """Accumulated objects of one answer (`pieces.Content`)."""
 
-    def __init__(self, heard: Heard, pieces: TextPieces) -> None:
+    def __init__(self, heard: ResponseInfo, pieces: TextPieces) -> None:
         self._heard = heard
         self._pieces = pieces
         self._calls = Calls(heard.name)
@@ -96,7 +96,7 @@ class _Content:
             HearthNetError: as translated by `failures`, for an error inside the answer.
         """
         if failed := _error(value):
-            raise error_mapping.inside(self._heard.name, failed)
+            raise error_mapping.of_error_in_stream(self._heard.name, failed)
         self._citations.beside(value)
         self._count(value.get("usage") or (value.get("x_groq") or {}).get("usage"))
         for choice in value.get("choices") or ():
@@ -122,7 +122,7 @@ class _Content:
 
     def _one(self, choice: Mapping[str, Any]) -> Iterator[Frame]:
         if choice.get("error"):
-            raise error_mapping.inside(self._heard.name, choice["error"])
+            raise error_mapping.of_error_in_stream(self._heard.name, choice["error"])
         delta = choice.get("delta")
         whole = delta is None
         said = (choice.get("message") if whole else delta) or {}
@@ -158,7 +158,7 @@ class _Content:
         if isinstance(content, str):
             if content:
                 self._text_size += weight(content)
-                yield Token(content)
+                yield TextDelta(content)
         elif isinstance(content, Mapping):
             yield from self._text(as_text(content))
         elif isinstance(content, list):

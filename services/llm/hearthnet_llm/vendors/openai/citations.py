@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hearthnet_llm.interface.content_parts import Citation
-from hearthnet_llm.interface.frames import Cited
+from hearthnet_llm.interface.frames import CitationEvent
 
 
 class Citations:
@@ -34,14 +34,16 @@ class Citations:
         if isinstance(listed, list):
             self._listed = listed
 
-    def finish(self) -> Iterator[Cited]:
+    def finish(self) -> Iterator[CitationEvent]:
         """Yield each annotation once, then the list, whose items the text cites by number."""
         for citation in self._annotated.values():
-            yield Cited(citation)
+            yield CitationEvent(citation)
         for index, one in enumerate(self._listed):
             source = {"url": one} if isinstance(one, str) else one
             if isinstance(source, Mapping) and isinstance(source.get("url"), str):
-                yield Cited(Citation("web", title=_text(source, "title"), url=source["url"], index=index))
+                yield CitationEvent(
+                    Citation("web", title=_text(source, "title"), url=source["url"], index=index)
+                )
 
 
 def _text(source: Mapping[str, Any], name: str) -> str | None:

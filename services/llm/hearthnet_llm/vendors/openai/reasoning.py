@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from hearthnet_llm.interface.content_parts import ThinkingPart
-from hearthnet_llm.interface.frames import Thinking, Thought
+from hearthnet_llm.interface.frames import ReasoningBlock, ReasoningDelta
 
 _PLAIN = ("reasoning_content", "reasoning", "reasoning_text")
 _PROOFS = ("thought_signature", "reasoning_signature", "reasoning_opaque", "signature")
@@ -47,7 +47,7 @@ class Thoughts:
         """Number of characters so far."""
         return sum(map(len, self._plain))
 
-    def feed(self, delta: Mapping[str, Any]) -> Iterator[Thinking]:
+    def feed(self, delta: Mapping[str, Any]) -> Iterator[ReasoningDelta]:
         """Yield the thinking in one delta, or in a complete message."""
         details = delta.get("reasoning_details")
         words = [self._detail(one) for one in details if isinstance(one, Mapping)] if details else []
@@ -55,7 +55,7 @@ class Thoughts:
         yield from self._say(next((text for text in plain if isinstance(text, str) and text), "".join(words)))
         self._sign(delta)
 
-    def part(self, part: Mapping[str, Any]) -> Iterator[Thinking]:
+    def part(self, part: Mapping[str, Any]) -> Iterator[ReasoningDelta]:
         """Yield the thinking in one part of the content: texts under either of two names."""
         pieces = part.get("thinking") or part.get("summary") or ()
         if isinstance(part.get("closed"), bool):
@@ -68,21 +68,21 @@ class Thoughts:
                 yield from self._say(str(piece.get("text") or ""))
                 self._sign(piece)
 
-    def _say(self, text: str) -> Iterator[Thinking]:
+    def _say(self, text: str) -> Iterator[ReasoningDelta]:
         if text:
             self._plain.append(text)
-            yield Thinking(text)
+            yield ReasoningDelta(text)
 
     def _sign(self, said: Mapping[str, Any]) -> None:
         for name in _PROOFS:
             if isinstance(said.get(name), str):
                 self._signature = said[name]
 
-    def finish(self) -> Iterator[Thought]:
+    def finish(self) -> Iterator[ReasoningBlock]:
         """Yield each complete thought."""
         for one in self._typed.values():
             text = "".join(one.texts)
-            yield Thought(
+            yield ReasoningBlock(
                 ThinkingPart(
                     text=text or None,
                     signature=one.signature,
@@ -95,7 +95,7 @@ class Thoughts:
             )
         if not self._typed and (self._plain or self._signature):
             said = "".join(self._plain) or None
-            yield Thought(ThinkingPart(text=said, signature=self._signature, closed=self._closed))
+            yield ReasoningBlock(ThinkingPart(text=said, signature=self._signature, closed=self._closed))
 
     def _detail(self, detail: Mapping[str, Any]) -> str:
         """Add a typed piece to its thought and return its text."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.interface.request import Place, ServerTool
+from hearthnet_llm.interface.request import Region, ServerTool
 from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
@@ -109,5 +109,5 @@ def _read_place(place: Any, path: str) -> Json:
     if place is None:
         return {}
     given = fields(place, f"{path}.user_location")
-    known = {name: given.get(name) for name in Place.__struct_fields__}
+    known = {name: given.get(name) for name in Region.__struct_fields__}
     return {"place": without_nones(**known)}
