@@ -36,7 +36,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install embedding dev test lint style types layers pytest floors surface capabilities screenshots bench quality load chaos fuzz system-deps clean
+.PHONY: help up install embedding dev test lint style types layers house pytest floors surface capabilities screenshots bench quality load chaos fuzz system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,13 +50,13 @@ embedding: install $(WITH_EMBEDDING)  ## the model for search by meaning, and wh
 
 dev: install $(WITH_EMBEDDING) $(WITH_DEV) $(WITH_CLIENTS)  ## install, and the tools that `make test` uses
 
-test: dev  ## every check, from nothing: style, types, layers, tests, coverage
-	@failed=; for part in style types layers pytest floors; do \
+test: dev  ## every check, from nothing: style, types, layers, names, tests, coverage
+	@failed=; for part in style types layers house pytest floors; do \
 	    $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "FAILED (each can be run alone with make):$$failed" >&2; exit 1; fi
 
-lint: style types layers  ## ruff, mypy and the import layers
+lint: style types layers house  ## ruff, mypy, the import layers and the shape of the tree
 
 style: dev
 	@echo "== style"
@@ -70,6 +70,10 @@ types: dev
 layers: dev
 	@echo "== layers"
 	@$(BIN)/lint-imports --no-logo
+
+house: dev  ## folders, names and docstrings against docs/style.md; ARGS="--list WORD" prints what was found
+	@echo "== house"
+	@$(BIN)/python tools/check_house.py $(if $(filter --list,$(ARGS)),$(ARGS))
 
 pytest: dev  ## the tests alone, with coverage data; ARGS selects
 	@echo "== tests"

@@ -28,10 +28,10 @@ def test_a_file_below_its_floor_is_named_with_what_was_not_run() -> None:
     }
     below = [str(one) for one in shortfalls(report, FLOORS)]
     assert below == [
-        "hearthnet/supervisor/supervisor.py: 89.9 %, floor 90 %\n  lines never run: 7",
         "hearthnet/protocol/frame.py: 99.0 %, floor 100 %\n"
         "  lines never run: 4-6, 9\n"
         "  branches never taken: 3 -> end, 3 -> 4",
+        "hearthnet/supervisor/supervisor.py: 89.9 %, floor 90 %\n  lines never run: 7",
     ]
 
 

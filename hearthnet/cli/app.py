@@ -64,10 +64,10 @@ class Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command: the attribute `command` of the module `hearthnet.cli.NAME`."""
+        """Return the command: the attribute `command` of the module `hearthnet.cli.commands.NAME`."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"hearthnet.cli.{cmd_name}").command
+        command: click.Command = import_module(f"hearthnet.cli.commands.{cmd_name}").command
         return command
 
     def resolve_command(

@@ -8,59 +8,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from hearthnet.bus import Bus
-from hearthnet.core.config import Config
-from hearthnet.core.home import Home
-from hearthnet.gateway.auth.client_store import ClientStore
-from hearthnet.gateway.auth.clients import Clients
-from hearthnet.gateway.auth.local_capabilities import LocalCapabilities
-from hearthnet.gateway.auth.login_links import LinkBook
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.errors import HANDLERS
-from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.middleware import AuthMiddleware, origin_pattern
-from hearthnet.gateway.runs.runs import GatewayRuns
 
-PARTS: Final = ("door", "calls", "openai", "socket", "mcp", "runs_http", "page")
+PARTS: Final = ("auth.session_routes", "api.call_routes", "openai", "socket", "mcp", "runs.routes", "page")
 """In the order of their routes: the page is last, because it takes all paths that no other part takes."""
 _EXPOSED: Final = ("mcp-session-id", "retry-after", "www-authenticate", "x-should-retry")
 _PACKAGE: Final = "hearthnet.gateway"
-
-
-@dataclass
-class Gateway:
-    """The state that the parts share; `url` is the address of the listening gateway."""
-
-    bus: Bus
-    home: Home
-    config: Config
-    clients: Clients
-    links: LinkBook
-    limits: RateLimits
-    runs: GatewayRuns
-    url: str = ""
-    sockets: Any = None
-    """The WebSocket part, once the application is built."""
-    mcp: Any = None
-    """The MCP part, once the application is built."""
-
-    @classmethod
-    def on(cls, bus: Bus, home: Home, config: Config) -> Gateway:
-        """Return the gateway of the node in `home`, which calls through `bus`."""
-        limits = RateLimits()
-        clients = Clients(bus.peer, ClientStore(home), limits)
-        clients.more_capabilities = LocalCapabilities(home)
-        return cls(bus, home, config, clients, LinkBook(home), limits, GatewayRuns.of(bus, home, clients))
 
 
 def build(gateway: Gateway) -> ASGIApp:

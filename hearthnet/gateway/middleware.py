@@ -31,7 +31,7 @@ from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES, MOST_WITH_IMAGES
 from hearthnet.gateway.http.server_span import READING, server_span
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",

@@ -17,7 +17,8 @@ import uvicorn
 
 from hearthnet.core.config import GatewayConfig
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.app import Gateway, build, lifespan
+from hearthnet.gateway.app import build, lifespan
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.connection_limits import ConnectionLimits, protocol
 from hearthnet.gateway.socket.engine import SocketProtocol
 

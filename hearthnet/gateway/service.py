@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hearthnet import __version__
 from hearthnet.core.node_state import GATEWAY
-from hearthnet.gateway.app import Gateway
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.server import serving
 from hearthnet.service import NodeContext, Service
 

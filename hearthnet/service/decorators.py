@@ -63,9 +63,9 @@ def capability(
 
     It takes a `Call[Params, Input]` (msgspec Structs), and a `Stream` if the contract has a stream schema; it
     returns a `Reply`. `event_sourced`: its effect is one append to an `EventLog`. Any other effect is claimed
-    by the library (service/effects/exactly_once.py). `erasable`: people may have their input deleted. The audit log, from
-    which nothing is removed, then keeps the hash of the caller's frame, and the event the frame
-    (docs/decisions/0124).
+    by the library (service/effects/exactly_once.py). `erasable`: people may have their input deleted. The
+    audit log, from which nothing is removed, then keeps the hash of the caller's frame, and the event the
+    frame (docs/decisions/0124).
     """
 
     def mark(method: Handler) -> Handler:

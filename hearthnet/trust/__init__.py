@@ -1,4 +1,4 @@
 """Identity and authority: pure functions over bytes and documents, no I/O.
 
-See: docs/architecture.md#layers.
+See: docs/architecture.md#the-rooms.
 """

@@ -11,11 +11,11 @@ import pytest
 from hearthnet.agent.loop.events import Start
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, RunState, new_run
-from hearthnet.agent.loop.transcript import DEEPEST, too_deep
 from hearthnet.agent.persistence.run_record import unseal
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime import model_turns
 from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.agent.tools.result_text import DEEPEST, too_deep
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Edit, PendingApproval
 from tests.agent.bench import LOOK, QUESTION, RUN, Bench, asked, paired

@@ -55,7 +55,8 @@ class Victim:
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """One node for all attacks: it has to survive them."""
     folder: Path = tmp_path_factory.mktemp("victim")
-    # What an attacker may ask a second is not what these attacks are about (service/hosting/test_peer_rates.py).
+    # What an attacker may ask a second is not what these attacks are about
+    # (service/hosting/test_peer_rates.py).
     patience = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
     names = ("mallory", "carol", "gateway")
     neighbourhood = settle_in(folder, *names, services=("market", "auth"), settings=patience)

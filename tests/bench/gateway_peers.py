@@ -19,8 +19,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.home import Home
-from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.auth.client_store import api_key
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.server import serving
 from hearthnet.gateway.socket.frames import SUBPROTOCOL, write
 from tests.bench.bus_peers import TALK_FRAMES, TOKEN

@@ -44,7 +44,7 @@ async def test_a_measured_call_leaves_nothing_out(mesh: Mesh, monkeypatch: pytes
         count(frame, "box", "box")
         count(frame, "unbox", "unbox")
         count(SchemaCheck, "accepts", "schema")
-        count(admission, "effective", "trust")
+        count(admission, "authorize", "trust")
         count(ReplayWindow, "judge", "replay")
         count(PeerRates, "take", "rate")
         count(Traces, "end", "trace")

@@ -91,7 +91,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         await bus.call(QUERY, query())
         each = [
             (SchemaCheck, "accepts"),
-            (admission, "effective"),
+            (admission, "authorize"),
             (ReplayWindow, "judge"),
             (PeerRates, "take"),
         ]
@@ -101,7 +101,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         assert codes(came) == [""] * MANY
         assert expected(bus) == 0
         assert (counted["box"], counted["unbox"]) == (2, 2)
-        one_by_one = {"accepts": 4 * MANY, "effective": MANY, "judge": MANY, "take": MANY}
+        one_by_one = {"accepts": 4 * MANY, "authorize": MANY, "judge": MANY, "take": MANY}
         assert {name: counted[name] for name in one_by_one} == one_by_one
         seen = service.calls[1:]
         assert [call.body["input"]["query"] for call in seen] == [f"water {number}" for number in range(MANY)]

@@ -205,7 +205,7 @@ async def test_a_reader_that_cannot_be_heard_any_more_is_told_so(
     async with mesh.hosting(service), await mesh.guest_bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
         await anext(stream)
         with monkeypatch.context() as patched:
-            patched.setattr(streaming, "say", away)
+            patched.setattr(streaming, "send_control_nowait", away)
             (stream.due if when == "a sign of life" else stream._acknowledge_turn)()
         with pytest.raises(HearthNetError, match="too much waits") as caught:
             await anext(stream)

@@ -21,9 +21,9 @@ from hearthnet.core import ids
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.node_state import ServiceState
 from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.gateway.app import Gateway
 from hearthnet.gateway.auth.client_store import StoredClient, api_key
 from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.server import serving
 from hearthnet.service import Call, Offer, Reply, Stream, capability

@@ -129,7 +129,8 @@ def test_a_child_of_a_dead_parent_does_not_start(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.req("UP-7")
 def test_a_program_is_started_by_a_living_parent() -> None:
     """In a process of its own: the request for a death signal cannot be taken back by other means."""
-    script = "import os; from hearthnet.supervisor.os import parent_death as launch; assert launch.die_with(os.getppid())"
+    script = "import os\nfrom hearthnet.supervisor.os.parent_death import die_with\n"
+    script += "assert die_with(os.getppid())"
     subprocess.run([sys.executable, "-c", script], check=True, env=child_environment(PYTHONPATH=ROOT))
 
 

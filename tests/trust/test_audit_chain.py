@@ -27,9 +27,8 @@ def entry(number: int, node: Identity = ANNA, community: str = ROOT.node_id) -> 
     call = ids.new_ulid((number + 1) // 2)[:10] + "0" * 16
     common = {"node": node.node_id, "community": community, "sequence": 0, "previous": "", "time": number}
     if began:
-        return AuditEntry(
-            **common, kind="began", call=call, instance="a1b2c3d4", capability="market.post@1.0"
-        )  # type: ignore[arg-type]
+        began_by = {"call": call, "instance": "a1b2c3d4", "capability": "market.post@1.0"}
+        return AuditEntry(**common, **began_by, kind="began")  # type: ignore[arg-type]
     return AuditEntry(**common, kind="ended", call=call, instance="a1b2c3d4", began=number - 1)  # type: ignore[arg-type]
 
 

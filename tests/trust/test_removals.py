@@ -364,7 +364,7 @@ def test_leaving_again_and_again_costs_few_rounds(monkeypatch: pytest.MonkeyPatc
         rounds.append(1)
         return RosterReplay(*given)
 
-    monkeypatch.setattr(reducer, "Judge", counting)
+    monkeypatch.setattr(reducer, "RosterReplay", counting)
     held = with_events(town(), *events)
     assert held.is_revoked(MAX.node_id)
     assert len(rounds) <= 3
@@ -382,7 +382,7 @@ def test_removals_of_those_who_removed_others_cost_no_round_where_they_knew_of_i
 
     held = with_events(town(), removal(town(), UMA, MAX, SAM, QUINN))
     later = removal(held, TILDA, UMA, SAM, QUINN)
-    monkeypatch.setattr(reducer, "Judge", counting)
+    monkeypatch.setattr(reducer, "RosterReplay", counting)
     out = with_events(held, later)
     assert levels(out).keys() == levels(town()).keys() - {"max", "uma"}
     assert len(rounds) == 2

@@ -31,8 +31,8 @@ from hearthnet.agent.loop.events import (
 )
 from hearthnet.agent.loop.outcomes import Outcomes, unknown_outcome
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep
-from hearthnet.agent.loop.transcript import error_text
 from hearthnet.agent.tools.providers import is_for_one_home
+from hearthnet.agent.tools.result_text import error_text
 from hearthnet.agent.tools.toolbox import Prepared
 from hearthnet.agent.tools.types import ClientCallRequest, Deny, Edit, PendingApproval
 

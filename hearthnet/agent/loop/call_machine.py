@@ -27,9 +27,9 @@ from hearthnet.agent.loop.events import (
 from hearthnet.agent.loop.memory import fingerprint
 from hearthnet.agent.loop.outcomes import failure
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
-from hearthnet.agent.loop.transcript import DEEPEST, INVALID, error_text, too_deep
 from hearthnet.agent.tools.names import is_safe, sanitize
 from hearthnet.agent.tools.result_reader import ReaderTool
+from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep
 from hearthnet.agent.tools.toolbox import Tool, Toolbox
 
 MAX_ID_LENGTH: Final = 40

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from hearthnet.agent.loop.state import Limits, RunState
-from hearthnet.agent.loop.transcript import error_text
+from hearthnet.agent.tools.result_text import error_text
 
 REPEATED: Final = "repeated_call"
 

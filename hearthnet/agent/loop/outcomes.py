@@ -13,14 +13,16 @@ from hearthnet.agent.loop.events import Abort, Action, Emit
 from hearthnet.agent.loop.memory import RunMemory
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.agent.loop.statuses import status_frame
-from hearthnet.agent.loop.transcript import error_text, fit, json_text
+from hearthnet.agent.tools.result_text import error_text, fit, json_text
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import CallStanding, CallStatus
 
 LOST: Final = frozenset({"timeout", "partition"})
 """Codes after which the caller cannot say whether an effect happened; the provider may know."""
 UNSURE: Final = LOST | {"outcome_unknown", "internal_error"}
-"""The codes of `LOST` and those of a provider that cannot say either (hearthnet/service/effects/exactly_once.py)."""
+"""The codes of `LOST` and those of a provider that cannot say either
+(hearthnet/service/effects/exactly_once.py).
+"""
 _UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
 
 

@@ -40,9 +40,9 @@ MODEL: Final = "llm.chat@2.0"
 class ClientPrincipal(msgspec.Struct, frozen=True):
     """The client for whom a run works.
 
-    `principal` is as trust/authorization/authority.py gives it. `key` is the node id whose signature counts for its
-    approvals, empty where its gateway approves. `token(approver)` returns the token for calls: the client's
-    own for "", else one under which `approver`, another key of the same principal, signs approvals.
+    `principal` is as trust/authorization/authority.py gives it. `key` is the node id whose signature counts
+    for its approvals, empty where its gateway approves. `token(approver)` returns the token for calls: the
+    client's own for "", else one under which `approver`, another key of the same principal, signs approvals.
     `is_owner`: this is the page of the node's owner.
 
     Raises:

@@ -22,13 +22,13 @@ from hearthnet.agent.loop.events import (
     ToolReturned,
 )
 from hearthnet.agent.loop.outcomes import LOST
-from hearthnet.agent.loop.transcript import json_text
 from hearthnet.agent.runtime import spans
 from hearthnet.agent.runtime.authority import CallAuthority
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort
 from hearthnet.agent.runtime.stream_collector import OnProgress, drain
 from hearthnet.agent.tools.providers import home_of, provider_of
 from hearthnet.agent.tools.result_reader import READ_RESULT, piece, shown, surely_fits
+from hearthnet.agent.tools.result_text import json_text
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.unary import OutcomeUnknown

@@ -25,7 +25,6 @@ from hearthnet.agent.loop.events import Dispatch, ToolReturned
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.outcomes import failure
 from hearthnet.agent.loop.state import Limits, RunState, new_run
-from hearthnet.agent.loop.transcript import error_text
 from hearthnet.agent.persistence.checkpointer import Checkpointer
 from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, told_contracts
 from hearthnet.agent.persistence.run_store import RunStore
@@ -39,6 +38,7 @@ from hearthnet.agent.runtime.model_turns import take_thread_length, warm
 from hearthnet.agent.runtime.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
 from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
+from hearthnet.agent.tools.result_text import error_text
 from hearthnet.agent.tools.selection import first_choice, shown
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
 from hearthnet.agent.tools.types import (

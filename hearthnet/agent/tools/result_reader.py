@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.agent.loop.transcript import INVALID, error_text, json_text, largest
+from hearthnet.agent.tools.result_text import INVALID, error_text, json_text, largest
 from hearthnet.agent.tools.types import Prepared, ToolDefinition
 from hearthnet.contracts import compile_schema
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from hearthnet.agent.loop.transcript import DEEPEST, INVALID, error_text, too_deep
 from hearthnet.agent.tools.names import NameMap, unknown_tool
 from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
+from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep
 from hearthnet.agent.tools.types import Prepared as Prepared
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts import Contract, SchemaCheck, compile_schema, contracts, is_told

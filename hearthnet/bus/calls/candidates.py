@@ -125,7 +125,8 @@ class Candidates:
     def mark(self, listing: RoutingEntry | None, why: HearthNetError) -> bool:
         """Record that `listing` failed, and return whether the request may be repeated at all.
 
-        A failure that loaded a provider is charged to the process's budget for repetitions (bus/routing/retry_budget.py).
+        A failure that loaded a provider is charged to the process's budget for repetitions
+        (bus/routing/retry_budget.py).
         """
         self._why = why
         if self._attempts >= MOST_ATTEMPTS:

@@ -1,7 +1,7 @@
 """Learning of contracts that are not installed, from the processes that offer them.
 
-The offer names its contract by a version that is derived from the whole contract (contracts/dynamic.py), so that
-no provider can supply another one. This node's offer comes first.
+The offer names its contract by a version that is derived from the whole contract (contracts/dynamic.py), so
+that no provider can supply another one. This node's offer comes first.
 """
 
 from __future__ import annotations

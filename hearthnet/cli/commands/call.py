@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from hearthnet.cli.input.json_input import read_body
+from hearthnet.cli.input.local_call import fill_client_id
 from hearthnet.cli.input.options import home_option, json_option, settings_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.render import as_lines
@@ -84,17 +85,6 @@ class _How(TypedDict):
 def streams(contract: Contract, request: dict[str, Any]) -> bool:
     """Return whether the answer is a stream: the contract allows it and `stream` is not false."""
     return contract.stream_schema is not None and request["input"].get("stream", True) is not False
-
-
-def fill_client_id(contract: Contract, request: Any) -> str:
-    """Add a missing client_id to a call that happens once per client_id; return it, else ""."""
-    from hearthnet.core.ids import new_ulid
-
-    given = request.get("input") if isinstance(request, dict) else None
-    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
-        return ""
-    given["client_id"] = new_ulid()
-    return str(given["client_id"])
 
 
 async def _learned(home: Home, name: str) -> Contract:

@@ -11,11 +11,11 @@ from hearthnet.cli.input.options import Commands, home_option, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_duration, format_time
 from hearthnet.cli.output.text import counted, one_line
+from hearthnet.cli.workflows.cosigned_invite import show_new
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.core.home import Home
-    from hearthnet.trust.community.invites import InviteText
     from hearthnet.trust.community.roster import Invite, Roster
 
 _WEEK: Final = 7 * 86_400
@@ -93,32 +93,6 @@ def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
     from hearthnet.cli.workflows.cosigned_invite import Inviting
 
     Inviting(home, given=given, json=json).sign(proposal)
-
-
-def show_new(output: dict[str, Any], good: str) -> None:
-    """Print a new invite as text and QR code, with instructions; `good` is its validity."""
-    from hearthnet.cli.output import qr
-    from hearthnet.trust.community import invites
-
-    text = one_line(str(output["invite"]))
-    terminal.line(text)
-    qr.show(text)
-    sys.stdout.flush()
-    terminal.info(
-        f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
-        f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
-    )
-    if _on_loopback(invites.decode(text)):
-        terminal.info(
-            "only homes on this computer can use it: to be reached by others, set host in [community] of "
-            "hearthnet.toml, start the node again and make a new invite"
-        )
-
-
-def _on_loopback(invite: InviteText) -> bool:
-    from hearthnet.supervisor.nats.address import parse
-
-    return parse(invite.address).on_loopback
 
 
 @command.command("list")

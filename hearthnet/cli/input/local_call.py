@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from hearthnet.contracts import Contract
+    from hearthnet.core.home import Home
+
+if TYPE_CHECKING:
     from hearthnet.core.home import Home
 
 
@@ -32,7 +36,6 @@ def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[
 
 async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
     from hearthnet.bus import Bus, find_contract
-    from hearthnet.cli.commands.call import fill_client_id
 
     request = {"params": {}, "input": given}
     fill_client_id(find_contract(capability), request)
@@ -50,3 +53,14 @@ def _wait_for(home: Home, event_id: bytes) -> None:
     with contextlib.suppress(OSError):
         while event_id not in home.roster.read_bytes() and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)
+
+
+def fill_client_id(contract: Contract, request: Any) -> str:
+    """Add a missing client_id to a call that happens once per client_id; return it, else ""."""
+    from hearthnet.core.ids import new_ulid
+
+    given = request.get("input") if isinstance(request, dict) else None
+    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
+        return ""
+    given["client_id"] = new_ulid()
+    return str(given["client_id"])

@@ -5,10 +5,11 @@ See: docs/protocol/community.md#agreements, docs/decisions/0046.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet.cli.commands.invite import show_new
 from hearthnet.cli.input.member_lookup import KnownMember, members
+from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.cosigning import Signer
@@ -17,6 +18,10 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.trust.community.proposals import Proposal
+
+if TYPE_CHECKING:
+    from hearthnet.trust.community.invites import InviteText
+    from hearthnet.trust.community.roster import Roster
 
 if TYPE_CHECKING:
     from hearthnet.trust.community.roster import Roster
@@ -88,3 +93,29 @@ class Inviting(Signer):
     def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
         """Print the invite, as `invite create` does."""
         show_new(output, f"until {format_time(proposal.expires_at, now_ms())}")
+
+
+def show_new(output: dict[str, Any], good: str) -> None:
+    """Print a new invite as text and QR code, with instructions; `good` is its validity."""
+    from hearthnet.cli.output import qr
+    from hearthnet.trust.community import invites
+
+    text = one_line(str(output["invite"]))
+    terminal.line(text)
+    qr.show(text)
+    sys.stdout.flush()
+    terminal.info(
+        f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
+        f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
+    )
+    if _on_loopback(invites.decode(text)):
+        terminal.info(
+            "only homes on this computer can use it: to be reached by others, set host in [community] of "
+            "hearthnet.toml, start the node again and make a new invite"
+        )
+
+
+def _on_loopback(invite: InviteText) -> bool:
+    from hearthnet.supervisor.nats.address import parse
+
+    return parse(invite.address).on_loopback

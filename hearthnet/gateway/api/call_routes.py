@@ -32,8 +32,8 @@ from hearthnet.gateway.runs.requested_tools import is_readying, is_run
 from hearthnet.trust.authorization.approval import Approval
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.context import Gateway
 
 FIRST_SECONDS: Final = 5.0
 """The time that an answer in events waits for its first one, so that an early error has an HTTP status."""

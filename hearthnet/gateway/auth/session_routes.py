@@ -18,8 +18,8 @@ from hearthnet.gateway.http.connection_limits import is_own
 from hearthnet.gateway.http.rate_limits import address_of
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.context import Gateway
 
 _LONGEST: Final = 200
 _Text = Annotated[str, msgspec.Meta(max_length=_LONGEST)]

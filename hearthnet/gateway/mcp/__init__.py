@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from hearthnet.gateway.mcp.endpoint import McpEndpoint
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:

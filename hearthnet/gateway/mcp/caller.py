@@ -21,7 +21,7 @@ from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 _TOKEN_SECONDS: Final = 300
 NO_SIGNING: Final = (

@@ -16,7 +16,7 @@ from hearthnet.gateway.mcp.caller import Caller, ClientCaller
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 _log = logging.getLogger(__name__)
 MOST_SESSIONS: Final = 256

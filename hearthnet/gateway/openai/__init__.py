@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import BaseRoute, Route
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:

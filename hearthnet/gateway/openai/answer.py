@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.agent.loop.transcript import json_text
+from hearthnet.agent.tools.result_text import json_text
 from hearthnet.gateway.openai.pending_runs import call_id_for, notice_of
 
 Delta = dict[str, Any]

@@ -25,8 +25,8 @@ from hearthnet.gateway.openai.source import CHAT, RunSource
 from hearthnet.gateway.runs.one_shot import Frames
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.context import Gateway
 
 FIRST_SECONDS: Final = 5.0
 LARGE_AT_ONCE: Final = 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from hearthnet.agent.loop.transcript import json_text
+from hearthnet.agent.tools.result_text import json_text
 from hearthnet.core.ids import is_ulid
 
 _CALL: Final = re.compile(r"run_(?P<run>[0-9A-Z]{26})_(?P<call>.+)", re.DOTALL)

@@ -21,8 +21,8 @@ from hearthnet.gateway.runs.one_shot import Frames, stream_frames
 
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
-    from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.context import Gateway
 
 CHAT: Final = "llm.chat@2.0"
 _GONE: Final = frozenset({"not_found", "expired"})

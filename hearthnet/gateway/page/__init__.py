@@ -24,7 +24,7 @@ from hearthnet.core.canonical_json import content_hash, read_json
 from hearthnet.gateway.page.markdown import MarkdownText, read_markdown
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (

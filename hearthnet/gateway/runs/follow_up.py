@@ -26,8 +26,8 @@ from hearthnet.gateway.runs.one_shot import Frames, RunDeduplicator, run_frames
 
 if TYPE_CHECKING:
     from hearthnet.agent.runtime.ports import Listener
-    from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.context import Gateway
     from hearthnet.gateway.runs.runs import GatewayRun
 
 VIA: Final = "http"

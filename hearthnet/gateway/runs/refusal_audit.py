@@ -1,7 +1,7 @@
 """The logging of refused approvals: forged, altered, late, for another call or person.
 
-The first few of a client get an audit entry each; more of them are counted (hearthnet/service/effects/refusal_audit.py;
-docs/decisions/0074).
+The first few of a client get an audit entry each; more of them are counted
+(hearthnet/service/effects/refusal_audit.py; docs/decisions/0074).
 
 See: docs/protocol/approvals.md#refusals-on-record.
 """

@@ -21,8 +21,8 @@ from hearthnet.core.canonical_json import read_json
 from hearthnet.gateway.runs.decision_body import DecisionBody
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.context import Gateway
 
 _VIA: Final = "http"
 

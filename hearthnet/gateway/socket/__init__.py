@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.routing import BaseRoute, WebSocketRoute
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 PATH: Final = "/v1/socket"
 

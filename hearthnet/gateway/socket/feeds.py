@@ -23,7 +23,7 @@ from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.socket.topic import Feed, Publish
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 LOOK_SECONDS: Final[Mapping[str, float]] = {"mesh": 3.0, "market.post": 2.0, "runs": 1.0}
 MOST_POSTS: Final = 500

@@ -29,7 +29,7 @@ from hearthnet.gateway.socket.topic import Topic
 from hearthnet.gateway.socket.work import BusWork
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.app import Gateway
+    from hearthnet.gateway.context import Gateway
 
 _UNAUTHORIZED: Final = 401
 _FULL: Final = frozenset({"capacity_exceeded", "rate_limited"})

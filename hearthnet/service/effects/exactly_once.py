@@ -5,9 +5,9 @@ r"""Exactly one effect per key: claim, effect, outcome.
                         \----it was stopped, failed or died------> unknown   a repetition returns this error
 
 For capabilities whose effect is not an append to an event log, which is claim and outcome in one
-(`service/effects/event_log.py`). The claim is on `(principal, idempotency_key)`; for a call without key, on its approval
-or the use of its standing grant. An approval is also claimed for that one effect. A claim whose process lives
-is waited for; one whose process is gone has an unknown outcome permanently.
+(`service/effects/event_log.py`). The claim is on `(principal, idempotency_key)`; for a call without key, on
+its approval or the use of its standing grant. An approval is also claimed for that one effect. A claim whose
+process lives is waited for; one whose process is gone has an unknown outcome permanently.
 
 See: docs/protocol/effects.md#order.
 """

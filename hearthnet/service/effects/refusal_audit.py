@@ -7,8 +7,8 @@ summarised, so that no caller can fill the log:
     more of them in that minute           counted, and written at its end: one entry per failed check
     still more                            the same, after twice as long each time, up to an hour
 
-`RefusalCounter` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost; the call
-stays refused.
+`RefusalCounter` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost;
+the call stays refused.
 
 See: docs/protocol/approvals.md#refusals-on-record, docs/decisions/0074.
 """

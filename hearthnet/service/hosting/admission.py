@@ -23,9 +23,10 @@
         required, is for exactly this call                        `token_revoked`, `bad_request`
     12  a place is free                                      else `capacity_exceeded`
 
-Then, before the handler (service/hosting/call_execution.py): the token's budget (service/effects/token_budget.py), and the use of a grant.
-The expiry of an approval is checked before anything is recorded (service/effects/journal.py), and for a call that may
-be a repetition not before the outcome of the earlier one was looked up.
+Then, before the handler (service/hosting/call_execution.py): the token's budget
+(service/effects/token_budget.py), and the use of a grant. The expiry of an approval is checked before
+anything is recorded (service/effects/journal.py), and for a call that may be a repetition not before the
+outcome of the earlier one was looked up.
 
 See: docs/protocol/admission.md#ladder.
 

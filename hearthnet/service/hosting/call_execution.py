@@ -36,8 +36,8 @@ _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again wi
 class CallExecution:
     """An admitted call; `run` ends in exactly one reply, or exactly one terminal frame.
 
-    Before its handler runs it is charged to its token (service/effects/token_budget.py). With side effects it is recorded
-    before its handler runs and before it is answered (service/effects/journal.py).
+    Before its handler runs it is charged to its token (service/effects/token_budget.py). With side effects
+    it is recorded before its handler runs and before it is answered (service/effects/journal.py).
     """
 
     def __init__(

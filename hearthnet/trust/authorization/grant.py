@@ -1,7 +1,8 @@
 """Standing grants: a person's signed consent to some uses of one tool.
 
-A call names the grant and the number of its use; the provider accepts each use once (service/effects/exactly_once.py). A
-grant lives at most a day, like a token, and is revoked like one (trust/authorization/revocation.py).
+A call names the grant and the number of its use; the provider accepts each use once
+(service/effects/exactly_once.py). A grant lives at most a day, like a token, and is revoked like one
+(trust/authorization/revocation.py).
 
 See: docs/protocol/approvals.md#standing-grant.
 """

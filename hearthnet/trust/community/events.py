@@ -2,7 +2,8 @@
 
 Each event has one author, who signs it and chains it to the author's previous event (`sequence`, `previous`),
 so that others can name the events that they knew. The validity of a single event is checked once, before it
-is kept (trust/community/event_validation.py); all events together decide whether it counts (trust/community/reducer.py).
+is kept (trust/community/event_validation.py); all events together decide whether it counts
+(trust/community/reducer.py).
 
 See: docs/protocol/community.md#event, docs/decisions/0040.
 """

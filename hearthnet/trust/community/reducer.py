@@ -1,8 +1,8 @@
 """The state of a community, as a pure function of its events (docs/decisions/0040).
 
 Events are judged in their order (lamport, event id, hash), each by the levels that the earlier ones gave; an
-event that is not allowed changes nothing (trust/community/replay.py). Two kinds act backwards, so that claiming an early
-lamport gains nothing:
+event that is not allowed changes nothing (trust/community/replay.py). Two kinds act backwards, so that
+claiming an early lamport gains nothing:
 
 - a removal, that is a revocation or demotion, names the target's events that its author knew. All others of
   the target are judged as if they came after it, whatever lamport they claim;

@@ -1,8 +1,8 @@
 """The community's roster: its members, their levels and their NATS logins.
 
-A roster is derived from its events (trust/community/reducer.py) and so proves itself: everyone with the community id,
-which is the root's public key, can derive it again. Merging is union; an older roster cannot undo anything.
-`seal` is a node's own signature on a roster that it has derived, of use to that node alone.
+A roster is derived from its events (trust/community/reducer.py) and so proves itself: everyone with the
+community id, which is the root's public key, can derive it again. Merging is union; an older roster cannot
+undo anything. `seal` is a node's own signature on a roster that it has derived, of use to that node alone.
 
 See: docs/protocol/community.md#entry, docs/protocol/community.md#levels.
 """

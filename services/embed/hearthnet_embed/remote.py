@@ -67,7 +67,8 @@ class Remote:
         """Return the vectors of `texts`, as `Backend.embed` does.
 
         Raises:
-            HearthNetError: as translated in hearthnet/models/error_mapping.py; `internal_error` if the vectors
+            HearthNetError: as translated in hearthnet/models/error_mapping.py; `internal_error` if the
+            vectors
                 have another size than before.
         """
         try:

@@ -1,8 +1,8 @@
 """A tool's schemas as parts of a contract: self-contained and bounded. Pure.
 
 References are replaced by their targets, because a contract's schema is taken apart and put together
-elsewhere (contracts/tool_schema.py). A recursive reference is replaced by an unrestricted schema; the MCP server
-validates that part itself.
+elsewhere (contracts/tool_schema.py). A recursive reference is replaced by an unrestricted schema; the MCP
+server validates that part itself.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.agent.loop.transcript import MAX_MESSAGE, error_text, fit, json_text
+from hearthnet.agent.tools.result_text import MAX_MESSAGE, error_text, fit, json_text
 
 
 @pytest.mark.req("TOOL-13")

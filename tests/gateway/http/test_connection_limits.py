@@ -20,7 +20,8 @@ from starlette.routing import Route
 from hearthnet.core.config import GatewayConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway import server
-from hearthnet.gateway.app import Gateway, build
+from hearthnet.gateway.app import build
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.connection_limits import ConnectionLimits, is_own, protocol
 from hearthnet.gateway.middleware import AuthMiddleware
 from tests.helpers.gateway import House

@@ -19,7 +19,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Playwright, asyn
 
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config_loader import load_config
-from hearthnet.gateway.app import Gateway
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.server import serving
 from hearthnet.service import Call, Offer, Reply, Stream, capability
 from hearthnet_llm import LlmService

@@ -141,7 +141,7 @@ def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.MonkeyPat
         checked.append(event)
         real(event, community_id)
 
-    monkeypatch.setattr(event_validation, "check", counting)
+    monkeypatch.setattr(event_validation, "validate_event", counting)
     new = invited(town(), MAX, KEYS[0])
     again = [community.decode(community.encode(event)) for event in town().events]
     with_events(town(), *again, new)

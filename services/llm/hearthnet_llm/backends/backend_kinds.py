@@ -1,6 +1,7 @@
 """The kinds of models in the config, as data: protocol, vendor, address and listing.
 
-A new kind is a row here, a word in `hearthnet.core.config.ModelKind`, and one in the contract llm.models.check.
+A new kind is a row here, a word in `hearthnet.core.config.ModelKind`, and one in the contract
+llm.models.check.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The built-in model, offered once its file is validated; earlier calls wait for loading.
 
 Loading holds Python's global lock for up to a second (docs/models.md), in which this process answers no
-requests. Queries for its offers wait that long (bus/routing/discovery.py), as do all calls. So loading does not begin
-before a call needs the model if other nodes offer one. The file is read first, which may take long and holds
-no lock.
+requests. Queries for its offers wait that long (bus/routing/discovery.py), as do all calls. So loading does
+not begin before a call needs the model if other nodes offer one. The file is read first, which may take long
+and holds no lock.
 """
 
 from __future__ import annotations

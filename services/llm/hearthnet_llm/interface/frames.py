@@ -1,10 +1,10 @@
 """The frames of a model's answer: a closed union.
 
-An answer has any number of `TextDelta`, `CitationEvent`, `ReasoningDelta`, `ReasoningBlock`, `ServerToolEvent`, `ToolCallDelta`, `ToolCall`,
-`Notice` and `PrefillProgress`, in the order in which they occur, then exactly one `Done`. A `ToolCall` is complete
-and its arguments are parsed; `ReasoningDelta`, deltas and progress are for display. A `ReasoningBlock` and a `ServerToolEvent` part
-are complete too: some vendors require them in the next request. A failure is a `HearthNetError` instead of a
-frame.
+An answer has any number of `TextDelta`, `CitationEvent`, `ReasoningDelta`, `ReasoningBlock`,
+`ServerToolEvent`, `ToolCallDelta`, `ToolCall`, `Notice` and `PrefillProgress`, in the order in which they
+occur, then exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `ReasoningDelta`,
+deltas and progress are for display. A `ReasoningBlock` and a `ServerToolEvent` part are complete too: some
+vendors require them in the next request. A failure is a `HearthNetError` instead of a frame.
 
 See: docs/capabilities.md#llmchat20.
 """

@@ -1,8 +1,8 @@
 """llm.tools.call: one call of a capability on behalf of the caller.
 
 The rights are those of the caller. Nothing is sent under this node's key alone for another node, and a token
-must cover both this capability and its target (trust/authorization/authority.py). The bus counts the nesting of calls in
-the header.
+must cover both this capability and its target (trust/authorization/authority.py). The bus counts the nesting
+of calls in the header.
 
 See: docs/tools.md#calls-that-another-makes, docs/decisions/0072.
 """

@@ -114,11 +114,6 @@ def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)) & 0xFF
 
 
-def stopped() -> HearthNetError:
-    """Return the error of an ingestion that was interrupted by the end of the process."""
-    return HearthNetError("partition", "the rag service is stopping; the document was not added, try again")
-
-
 def connect(file: Path) -> sqlite3.Connection:
     """Return a connection that any thread may use; transactions are begun explicitly."""
     connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)

@@ -23,12 +23,11 @@ from hearthnet_rag.index.database import (
     make_passages_table,
     open_database,
     passages_table,
-    stopped,
 )
 from hearthnet_rag.index.rows import Row, rows_of
 from hearthnet_rag.index.space import Space, give_back
 from hearthnet_rag.index.vectors import PendingVectors, SignBitIndex, store
-from hearthnet_rag.readers.documents import Document, Pages
+from hearthnet_rag.readers.documents import Document, Pages, stopped
 from hearthnet_rag.text.document_frequencies import Vocabulary, forget, learn
 from hearthnet_rag.text.text_analysis import EMPTY_STATS, Known
 

@@ -85,3 +85,8 @@ def rejected(name: str | None, reason: str, **details: Any) -> HearthNetError:
     """Return the error for a document that cannot be added; `reason` is one line."""
     what = name or "the document"
     return HearthNetError("bad_request", f"{what} {reason}", details={"path": "/input/doc_cid", **details})
+
+
+def stopped() -> HearthNetError:
+    """Return the error of an ingestion that was interrupted by the end of the process."""
+    return HearthNetError("partition", "the rag service is stopping; the document was not added, try again")

@@ -15,10 +15,9 @@ import threading
 from typing import IO, Final, cast
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_rag.index.database import stopped
 from hearthnet_rag.readers import Told, read_as
 from hearthnet_rag.readers.content_type import kind_of
-from hearthnet_rag.readers.documents import Document, rejected
+from hearthnet_rag.readers.documents import Document, rejected, stopped
 from hearthnet_rag.readers.worker_ipc import (
     Accepted,
     Job,

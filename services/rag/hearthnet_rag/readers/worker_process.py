@@ -1,7 +1,7 @@
 """The reader process for formats other than text: expendable and bounded.
 
-Its memory and processor time are limited. `python -m hearthnet_rag.readers.worker_process` takes jobs on its standard
-input until that is closed, or until no job comes for a while.
+Its memory and processor time are limited. `python -m hearthnet_rag.readers.worker_process` takes jobs on its
+standard input until that is closed, or until no job comes for a while.
 """
 
 from __future__ import annotations

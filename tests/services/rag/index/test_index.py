@@ -134,7 +134,7 @@ def test_closing_stops_the_reading_of_a_document(
         index.close()
         return text
 
-    monkeypatch.setattr(rows_module, "as_written", closes)
+    monkeypatch.setattr(rows_module, "surface_forms", closes)
     with pytest.raises(HearthNetError, match="is stopping"):
         index.add("home", entry(LONG))
 
