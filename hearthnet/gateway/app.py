@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
@@ -67,5 +66,4 @@ async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
 
 def parts() -> list[ModuleType]:
     """Return the parts that are installed, in the order of their routes."""
-    names = [f"{_PACKAGE}.{name}" for name in PARTS]
-    return [import_module(name) for name in names if find_spec(name) is not None]
+    return [import_module(f"{_PACKAGE}.{name}") for name in PARTS]

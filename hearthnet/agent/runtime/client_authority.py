@@ -262,7 +262,7 @@ def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
 
 
 class ClientApprover:
-    """A client that decides about its runs (`desk.ClientDesk`)."""
+    """A client that decides about its runs (`saved_runs.RunApprover`)."""
 
     def __init__(
         self, principal: str, key: str, actor: str, community: str, bus: Offers, *, is_owner: bool = False
@@ -276,7 +276,7 @@ class ClientApprover:
         self._is_owner = is_owner
 
     def sees(self, principal: str) -> bool:
-        """Implement `desk.ClientDesk.sees`."""
+        """Implement `saved_runs.RunApprover.sees`."""
         return principal == self.principal or (self._is_owner and is_owner(principal, self._actor))
 
     async def to_sign(self, tool: Tool, asked: PendingApproval) -> Approval | None:
@@ -289,7 +289,7 @@ class ClientApprover:
         return await approval_template(tool, asked, self.key, self._actor, self._community, self._bus)
 
     async def check(self, tool: Tool, allowed: PendingApproval, approval: Approval | None, now: int) -> None:
-        """Implement `desk.ClientDesk.check`."""
+        """Implement `saved_runs.RunApprover.check`."""
         expected = await self.to_sign(tool, allowed)
         if expected is None:
             return

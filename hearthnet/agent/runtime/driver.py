@@ -134,8 +134,8 @@ class ToolRun:
     async def drive(self) -> Outcome:
         """Drive the run to its end. Raises the model's error and the errors of the listener.
 
-        A stored run also ends with the errors of `Keeper.save`: it is then as it was saved last, and can be
-        resumed.
+        A stored run also ends with the errors of `Checkpointer.save`: it is then as it was saved last, and
+        can be resumed.
         """
         record = None if self._keeper is None else self._keeper.record
         with spans.run_span(self._bus.peer, self.run, record):

@@ -310,7 +310,7 @@ class ToolExecutor:
         """Take over a saved run, with its own tools and limits, and return it to be driven.
 
         `decisions`, by tool call id, are made before it is taken over; earlier decisions stay. `answers` are
-        the client's results of its own tools. Errors of `RunDesk.decide` are passed through.
+        the client's results of its own tools. Errors of `SavedRuns.decide` are passed through.
 
         Raises:
             HearthNetError: `not_found` if the run is not stored; `invalid_signature` if it was altered;

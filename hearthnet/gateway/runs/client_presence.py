@@ -68,8 +68,8 @@ class ClientPresence:
     async def decide(self, _asked: PendingApproval) -> Decision | None:
         """Wait for as long as the client may decide, and return None.
 
-        Its decision is stored by `RunDesk.decide` and read from there: it may come by any of its connections,
-        and of any gateway.
+        Its decision is stored by `SavedRuns.decide` and read from there: it may come by any of its
+        connections, and of any gateway.
         """
         await self.lost()
         return None

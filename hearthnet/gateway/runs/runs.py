@@ -310,7 +310,7 @@ class GatewayRuns:
         return [await self._summary(client, desk, record) for record in (await desk.listing()).runs]
 
     async def page(self, client: Client, run: str) -> dict[str, Any]:
-        """Return a run with its calls and its conversation; raises as `RunDesk.load`."""
+        """Return a run with its calls and its conversation; raises as `SavedRuns.load`."""
         desk = self._desk(client)
         page = await desk.page(run)
         return {
@@ -322,7 +322,7 @@ class GatewayRuns:
     async def preview(self, client: Client, run: str, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the call with these arguments as in `confirmation_required`, with `approval`.
 
-        Raises as `RunDesk.preview`.
+        Raises as `SavedRuns.preview`.
         """
         desk = self._desk(client)
         asked = await desk.preview(run, call, arguments)
@@ -344,7 +344,7 @@ class GatewayRuns:
 
         `shown` is the digest of the call as the client saw it, before an edit; a denial needs none.
         `repeated` is set where an earlier decision counts. A refused approval is recorded. Raises as
-        `RunDesk.decide`, and `bad_request` for a malformed approval.
+        `SavedRuns.decide`, and `bad_request` for a malformed approval.
         """
         self._voters.remember(client)
         desk = self._desk(client)
@@ -358,7 +358,7 @@ class GatewayRuns:
         return {"repeated": taken.repeated, **run_view.decision_view(taken.said)}
 
     async def cancel(self, client: Client, run: str) -> dict[str, Any]:
-        """End the client's run in whichever process drives it; raises as `RunDesk.cancel`."""
+        """End the client's run in whichever process drives it; raises as `SavedRuns.cancel`."""
         desk = self._desk(client)
         driven = self._here.get((client.principal, run))
         if driven is None:

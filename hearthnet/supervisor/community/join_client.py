@@ -42,7 +42,7 @@ class JoinClient:
 
     @classmethod
     async def connect(cls, home: Home, url: str, who: Identity, invite: InviteText) -> JoinClient:
-        """Join the bus behind `url` as `who`. Raises as `Link.connect`."""
+        """Join the bus behind `url` as `who`. Raises as `NatsClient.connect`."""
         link = await NatsClient.connect(url, who.login(), "join")
         peer = Session(who, _only(invite), link, home)
         await peer.listen()

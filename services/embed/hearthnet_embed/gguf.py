@@ -122,7 +122,7 @@ class Gguf:
         """Do nothing: the file was loaded before, because only then the vectors' size is known."""
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of `texts`, as `Backend.embed` does.
+        """Return the vectors of `texts`, as `EmbeddingBackend.embed` does.
 
         Raises:
             HearthNetError: `capacity_exceeded` if too many calls wait.
@@ -145,7 +145,7 @@ class Gguf:
         return Embedded(vectors, cut, sum(piece.tokens for piece in pieces))
 
     async def close(self) -> None:
-        """As `Backend.close`."""
+        """As `EmbeddingBackend.close`."""
         self._pool.shutdown(wait=False)
 
 

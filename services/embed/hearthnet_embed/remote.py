@@ -64,7 +64,7 @@ class Remote:
         )
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """Return the vectors of `texts`, as `Backend.embed` does.
+        """Return the vectors of `texts`, as `EmbeddingBackend.embed` does.
 
         Raises:
             HearthNetError: as translated in hearthnet/models/error_mapping.py; `internal_error` if the
@@ -106,7 +106,7 @@ class Remote:
             await self._pause()
 
     async def close(self) -> None:
-        """As `Backend.close`."""
+        """As `EmbeddingBackend.close`."""
         await self._connection.close()
 
     async def _pause(self) -> None:

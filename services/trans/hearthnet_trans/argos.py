@@ -58,7 +58,7 @@ class Pack(msgspec.Struct, frozen=True):
 
 
 class Argos:
-    """Translation by Argos Translate packs, as a `Backend`."""
+    """Translation by Argos Translate packs, as a `TranslationBackend`."""
 
     name = "argos"
     places = 2
@@ -74,16 +74,16 @@ class Argos:
 
     @property
     def pairs(self) -> frozenset[Pair]:
-        """As `Backend.pairs`."""
+        """As `TranslationBackend.pairs`."""
         return frozenset(self._packs)
 
     async def open(self, changed: Callable[[], None]) -> None:
-        """As `Backend.open`."""
+        """As `TranslationBackend.open`."""
         self._packs = await asyncio.to_thread(self._look)
         self._following = asyncio.create_task(self._follow(changed), name="argos follow")
 
     async def translate(self, work: TranslationWork) -> Translation:
-        """Translate as `Backend.translate`: one text at a time, its sentences in parallel."""
+        """Translate as `TranslationBackend.translate`: one text at a time, its sentences in parallel."""
         pair = work.source, work.target
         async with self._working:
             if pair not in self._packs:
@@ -92,7 +92,7 @@ class Argos:
         return Translation(text, f"argos-{'-'.join(pair)}")
 
     async def close(self) -> None:
-        """As `Backend.close`."""
+        """As `TranslationBackend.close`."""
         await end({self._following} if self._following is not None else set())
         async with self._working:
             self._loaded.clear()

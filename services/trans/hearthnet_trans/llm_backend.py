@@ -29,7 +29,7 @@ _AGAIN_SECONDS: Final = 2.0
 
 
 class Chat:
-    """Translation by language models, as a `Backend`."""
+    """Translation by language models, as a `TranslationBackend`."""
 
     name = "llm"
     places = 4
@@ -42,21 +42,21 @@ class Chat:
 
     @property
     def pairs(self) -> frozenset[Pair]:
-        """As `Backend.pairs`."""
+        """As `TranslationBackend.pairs`."""
         return frozenset(pair for view in self._views.values() for pair in permutations(_languages(view), 2))
 
     async def open(self, changed: Callable[[], None]) -> None:
-        """Watch for models, as `Backend.open`; they are found while the service runs."""
+        """Watch for models, as `TranslationBackend.open`; they are found while the service runs."""
         self._following = asyncio.create_task(self._follow(changed), name="trans follow models")
 
     async def translate(self, work: TranslationWork) -> Translation:
-        """Translate as `Backend.translate`, part by part; white space around each part is kept."""
+        """Translate as `TranslationBackend.translate`, part by part; white space around each part is kept."""
         model = self._model(work)
         done = [await self._part(work, model, part) for part in parts(work.text, _PART)]
         return Translation("".join(done), model)
 
     async def close(self) -> None:
-        """As `Backend.close`."""
+        """As `TranslationBackend.close`."""
         await end({self._following} if self._following is not None else set())
 
     def _model(self, work: TranslationWork) -> str:

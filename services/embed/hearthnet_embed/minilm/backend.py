@@ -67,7 +67,7 @@ class MiniLm:
             await self.embed(_WARM)
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
-        """As `Backend.embed`."""
+        """As `EmbeddingBackend.embed`."""
         self._asked.set()
         model = await asyncio.shield(self._model)
         read = await self._in_thread(model.tokens, texts)
@@ -76,7 +76,7 @@ class MiniLm:
         return Embedded(vectors, cut, sum(len(one.ids) for one in read))
 
     async def close(self) -> None:
-        """As `Backend.close`."""
+        """As `EmbeddingBackend.close`."""
         if not self._model.done():
             self._model.cancel()
         await self._batching.close()

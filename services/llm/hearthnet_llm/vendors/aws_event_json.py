@@ -13,7 +13,7 @@ from hearthnet_llm.vendors.wire import Json
 
 
 class AwsPieces:
-    """Reader of an answer's objects, as `pieces.Pieces`.
+    """Reader of an answer's objects, as `json_stream.JsonStream`.
 
     `opened` makes an object of the type and the body of one frame; `name` is for messages. A frame with an
     exception is raised as the corresponding error.
@@ -26,7 +26,7 @@ class AwsPieces:
         self._stream: EventStream | None = None
 
     def feed(self, data: bytes) -> Iterator[Json]:
-        """Yield the complete objects, as `Pieces.feed`.
+        """Yield the complete objects, as `JsonStream.feed`.
 
         A frame is recognised by its first byte, a zero, which begins its length.
         """
@@ -41,7 +41,7 @@ class AwsPieces:
             yield from self._frames(self._stream, data)
 
     def finish(self) -> Iterator[Json]:
-        """Check the end, as `Pieces.finish`."""
+        """Check the end, as `JsonStream.finish`."""
         if self._text is not None:
             yield from self._text.finish()
         elif self._stream is None:

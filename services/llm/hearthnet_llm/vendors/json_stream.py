@@ -93,7 +93,7 @@ class TextPieces:
         """True after the server has sent [DONE]."""
 
     def feed(self, data: bytes) -> Iterator[Json]:
-        """Yield the objects that `data` completes, as `Pieces.feed`."""
+        """Yield the objects that `data` completes, as `JsonStream.feed`."""
         if self._events is None and self._objects is None:
             self._head += data
             start = self._head.lstrip(_BLANK)
@@ -110,7 +110,7 @@ class TextPieces:
             yield from self._values(self._events.feed(data))
 
     def finish(self) -> Iterator[Json]:
-        """Yield the last objects, as `Pieces.finish`."""
+        """Yield the last objects, as `JsonStream.finish`."""
         if self._events is not None:
             yield from self._values(self._events.end())
             if not self._any:

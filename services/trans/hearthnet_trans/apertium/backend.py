@@ -24,7 +24,7 @@ _RETRY_MS: Final = 500
 
 
 class Apertium:
-    """Translation by Apertium, as a `Backend`."""
+    """Translation by Apertium, as a `TranslationBackend`."""
 
     name = "apertium"
     places = 16
@@ -52,16 +52,16 @@ class Apertium:
 
     @property
     def pairs(self) -> frozenset[Pair]:
-        """As `Backend.pairs`."""
+        """As `TranslationBackend.pairs`."""
         return frozenset(self._modes)
 
     async def open(self, changed: Callable[[], None]) -> None:
-        """As `Backend.open`."""
+        """As `TranslationBackend.open`."""
         self._modes = await asyncio.to_thread(modes.installed, self._folder)
         self._following = asyncio.create_task(self._follow(changed), name="apertium follow")
 
     async def translate(self, work: TranslationWork) -> Translation:
-        """Translate as `Backend.translate`; if markup is lost, translate again in pieces."""
+        """Translate as `TranslationBackend.translate`; if markup is lost, translate again in pieces."""
         encoded = encode(work.text)
         if not encoded.words:
             return Translation(work.text, self._model(work))
@@ -74,7 +74,7 @@ class Apertium:
         return Translation(text, self._model(work), round(known, 3))
 
     async def close(self) -> None:
-        """As `Backend.close`."""
+        """As `TranslationBackend.close`."""
         await end({self._following} if self._following is not None else set())
         while self._pipelines:
             await self._pipelines.popitem()[1].close()

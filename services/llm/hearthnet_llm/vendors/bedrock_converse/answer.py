@@ -68,7 +68,7 @@ class _Open(msgspec.Struct):
 
 
 class Content:
-    """Accumulated events of one answer (`pieces.Content`)."""
+    """Accumulated events of one answer (`json_stream.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -97,7 +97,7 @@ class Content:
             self._about(value)
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `pieces.Content.finish`."""
+        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if self._stop is None:
             raise error_mapping.broken(self._heard.name)
         for index in list(self._open):

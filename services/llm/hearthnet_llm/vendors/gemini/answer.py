@@ -76,7 +76,7 @@ def decoder(heard: ResponseInfo) -> Decoder:
 
 
 class Content:
-    """Accumulated responses of one answer (`pieces.Content`)."""
+    """Accumulated responses of one answer (`json_stream.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -110,7 +110,7 @@ class Content:
                 yield from self._candidate(candidate)
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `pieces.Content.finish`."""
+        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if not self._finish:
             raise error_mapping.broken(self._heard.name)
         yield from self._end_thought(None)

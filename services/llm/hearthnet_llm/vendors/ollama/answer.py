@@ -37,7 +37,7 @@ def decoder(heard: ResponseInfo) -> Decoder:
 
 
 class Content:
-    """Accumulated objects of one answer (`pieces.Content`)."""
+    """Accumulated objects of one answer (`json_stream.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -65,7 +65,7 @@ class Content:
             self._last = value
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `pieces.Content.finish`."""
+        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if self._last is None:
             raise error_mapping.broken(self._heard.name)
         yield from self._end_thought()

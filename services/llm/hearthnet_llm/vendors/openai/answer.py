@@ -74,7 +74,7 @@ def decoder(heard: ResponseInfo) -> Decoder:
 
 
 class _Content:
-    """Accumulated objects of one answer (`pieces.Content`)."""
+    """Accumulated objects of one answer (`json_stream.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo, pieces: TextPieces) -> None:
         self._heard = heard
