@@ -48,7 +48,7 @@ def why_unavailable(
 
 
 def silent(contract: Contract) -> HearthNetError:
-    """Why nobody can be asked where somebody listens to finds and has not answered."""
+    """Return the error if a subscriber to finds of the capability has not answered."""
     return HearthNetError(
         "partition",
         f"who may offer {contract.id} does not answer; try again in a moment",

@@ -38,7 +38,7 @@ class Traces:
     """The entries of one process, newest last."""
 
     def __init__(self, kept: int = KEPT, node: str = "") -> None:
-        """`node` is the own node, whose processes decide for each other which traces are exported."""
+        """`node` is this node: its processes decide for each other which traces are exported."""
         self._node = node
         self._ring: deque[SpanRecord] = deque(maxlen=kept)
         self._epoch_ns = time_ns() - perf_counter_ns()

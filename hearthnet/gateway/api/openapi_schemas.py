@@ -100,7 +100,7 @@ def _for_guests(contract: Contract) -> bool:
 
 
 def _offered() -> dict[str, Schema]:
-    """What a client may call."""
+    """Return the capabilities that a client may call."""
     offer = _closed(
         ("node", "instance", "params"),
         node=TEXT,
@@ -187,7 +187,7 @@ def _decision() -> Schema:
 
 
 def _turns() -> dict[str, Schema]:
-    """How a run goes on over HTTP, and what it waits for."""
+    """Return the schemas of follow-ups of a run over HTTP, and of the decisions that it waits for."""
     follow_up = _closed(
         ("run",),
         run=TEXT,

@@ -280,7 +280,11 @@ def _said(reply: Any) -> tuple[str, Any]:
 
 
 def _check_yes(said: tuple[str, Any]) -> None:
-    """Raises `unauthorized` for what is no yes. A no is one whatever else came with it."""
+    """Check that an answer to an elicitation approves; a denial with other content is a denial.
+
+    Raises:
+        HearthNetError: `unauthorized` if it does not approve.
+    """
     if not elicitation.is_approved(*said):
         words = "said no" if said[0] == "decline" else "gave no yes"
         raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")

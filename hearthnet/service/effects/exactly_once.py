@@ -229,7 +229,7 @@ def key_of(call: Call[Any, Any]) -> str:
 
 
 def _consent_key(call: Call[Any, Any]) -> str:
-    """The key under which stands for what the approval of `call`, or its use of a grant, was used."""
+    """Return the key of the record of what the approval of `call`, or its use of a grant, was used for."""
     if call.grant is not None:
         return claims.key("gr", call.grant.approver, call.grant.id, str(call.use))
     return "" if call.approval is None else claims.key("ap", call.approval.approver, call.approval.id)

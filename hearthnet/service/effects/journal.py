@@ -158,9 +158,12 @@ class Records:
             self._presence.close(settled=not self._open)
 
     async def _check_time(self, effects: Effects, call: Call[Any, Any], event_sourced: bool) -> None:
-        """Raises `expired` for consent that is too old, unless the effect of `call` may have happened before.
+        """Check the age of consent, unless the effect of `call` may have happened before.
 
-        Nothing is put on record for it. Whoever appends to a log asks the time again, before it does.
+        Nothing is recorded for a call that is refused. Appending to an event log checks the age again.
+
+        Raises:
+            HearthNetError: `expired` for consent that is too old.
         """
         try:
             call.check_consent()

@@ -81,8 +81,9 @@ class Announcer:
             _log.warning("not withdrawn, the offers will expire: %s", error)
 
     async def _listen(self) -> None:
-        """Receives the finds that are answered now, and no others: where nobody offers something, the server
-        says so at once, and silence means that a provider is busy.
+        """Subscribe to the finds that are answered now, and to no others.
+
+        For a topic without subscribers the server reports so at once; silence means that a provider is busy.
         """
         wanted = self._finds()
         for subject in wanted - self._subjects:
@@ -92,7 +93,10 @@ class Announcer:
         self._subjects = wanted
 
     def _finds(self) -> set[str]:
-        """The subjects of the finds that this process answers; of what is for the own node alone, its own."""
+        """Return the subjects of the finds that this process answers.
+
+        For capabilities of this node alone, these are its own finds.
+        """
         entries = [*self._hosted, *self._built_in]
         public = {_topic(entry) for entry in entries if _demand(entry) != SELF}
         private = set(map(_topic, entries))

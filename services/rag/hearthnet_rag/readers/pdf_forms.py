@@ -78,7 +78,7 @@ class Forms:
 
     @contextlib.contextmanager
     def _drawn(self, page: PdfPage, found: list[Any]) -> Iterator[None]:
-        """Has PDFium draw the fields of `page`: only then it says what is checked, and in which words."""
+        """Make PDFium draw the fields of `page`, without which it does not report values of check boxes."""
         raw, form = self._raw, self._form
         if len(found) < raw.FPDFPage_GetAnnotCount(page.raw) or not self._is_worth_drawing(found):
             yield
