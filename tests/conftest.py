@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,21 @@ from tests.helpers.nats_server import NatsServer
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+MEASURED = "COVERAGE_PROCESS_CONFIG"
+"""The variable by which coverage measures the processes that a test starts."""
+PROGRAMS = (
+    "tests/cli/",
+    "tests/e2e/test_joining.py",
+    "tests/e2e/test_mcp_everything.py",
+    "tests/gateway/auth/",
+    "tests/gateway/test_mcp.py",
+    "tests/gateway/test_up.py",
+    "tests/service/",
+    "tests/services/rag/",
+    "tests/supervisor/",
+)
+"""Tests of programs: their processes are measured. Those of all others took 40 % of the suite's processor
+time and covered nothing more (docs/decisions/0192-coverage-of-processes.md)."""
 LONGEST = ("tests/e2e/test_first_answer.py", "tests/packaging/test_wheels.py")
 
 # A shell without job control starts a background command with SIGINT ignored, and children inherit that:
@@ -37,6 +53,21 @@ def pytest_collection_finish() -> None:
     """No later collection of garbage walks through all that 7,000 tests have imported."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def coverage_of_processes() -> str | None:
+    """Take the variable away from the processes to come; what `measured_programs` gives them back."""
+    return os.environ.pop(MEASURED, None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def measured_programs(request: pytest.FixtureRequest, coverage_of_processes: str | None) -> Iterator[None]:
+    """Measure the processes that a module in `PROGRAMS` starts."""
+    with pytest.MonkeyPatch.context() as patch:
+        if coverage_of_processes is not None and request.node.nodeid.startswith(PROGRAMS):
+            patch.setenv(MEASURED, coverage_of_processes)
+        yield
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def shell(model: ScriptedModel) -> Iterator[Shell]:
         shell = Shell(Path(folder) / "home")
         shell.home.mkdir()
         # Vectors of the starter corpus are not looked at here, and would take a minute and a half of a core.
-        settings = "[server]\nport = 0\n\n[embed]\nbuiltin = false\n\n"
+        settings = "[server]\nport = 0\n\n[embed]\nbuiltin = false\n\n[llm]\nthreads = 1\n\n"
         (shell.home / "hearthnet.toml").write_text(f"{settings}{model.config}")
         with shell.node():
             yield shell

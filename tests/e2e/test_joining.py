@@ -78,7 +78,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
         a_home(folder, "Kitchen", "auth", "market"),
         a_home(folder, "third", "auth"),
     )
-    (homes.third.home / "hearthnet.toml").write_text("[server]\nport = 0\n")
+    (homes.third.home / "hearthnet.toml").write_text("[server]\nport = 0\n[embed]\nbuiltin = false\n")
     with homes.hearth.node():
         homes.withdrawn = homes.invite("--name", "Attic")
         homes.hearth.json("invite", "withdraw", "Attic", "--json")

@@ -36,7 +36,7 @@ def pause(pid: int) -> None:
     answered 8 of 100 requests that were sent after it.
     """
     os.kill(pid, signal.SIGSTOP)
-    wait_for_sync(lambda: _states(pid) <= {"T"}, what=f"process {pid} to stop")
+    wait_for_sync(lambda: _states(pid) == {"T"}, what=f"process {pid} to stop")
 
 
 def kill(pid: int) -> None:
@@ -57,11 +57,14 @@ def paused(pid: int) -> Iterator[None]:
 
 
 def _states(pid: int) -> set[str]:
-    """The states of its threads, as letters of proc(5); a thread that ends meanwhile has none."""
+    """The states of its threads, as letters of proc(5); what ends meanwhile, the process too, has none."""
     states = set()
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            states.add(stat.read_text("ascii", "replace").rpartition(")")[2].split()[0])
+    ended = contextlib.suppress(FileNotFoundError, ProcessLookupError)
+    with ended:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with ended:
+                stat = Path(f"/proc/{pid}/task/{thread}/stat").read_text("ascii", "replace")
+                states.add(stat.rpartition(")")[2].split()[0])
     return states
 
 

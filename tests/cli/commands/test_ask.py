@@ -22,6 +22,7 @@ from tests.helpers.waiting import wait_for_sync
 pytestmark = pytest.mark.e2e
 PROMPT = "[a]pprove, [e]dit or [r]efuse? "
 BOX = ("--model", "smollm2-135m-instruct")
+MODELS_ALONE = '[server]\nport = 0\n\n[services]\nenabled = ["llm"]\n\n'
 
 
 def titles(shell: Shell) -> list[str]:
@@ -89,8 +90,11 @@ def test_frames_are_json_lines_in_the_order_of_the_run(shell: Shell) -> None:
 @pytest.mark.req("ASK-12", "ASK-10")
 def test_while_the_model_reads_frames_and_a_terminal_say_how_far_it_is(shell: Shell) -> None:
     question = "How do I store potatoes in winter? " * 25
-    done = shell.run("ask", question, "--frames", *BOX)
-    said = frames(done.stdout)
+    with shell.start("ask", question, "--frames", *BOX) as asking:
+        assert asking.stdout is not None
+        said = [*frames(asking.stdout.readline())]
+        while said[-1]["event"] in {"iteration", "progress"}:
+            said += frames(asking.stdout.readline())
     told = [frame["data"] for frame in said if frame["event"] == "progress"]
     assert told
     # With another model there, the one in the box is loaded when somebody asks it.
@@ -98,15 +102,20 @@ def test_while_the_model_reads_frames_and_a_terminal_say_how_far_it_is(shell: Sh
     assert stages == sorted(stages)
     assert {"reading"} <= set(stages) <= {"loading", "reading"}
     assert all(data["current"] <= data["total"] for data in told)
-    assert [frame["event"] for frame in said[: len(told) + 1]] == ["iteration", *["progress"] * len(told)]
+    assert [frame["event"] for frame in said] == ["iteration", *["progress"] * len(told), "token"]
     with shell.terminal("ask", f"Once more: {question}", *BOX) as screen:
         screen.expect("reading ")
         screen.expect(" %")
         screen.expect("\r\x1b[K")
-        assert screen.end() == 0
-    plain = shell.run("ask", f"And again: {question}", *BOX)
-    assert "reading " not in plain.stdout
-    assert "\x1b" not in plain.stdout
+        screen.type("\x03")
+        assert screen.end() == 130
+    with shell.start("ask", f"And again: {question}", *BOX) as asking:
+        assert asking.stdout is not None
+        first = asking.stdout.read(1)
+        asking.send_signal(signal.SIGINT)
+        plain = first + asking.communicate(timeout=STOP_SECONDS)[0]
+    assert "reading " not in plain
+    assert "\x1b" not in plain
 
 
 @pytest.mark.req("ASK-13", "CLI-5")
@@ -115,7 +124,7 @@ def test_a_model_whose_server_hangs_up_is_named_with_its_host_and_another_one_to
     shell.home.mkdir()
     with ScriptedModel(hangs_up=True) as model:
         host = f"127.0.0.1:{model.port}"
-        (shell.home / "hearthnet.toml").write_text(f"[server]\nport = 0\n\n{model.config}")
+        (shell.home / "hearthnet.toml").write_text(f"{MODELS_ALONE}{model.config}")
         with shell.node():
             wait_for_sync(lambda: NAME in shell.run("models", "list").stdout)
             done = shell.run("ask", "What is there about water?")
@@ -138,7 +147,7 @@ def test_a_model_that_nobody_named_gives_way_to_the_next(tmp_path: Path) -> None
             model.config.replace(f'name = "{NAME}"', f'name = "{name}"')
             for model, name in ((busy, "first"), (ready, "second"))
         )
-        settings = f"[server]\nport = 0\n\n{first}\n{second}"
+        settings = f"{MODELS_ALONE}{first}\n{second}"
         (shell.home / "hearthnet.toml").write_text(settings)
         with shell.node():
             wait_for_sync(lambda: {"first", "second"} <= set(shell.run("models", "list").stdout.split()))
@@ -164,7 +173,7 @@ def test_models_that_all_fail_are_named_with_last_reason(tmp_path: Path) -> None
             model.config.replace(f'name = "{NAME}"', f'name = "{name}"')
             for model, name in ((busy, "first"), (gone, "second"))
         )
-        settings = f"[server]\nport = 0\n\n{first}\n{second}"
+        settings = f"{MODELS_ALONE}{first}\n{second}"
         (shell.home / "hearthnet.toml").write_text(settings)
         with shell.node():
             wait_for_sync(lambda: {"first", "second"} <= set(shell.run("models", "list").stdout.split()))
@@ -250,7 +259,7 @@ def test_the_settings_of_the_file_hold_from_the_next_question_on(shell: Shell, m
     before = file.read_text()
     model.turns[question] = [Say(calls=(("list_marketplace", {}),)), Say("One look is enough.")]
     try:
-        file.write_text(f"{before}\n[llm]\ntools_max_iterations = 1\n")
+        file.write_text(before.replace("[llm]\n", "[llm]\ntools_max_iterations = 1\n"))
         wanted = ("--tool", "list_marketplace", "--tool", "describe_image")
         done = shell.run("ask", question, *wanted, "--frames")
         assert done.returncode == 0, done.stderr
@@ -260,7 +269,7 @@ def test_the_settings_of_the_file_hold_from_the_next_question_on(shell: Shell, m
             "text": "the tool describe_image is not available: nobody offers img.describe now",
         }
         assert told["done"]["limit"] == "max_iterations"
-        file.write_text(f"{before}\n[llm]\ntools_enabled = false\n")
+        file.write_text(before.replace("[llm]\n", "[llm]\ntools_enabled = false\n"))
         assert shell.run("ask", "What is there about water?").returncode == 0
         assert "tools" not in model.requests[-1]
         refused = shell.run("ask", question, "--tool", "list_marketplace")
