@@ -117,7 +117,15 @@ async def test_a_thousand_calls_at_once_are_one_find(mesh: Mesh) -> None:
 @pytest.mark.req("BUS-18")
 async def test_a_find_outlives_the_caller_who_asked_first(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+        finds: list[str] = []
+
+        def found(subject: str, _data: bytes, _absent: bool) -> None:
+            finds.append(subject)
+            first.cancel()
+
+        await bus.peer.link.subscribe("hn.find.>", found)
+        await bus.peer.link.settle()
         first, second = (asyncio.create_task(bus.call(QUERY, query())) for _ in range(2))
-        await asyncio.sleep(0)
-        first.cancel()
         assert (await second).output
+        assert first.cancelled()
+        assert len(finds) == 1

@@ -62,7 +62,7 @@ attach ':memory:' as x
 attach '/etc/passwd' as x
 detach main
 vacuum
-vacuum into '/tmp/hearthnet-never'
+vacuum into 'never-written'
 begin
 commit
 rollback

@@ -35,16 +35,20 @@ def refusal(sql: str, **options: Any) -> HearthNetError:
 
 @pytest.mark.req("MESH-23")
 @pytest.mark.parametrize("sql", WRITING)
-def test_without_any_gate_the_wall_refuses_what_is_no_reading(sql: str) -> None:
+def test_without_any_gate_the_wall_refuses_what_is_no_reading(
+    sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert refusal(sql).details["gate"] == "wall"
-    assert not Path("/tmp/hearthnet-never").exists()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.req("MESH-23")
 @pytest.mark.parametrize("sql", [sql for sql in WRITING if not sql.startswith(("select", "with"))])
 def test_without_the_authorizer_query_only_and_the_empty_neighbourhood_are_left(
-    sql: str, monkeypatch: pytest.MonkeyPatch
+    sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sandbox._Guard, "authorize", lambda *given: sqlite3.SQLITE_OK)
     rows, words = tables(), LEFT.get(sql.split()[0])
     for _ in range(2):  # nothing that one query did is there for the next one
@@ -55,7 +59,7 @@ def test_without_the_authorizer_query_only_and_the_empty_neighbourhood_are_left(
         ):
             sandbox.execute(sql, {}, rows, 50)
         assert sandbox.execute("select count(*) from posts", {}, rows, 1).rows == [[3]]
-    assert not Path("/tmp/hearthnet-never").exists()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.req("MESH-23")
