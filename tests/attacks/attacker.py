@@ -20,6 +20,7 @@ from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import Header
+from hearthnet.service.hosting.reply_sender import ALIVE
 from hearthnet.trust.keys import Login
 from tests.helpers.waiting import wait_for
 
@@ -46,7 +47,9 @@ class Answers:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_frame(self, frame: Frame) -> None:
-        """Keeps a frame."""
+        """Keeps a frame, unless it only says that the call is still at work."""
+        if frame.header.event == ALIVE:
+            return
         self.frames.append(frame)
         self.arrived.set()
 
@@ -121,6 +124,11 @@ class Attacker:
         header = self.header(view, capability, body, **changes)
         data = self.boxed(self.inner(header, body, signed=signed), view)
         return await self.deliver(self.subject(view, capability), data, header.id)
+
+    async def posted(self, title: str) -> int:
+        """How many posts with this title are in the market."""
+        listed = await self.bus.call(LIST, {"params": {}, "input": {"limit": 500}})
+        return [post["title"] for post in listed.output["posts"]].count(title)
 
     async def deliver(self, subject: str, data: bytes, call_id: str) -> str:
         """Sends what has to be answered, and says with what code."""

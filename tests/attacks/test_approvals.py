@@ -105,15 +105,14 @@ async def test_an_approved_call_has_its_effect_once(mallory: Attacker, market: O
     codes = Counter([await mallory.call(market, POST, body, **given) for _ in range(2)])
     codes.update(await asyncio.gather(*(mallory.call(market, POST, body, **given) for _ in range(3))))
     assert codes == {"ok": 5}
-    listed = await mallory.bus.call(LIST, {"params": {}, "input": {"limit": 500}})
-    assert [post["title"] for post in listed.output["posts"]].count("Approved by carol") == 1
+    assert await mallory.posted("Approved by carol") == 1
 
 
 @pytest.mark.req("ATTACK-15")
 async def test_no_effect_without_an_approval(
     victim: Victim, mallory: Attacker, market: OfferView, lent: Lent
 ) -> None:
-    body = post_body()
+    body = post_body("Without an approval")
     assert await mallory.call(market, POST, body, token=lent.token, run=RUN) == "unauthorized"
     # That there is no run changes nothing: a token is enough for a yes to be due.
     runless = Lent(victim, mallory)
@@ -122,6 +121,7 @@ async def test_no_effect_without_an_approval(
     assert await mallory.call(market, POST, body, token=lent.token, approval=lent.yes(body, run="")) == (
         "token_scope_insufficient"
     )
+    assert await mallory.posted("Without an approval") == 0
 
 
 @pytest.mark.req("ATTACK-15")
@@ -146,6 +146,7 @@ async def test_an_approval_of_something_else_is_none(
     body = post_body("Never approved")
     approval = lent.yes(body, **changes)
     assert await mallory.call(market, POST, body, token=lent.token, run=RUN, approval=approval) == code
+    assert await mallory.posted("Never approved") == 0
 
 
 @pytest.mark.req("ATTACK-15")
@@ -159,6 +160,7 @@ async def test_an_approval_is_for_one_tool_call(mallory: Attacker, market: Offer
     assert await mallory.call(market, POST, again, **given) == "unauthorized"
     other = {**first, "input": {**first["input"], "body": "Other words under the same key."}}
     assert await mallory.call(market, POST, other, **given) == "unauthorized"
+    assert await mallory.posted("The same words") == 1
 
 
 @pytest.mark.req("ATTACK-15")
@@ -173,6 +175,7 @@ async def test_the_holder_of_a_token_says_no_yes_itself(
         ({**lent.yes(body), "unknown": 1}, "bad_request"),
     ):
         assert await mallory.call(market, POST, body, token=lent.token, run=RUN, approval=approval) == code
+    assert await mallory.posted("Approved by mallory") == 0
 
 
 @pytest.mark.req("ATTACK-16")
@@ -185,9 +188,11 @@ async def test_an_executor_stays_inside_its_run_token(
     ):
         given = {"token": lent.token, "run": RUN}
         assert await mallory.call(market, capability, body, **given) == "token_scope_insufficient"
-    assert await mallory.call(market, POST, post_body(), token=lent.token, run=ids.new_ulid()) == (
+    other_run = post_body("In another run")
+    assert await mallory.call(market, POST, other_run, token=lent.token, run=ids.new_ulid()) == (
         "token_scope_insufficient"
     )
+    assert await mallory.posted("In another run") == 0
 
 
 @pytest.mark.req("ATTACK-17")
@@ -206,7 +211,9 @@ async def test_a_gateway_cannot_approve_for_a_guest_with_a_key(
         (session.yes(body, guest, via="gateway"), "unauthorized"),
         (session.yes(body, guest), "ok"),
     ):
+        assert await mallory.posted("From a guest with a key") == 0
         assert await mallory.call(market, POST, body, token=session.token, approval=approval) == code
+    assert await mallory.posted("From a guest with a key") == 1
 
 
 @pytest.mark.req("ATTACK-17")
@@ -222,6 +229,7 @@ async def test_a_gateway_acts_for_a_keyless_guest_within_its_effects(
             await mallory.call(market, POST, body, token=session.token, approval=approval) for _ in range(2)
         ]
     assert codes == ["ok"] * 4 + ["token_scope_insufficient"] * 4
+    assert await mallory.posted("From a guest without a key") == 2
 
 
 @pytest.mark.req("ATTACK-18")
@@ -239,6 +247,8 @@ async def test_each_use_of_a_grant_counts_once(mallory: Attacker, market: OfferV
         await asyncio.gather(*(mallory.call(market, POST, body, **given, use=2) for body in racers))
     )
     assert codes == {"ok": 1, "unauthorized": 3}
+    counts = [await mallory.posted(body["input"]["title"]) for body in (first, racers[0])]
+    assert (counts, await mallory.posted("Once too often")) == ([1, 1], 0)
 
 
 @pytest.mark.req("ATTACK-18")
@@ -292,3 +302,4 @@ async def test_a_grant_of_something_else_is_none(
 ) -> None:
     given = {"token": lent.token, "run": RUN, "grant": lent.grant(market.node, **changes), "use": 1}
     assert await mallory.call(market, POST, post_body("Not granted"), **given) == code
+    assert await mallory.posted("Not granted") == 0

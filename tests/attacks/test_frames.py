@@ -36,8 +36,7 @@ async def test_a_captured_call_has_no_second_effect(mallory: Attacker, market: O
     subject = mallory.subject(market, POST)
     assert await mallory.deliver(subject, data, header.id) == "ok"
     assert await mallory.strike(subject, data, header.id, market) == NO_ANSWER
-    listed = await mallory.bus.call(LIST, {"params": {}, "input": {"limit": 500}})
-    assert [post["title"] for post in listed.output["posts"]].count("Captured and sent again") == 1
+    assert await mallory.posted("Captured and sent again") == 1
 
 
 @pytest.mark.req("ATTACK-6")
@@ -140,18 +139,21 @@ async def test_a_frame_for_another_process_of_the_node_is_dropped(
 
 @pytest.mark.req("ATTACK-8")
 async def test_an_effect_without_a_signature_is_refused(mallory: Attacker, market: OfferView) -> None:
-    assert await mallory.call(market, POST, post_body(), signed=False) == "invalid_signature"
+    body = post_body("Not signed")
+    assert await mallory.call(market, POST, body, signed=False) == "invalid_signature"
+    assert await mallory.posted("Not signed") == 0
 
 
 @pytest.mark.req("ATTACK-8")
 async def test_anothers_signature_is_no_signature(
     victim: Victim, mallory: Attacker, market: OfferView
 ) -> None:
-    body = post_body()
+    body = post_body("Signed by carol")
     header = mallory.header(market, POST, body)
     inner = frames.signed(header, msgspec.json.encode(body), victim.key("carol"))
     data = mallory.boxed(inner, market)
     assert await mallory.strike(mallory.subject(market, POST), data, header.id, market) == NO_ANSWER
+    assert await mallory.posted("Signed by carol") == 0
 
 
 @pytest.mark.req("ATTACK-19")
