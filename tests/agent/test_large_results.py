@@ -172,7 +172,10 @@ async def test_where_nothing_can_be_kept_the_head_is_shown(results: Any) -> None
     _, (result,) = await asked_for(
         results, [calls("search_corpus", QUERY, "a"), done("tool_calls")], [says("x"), done()]
     )
-    assert "ask for less" in json.loads(result["content"])["note"]
+    view, whole = json.loads(result["content"]), json_text({"chunks": ["x" * 8_000_000]})
+    assert 990 <= len(result["content"]) <= 1000, "as much as has room"
+    assert whole.startswith(view["head"])
+    assert view["note"].endswith(f" of {len(whole)} bytes are shown; ask for less")
 
 
 @pytest.mark.asyncio

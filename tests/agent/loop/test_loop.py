@@ -21,6 +21,7 @@ from hearthnet.agent.loop.events import (
     Suspend,
 )
 from hearthnet.agent.loop.state import Limits, Phase
+from hearthnet.agent.tools.result_text import json_text
 from hearthnet.agent.tools.types import Approve, Deny, Edit, ToolChoice
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.ids import is_ulid
@@ -461,11 +462,12 @@ def test_a_clock_that_jumps_back_counts_as_standing_still() -> None:
 def test_a_forbidden_tool_stays_forbidden() -> None:
     bench = Bench(choice="none")
     assert bench.asked_model().tool_choice == "none"
-    bench.call("search_corpus", QUERY, "c1")
+    assert not of(Dispatch, bench.call("search_corpus", QUERY, "c1"))
     bench.token("No tools.")
-    ended = only(Finish, bench.model_done("tool_calls"))
-    assert ended.message["content"] == "No tools."
-    assert ended.done["limit"] is None
+    actions = bench.model_done("tool_calls")
+    ended = only(Finish, actions)
+    assert not of(Dispatch, actions)
+    assert (ended.message, ended.done["limit"]) == ({"role": "assistant", "content": "No tools."}, None)
 
 
 # --- ids, sizes, failures
@@ -520,13 +522,18 @@ def test_a_result_that_is_too_large_is_cut_for_the_model_with_a_note() -> None:
     output = {"chunks": ['"\\ä' * 400]}
     bench.returned("c1", output)
     content = bench.results()[0]["content"]
-    assert len(content.encode()) <= 500
-    cut = json.loads(content)
-    assert cut["truncated"] is True
-    assert cut["head"].startswith('{"chunks":["')
+    assert 490 <= len(content.encode()) <= 500, "as much as has room"
+    cut, whole = json.loads(content), json_text(output)
+    shown, size = len(cut["head"].encode()), len(whole.encode())
+    assert whole.startswith(cut["head"])
+    assert cut == {
+        "truncated": True,
+        "note": f"only the first {shown} of {size} bytes are shown; ask for less",
+        "head": cut["head"],
+    }
     (frame,) = bench.frames("tool_result")
     assert (frame["content"], frame["truncated"]) == (output, True), "whoever listens gets all of it"
-    assert frame["bytes"] > 500
+    assert frame["bytes"] == size
 
 
 @pytest.mark.req("TOOL-14")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
+from hearthnet.bus.routing.affinity import LONGEST_NAME
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import QUERY
 from tests.agent.runtime.test_executor import tools
@@ -92,15 +93,19 @@ async def test_a_length_without_a_thread_is_refused() -> None:
 
 @pytest.mark.req("TOOL-60")
 async def test_the_turns_of_a_thread_go_to_the_process_that_holds_it() -> None:
-    long = "t" * 128
-    for thread, session in (("", ""), ("t-1", "t-1"), (long, None)):
-        bus = ScriptedBus([says("Yes."), done()])
-        given: dict[str, Any] = {"messages": [ASKED]}
-        if thread:
-            given["thread_id"] = thread
-        await ToolExecutor(bus, []).run_chat_with_tools({"params": {}, "input": given})
-        (sent_as,) = bus.sessions
-        assert sent_as == session if session is not None else 32 <= len(sent_as) <= 64
+    async def sessions(thread: str) -> list[str]:
+        bus = ScriptedBus([says("Yes."), done()], [says("Yes."), done()])
+        given: dict[str, Any] = {"messages": [ASKED], **({"thread_id": thread} if thread else {})}
+        for _ in range(2):
+            await ToolExecutor(bus, []).run_chat_with_tools({"params": {}, "input": given})
+        return bus.sessions
+
+    assert await sessions("") == ["", ""]
+    assert await sessions("t-1") == ["t-1", "t-1"]
+    # One that is too long for a header is stood for by its hash, the same in each turn.
+    (first, again), (other, _) = await sessions("t" * 128), await sessions("t" * 127 + "u")
+    assert (first, len(first)) == (again, LONGEST_NAME)
+    assert other != first
 
 
 @pytest.mark.req("TOOL-60")
