@@ -51,6 +51,11 @@ async def written(stream: AsyncGenerator[list[Chunk], None]) -> list[Chunk]:
     return [chunk for chunk in await heard(stream) if not is_reading(chunk)]
 
 
+def contents(chunks: list[Chunk]) -> list[str | None]:
+    """The text of each chunk of the answer."""
+    return [chunk["choices"][0]["delta"].get("content") for chunk in chunks if not is_reading(chunk)]
+
+
 async def seconds_to_close(loaded: Engine, body: Chunk, *, reading: bool) -> float:
     """How long closing takes while the prompt is being read, or after a few words."""
     stream = loaded.chat(body)
@@ -104,17 +109,42 @@ async def test_a_call_that_waits_for_a_place_is_cancelled_at_once(loaded: Engine
         await stream.aclose()
 
 
+class Room(threading.Semaphore):
+    """A semaphore that notes that somebody has to wait for it."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.full = threading.Event()
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        if blocking:
+            self.full.set()
+        return super().acquire(blocking, timeout)
+
+
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-2")
-async def test_a_slow_reader_holds_the_engine_back_and_loses_nothing(loaded: Engine) -> None:
+async def test_a_slow_reader_holds_the_engine_back_and_loses_nothing(
+    loaded: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = asking("Tell me about the sea.", max_tokens=150)
-    quick = [chunk["choices"][0]["delta"].get("content") for chunk in await written(loaded.chat(body))]
-    slow: list[str | None] = []
+    quick = contents(await heard(loaded.chat(body)))
+    assert len(quick) > 2 * engine._UNREAD
+    room, relays, slow = Room(engine._UNREAD), list[engine._Relay](), list[str | None]()
+
+    class Watched(engine._Relay):
+        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+            super().__init__(loop)
+            self._room = room
+            relays.append(self)
+
+    monkeypatch.setattr(engine, "_Relay", Watched)
     async with aclosing(loaded.chat(body)) as stream:
+        slow += contents(await anext(stream))
+        assert await asyncio.to_thread(room.full.wait, 60), "the engine never has to wait"
+        assert len(relays[0]._chunks) == engine._UNREAD
         async for chunks in stream:
-            if not slow:
-                await asyncio.to_thread(lambda: None)
-            slow += [chunk["choices"][0]["delta"].get("content") for chunk in chunks if not is_reading(chunk)]
+            slow += contents(chunks)
     assert slow == quick
 
 
@@ -153,7 +183,9 @@ async def test_a_context_that_is_too_long_is_refused_with_its_size(loaded: Engin
     assert refused.value.code == "bad_request"
     assert refused.value.details["limit"] == 1024
     assert refused.value.details["rule"] == "context_length"
-    assert str(refused.value.details["tokens"]) in refused.value.message
+    # A word of the text is a token, and so is a full stop.
+    assert 240 * 11 <= refused.value.details["tokens"] <= 240 * 11 + 100
+    assert f"{refused.value.details['tokens']} tokens, the model takes 1024" in refused.value.message
 
 
 @pytest.mark.asyncio

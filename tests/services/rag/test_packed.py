@@ -115,7 +115,7 @@ def test_a_locked_epub_is_refused_and_scrambled_fonts_are_no_lock() -> None:
         ),
     ],
 )
-def test_an_archive_that_is_no_document(files: dict[str, bytes], words: str) -> None:
+def test_an_archive_that_is_no_document_is_refused_with_why(files: dict[str, bytes], words: str) -> None:
     assert words in refusal(zipped(files)).message
 
 
@@ -145,12 +145,12 @@ def test_an_archive_that_lies_about_its_size_is_broken() -> None:
 
 @pytest.mark.req("RAG-35")
 @pytest.mark.parametrize("cut", [40, 2000, -10])
-def test_an_archive_that_was_cut_off(cut: int) -> None:
+def test_an_archive_that_was_cut_off_is_refused_as_broken(cut: int) -> None:
     assert "is broken, or was cut off" in refusal(docx(paragraph("x"))[:cut]).message
 
 
 @pytest.mark.req("RAG-35")
-def test_an_archive_with_a_password() -> None:
+def test_an_archive_with_a_password_is_refused_as_encrypted() -> None:
     data = bytearray(docx(paragraph("x")))
     at = 0
     while (at := data.find(b"PK\1\2", at)) >= 0:

@@ -82,6 +82,6 @@ def test_tools_that_cannot_be_demanded(fields: dict[str, Any], path: str) -> Non
 
 def test_a_model_without_eyes_says_so() -> None:
     image = Message(role="user", content=[TextPart("what is it?"), ImagePart(image_cid="blake3:0")])
-    with pytest.raises(HearthNetError) as refused:
+    with pytest.raises(HearthNetError, match=rf"^{BUILT_IN.model} cannot see images; ask for") as refused:
         check(ChatRequest(messages=[image]), BUILT_IN)
     assert refused.value.code == "not_found"

@@ -128,15 +128,18 @@ def test_closing_undoes_what_is_being_written(tmp_path: Path, entry: MakeEntry, 
 def test_closing_stops_the_reading_of_a_document(
     tmp_path: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index = Index(tmp_path)
+    index, cut = Index(tmp_path), list[str]()
 
-    def closes(text: str) -> str:
+    def closes(text: str) -> int:
         index.close()
-        return text
+        cut.append(text)
+        return 1
 
-    monkeypatch.setattr(rows_module, "surface_forms", closes)
-    with pytest.raises(HearthNetError, match="is stopping"):
+    monkeypatch.setattr(rows_module, "estimate_tokens", closes)
+    with pytest.raises(HearthNetError, match="is stopping") as caught:
         index.add("home", entry(LONG))
+    assert caught.value.code == "partition"
+    assert len(cut) == 1, "of many passages"
 
 
 def test_a_closed_index_takes_nothing(tmp_path: Path, entry: MakeEntry) -> None:

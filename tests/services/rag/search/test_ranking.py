@@ -37,7 +37,7 @@ def test_meaning_counts_twice_as_much_as_words() -> None:
 @pytest.mark.req("RAG-53")
 def test_without_a_vector_words_stand_for_both() -> None:
     found = by_both(candidates(2.0), [Neighbor(1, 1, 0.9)], {1: 0.9}, {1})
-    assert [one.chunk for one in found] == [0, 1]
+    assert [(one.chunk, round(one.score, 3)) for one in found] == [(0, 0.5), (1, 0.3)]
 
 
 @pytest.mark.req("RAG-53")
