@@ -18,6 +18,7 @@ from hearthnet.bus.blobs.metadata import CHUNKS
 from hearthnet.bus.store import Store
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
+from hearthnet.core.times import from_rfc3339, now_ms
 from hearthnet.protocol.manifest import CHUNK_BYTES, hash_of, manifest_of
 from tests.helpers.damage import flip
 from tests.helpers.processes import kill, pause
@@ -109,7 +110,7 @@ def test_files_there_and_back(keeper: Shell, here: Any, tmp_path: Path) -> None:
     assert keeper.run("file", "remove", cid).stdout == f"deleted: {cid}\n"
     assert keeper.json("file", "remove", nothing, "--json") == {"cid": nothing, "deleted": True}
     assert "nothing is kept" in keeper.run("file", "list").stdout
-    failed(here, keeper.home, 5, "get", cid, folder, "--force")
+    assert "no node keeps" in failed(here, keeper.home, 5, "get", cid, folder, "--force")
 
 
 @pytest.mark.req("FILE-20")
@@ -118,13 +119,16 @@ def test_stdin_a_name_a_time_and_a_bar(keeper: Shell, here: Any, tmp_path: Path)
     assert done.returncode == 0, done.stderr
     (blob,) = keeper.json("file", "list", "--json")
     assert (blob["name"], blob["shared"], blob["mine"]) == ("words", False, True)
-    assert blob["until"] is not None
+    days = (from_rfc3339(blob["until"]) - now_ms()) / 86_400_000
+    assert 2.9 < days <= 3
     (tmp_path / "a").write_bytes(bytes(CHUNK_BYTES * 3))
     with keeper.terminal("file", "put", tmp_path / "a") as screen:
+        screen.expect("putting a ")
         screen.expect("blake3:")
         assert screen.end() == 0
     async_put(keeper, b"the home's own")
-    assert failed(here, keeper.home, 5, "remove", manifest_of(b"the home's own").cid)
+    own = manifest_of(b"the home's own").cid
+    assert "you hold no blob" in failed(here, keeper.home, 5, "remove", own)
     for cid in cids(keeper):
         assert keeper.json("file", "remove", cid, "--all", "--json")["deleted"]
 
@@ -143,20 +147,21 @@ def async_put(shell: Shell, data: bytes) -> None:
 def test_what_cannot_be_is_said_in_a_line(keeper: Shell, stopped: Shell, here: Any, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b\x1b[2J").touch()
-    for status, arguments in (
-        (5, ("put", tmp_path / "none")),
-        (2, ("put", tmp_path)),
-        (2, ("put", tmp_path / "b\x1b[2J")),
-        (2, ("put", tmp_path / "a", "--name", "../x")),
-        (2, ("put", tmp_path / "a", tmp_path / "a", "--name", "x")),
-        (2, ("get", "no hash", tmp_path)),
-        (2, ("get", "1f", tmp_path)),
-        (5, ("get", "0" * 64, tmp_path)),
-        (5, ("remove", "0" * 64)),
-        (2, ("list", "no hash")),
+    for status, arguments, words in (
+        (5, ("put", tmp_path / "none"), f"{tmp_path}/none: No such file or directory"),
+        (2, ("put", tmp_path), f"{tmp_path}: Is a directory"),
+        (2, ("put", tmp_path / "b\x1b[2J"), "[2J' cannot be a name: "),
+        (2, ("put", tmp_path / "a", "--name", "../x"), "'../x' cannot be a name: "),
+        (2, ("put", tmp_path / "a", tmp_path / "a", "--name", "x"), "--name is for one file"),
+        (2, ("get", "no hash", tmp_path), "'no hash' is no content hash"),
+        (2, ("get", "1f", tmp_path), "give at least "),
+        (5, ("get", "0" * 64, tmp_path), f"no node keeps blake3:{'0' * 16} for you"),
+        (5, ("remove", "0" * 64), f"no node keeps blake3:{'0' * 16} for you"),
+        (2, ("list", "no hash"), "'no hash' is no content hash"),
     ):
-        failed(here, keeper.home, status, *arguments)
-    failed(here, stopped.home, 3, "list")
+        assert words in failed(here, keeper.home, status, *arguments)
+        assert "\x1b" not in here.err
+    assert "no node is running in " in failed(here, stopped.home, 3, "list")
     assert here("file") == 0
     assert "put" in here.out
 

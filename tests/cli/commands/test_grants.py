@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -94,14 +95,18 @@ def test_a_grant_of_a_tool_that_is_gone_is_shown_as_changed_and_revoked_without_
 
 
 @pytest.mark.req("TOOL-51")
-def test_the_tools_that_are_there(shell: Shell, here: Here) -> None:
+def test_tools_lists_each_tool_for_scripts_and_as_a_line(shell: Shell, here: Here) -> None:
     rows = {row["name"]: row for row in json.loads(shell.run("tools", "--json").stdout)["tools"]}
     assert rows["search_corpus"]["available"] is True
     assert rows["search_corpus"]["capability"] == "rag.query@1.0"
-    assert rows["market_post"]["side_effects"] is True
+    assert rows["search_corpus"]["side_effects"] is False
+    assert (rows["market_post"]["available"], rows["market_post"]["side_effects"]) == (True, True)
     assert all(row["used"].keys() == {"shown", "called", "unused"} for row in rows.values())
     assert here("tools", "--home", shell.home) == 0
-    assert "available" in here.out
+    lines = {line.split()[0]: line for line in here.out.splitlines()}
+    assert lines.keys() == rows.keys()
+    assert re.match(r"search_corpus +rag\.query@1\.0; available($|;)", lines["search_corpus"])
+    assert re.match(r"market_post +market\.post@1\.0, asks first; available($|;)", lines["market_post"])
 
 
 @pytest.mark.req("TOOL-47")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hearthnet.core.times import now_ms
 from hearthnet.trust.authorization import token as tokens
 from tests.cli.conftest import Here, Village
 
@@ -55,12 +56,25 @@ def test_a_token_says_what_was_asked_for_and_is_worthless_when_revoked(
 
 @pytest.mark.req("CLI-15")
 def test_a_token_is_revoked_by_its_id_also_one_of_somebody_else(village: Village, here: Here) -> None:
-    at = village.at()
+    at, household = village.at(), village.household
     issued = here.json("token", "issue", "--to", "attic", "--cap", "community.sync", *at)
-    gone = here.json("token", "revoke", issued["token_id"], "--reason", "compromise", *at)
-    assert gone["token_id"] == issued["token_id"]
-    other = here.json("token", "revoke", issued["token_id"], "--issuer", "barn", *at)
-    assert other["token_id"] == issued["token_id"]
+    barns = tokens.mint(
+        household.key("barn"),
+        subject=household.key("attic").node_id,
+        audience=household.roster.community_id,
+        scope=tokens.Scope(("community.sync",)),
+        now_ms=now_ms(),
+        ttl_seconds=600,
+    )
+    for text, options in (
+        (issued["token"], ("--reason", "compromise")),
+        (barns, ("--issuer", "barn")),
+    ):
+        assert here.json("token", "show", text, *at)["active"] is True
+        token_id = tokens.decode(text).jti
+        assert here.json("token", "revoke", token_id, *options, *at)["token_id"] == token_id
+        page = here.json("token", "show", text, *at)
+        assert (page["active"], page["reason"]) == (False, "token_revoked")
 
 
 @pytest.mark.req("CLI-15")
