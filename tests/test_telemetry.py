@@ -285,6 +285,8 @@ def test_what_the_standard_variables_say_holds(collector: Collector, monkeypatch
     made.close()
     assert collector.spans == []
     assert {point.service for point in collector.points} == {"kitchen"}
+    (resource,) = {tuple(sorted(one.items())) for one in collector.resources}
+    assert ("room", "north") in resource
     assert set(collector.headers) == {"yes"}
 
 

@@ -48,6 +48,8 @@ class Collector(Loopback):
     silent: bool = False
     spans: list[Span] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
+    resources: list[dict[str, Any]] = field(default_factory=list)
+    """Of each group of metrics."""
     raw: list[bytes] = field(default_factory=list)
     headers: list[str] = field(default_factory=list)
 
@@ -101,7 +103,9 @@ class Collector(Loopback):
 
     def _take_metrics(self, body: bytes) -> None:
         for group in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-            service = _attributes(group.resource.attributes)["service.name"]
+            about = _attributes(group.resource.attributes)
+            self.resources.append(about)
+            service = about["service.name"]
             for metric in (metric for scope in group.scope_metrics for metric in scope.metrics):
                 for one in metric.histogram.data_points:
                     self.points.append(Point(service, metric.name, one.count, _attributes(one.attributes)))

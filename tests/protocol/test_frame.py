@@ -207,8 +207,11 @@ def test_what_is_no_inner_frame_is_refused(inner: bytes, reason: str) -> None:
 
 @pytest.mark.req("WIRE-5")
 def test_what_must_be_boxed_or_signed_is() -> None:
-    for data in (PLAIN, SIGNED, b"", b"HN1 b\n", b"HN1 b\n" + bytes(30)):
-        with pytest.raises(FrameError):
+    for data in (PLAIN, SIGNED, b""):
+        with pytest.raises(FrameError, match="not a directed frame"):
+            frame.unbox(data, KEY)
+    for data in (b"HN1 b\n", b"HN1 b\n" + bytes(30), frame.box(PLAIN, KEY)[:-1]):
+        with pytest.raises(FrameError, match="does not open"):
             frame.unbox(data, KEY)
     with pytest.raises(FrameError, match="not signed"):
         frame.read_signed(PLAIN, ANNA.node_id)
