@@ -91,9 +91,18 @@ def test_memory_is_bounded() -> None:
 
 
 @pytest.mark.req("MESH-24")
-def test_copies_of_copies_end_at_the_authorizer_or_at_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MOST_LOOKS", 2)
-    assert "so much at once" in refusal("select node from nodes union select node from nodes").message
+@pytest.mark.parametrize(
+    "twice", ["select x.node from {0} x, {0} y", "select node from {0} union all select node from {0}"]
+)
+def test_copies_of_copies_end_at_the_authorizer_or_at_the_memory(twice: str) -> None:
+    def copied(times: int) -> str:
+        steps = ", ".join(f"a{step + 1} as ({twice.format(f'a{step}')})" for step in range(times))
+        return f"with a0 as (select node from nodes), {steps} select node from a{times}"
+
+    assert sandbox.execute(copied(4), {}, tables(), 50).rows
+    for times, gate, words in ((15, "wall", "so much at once"), (29, "memory", "too much memory")):
+        refused = refusal(copied(times), seconds=60)
+        assert (refused.details["gate"], words in refused.message) == (gate, True)
 
 
 @pytest.mark.req("MESH-24")
