@@ -27,26 +27,13 @@ MINE: Final = frozenset(
         "token_expired",
         "token_scope_insufficient",
         "token_revoked",
-        "federation_forbidden",
         "not_federated",
     }
 )
 PEER: Final = frozenset(
     {"not_found", "not_implemented", "internal_error", "thread_missing", "outcome_unknown"}
 )
-WORLD: Final = frozenset(
-    {
-        "timeout",
-        "partition",
-        "capacity_exceeded",
-        "rate_limited",
-        "relay_unreachable",
-        "e2e_session_missing",
-        "e2e_decrypt_failed",
-        "ratchet_out_of_order",
-        "dht_lookup_failed",
-    }
-)
+WORLD: Final = frozenset({"timeout", "partition", "capacity_exceeded", "rate_limited"})
 CODES: Final = MINE | PEER | WORLD
 
 CONTEXT_LENGTH: Final = "context_length"
@@ -75,7 +62,6 @@ _EXIT_CODES: Final[dict[str, int]] = {
     "thread_missing": NOT_FOUND,
     "timeout": TIMED_OUT,
     "partition": TIMED_OUT,
-    "relay_unreachable": TIMED_OUT,
     "capacity_exceeded": FULL,
     "rate_limited": FULL,
 }

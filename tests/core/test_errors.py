@@ -60,6 +60,14 @@ def test_a_foreign_body_becomes_an_internal_error_that_names_what_it_was() -> No
 
 
 @pytest.mark.req("WIRE-12")
+@pytest.mark.parametrize("code", ["relay_unreachable", "e2e_decrypt_failed", "dht_lookup_failed"])
+def test_from_body_reserved_code_is_an_internal_error(code: str) -> None:
+    assert code not in CODES
+    error = HearthNetError.from_body({"error": code, "message": "no way there"})
+    assert (error.code, error.message) == ("internal_error", f"no way there (unknown code {code!r})")
+
+
+@pytest.mark.req("WIRE-12")
 @pytest.mark.parametrize("wait", [True, -1, 1.5, "1", None, [1]], ids=str)
 def test_a_wait_that_is_no_number_of_milliseconds_is_left_out(wait: object) -> None:
     assert HearthNetError.from_body({"error": "timeout", "retry_after_ms": wait}).retry_after_ms is None

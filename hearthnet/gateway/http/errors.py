@@ -31,7 +31,6 @@ STATUS: Final[dict[str, int]] = {
     "token_revoked": 401,
     "revoked": 403,
     "token_scope_insufficient": 403,
-    "federation_forbidden": 403,
     "not_federated": 403,
     "not_found": 404,
     "thread_missing": 404,
@@ -41,13 +40,8 @@ STATUS: Final[dict[str, int]] = {
     "internal_error": 500,
     "not_implemented": 501,
     "outcome_unknown": 502,
-    "e2e_session_missing": 502,
-    "e2e_decrypt_failed": 502,
-    "ratchet_out_of_order": 502,
     "partition": 503,
     "capacity_exceeded": 503,
-    "relay_unreachable": 503,
-    "dht_lookup_failed": 503,
     "timeout": 504,
 }
 """Total over the wire codes."""
