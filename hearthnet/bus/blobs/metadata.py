@@ -34,10 +34,7 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """HearthNet's part of an object's entry.
-
-    In an entry without it, of an older version, the home itself holds the blob.
-    """
+    """HearthNet's part of an object's entry; without it, the home itself holds the blob."""
 
     holds: tuple[Hold, ...] = (Hold(),)
     made: int = 0

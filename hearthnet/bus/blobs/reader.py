@@ -76,26 +76,6 @@ class Blob:
         return data
 
 
-class OldBlob(Blob):
-    """A blob of more than one chunk named by the hash of all its bytes; read as a whole.
-
-    Written by versions before this layout, or other clients. Needs memory for all of it.
-    """
-
-    async def chunk(self, index: int) -> bytes:
-        """Return a part of the whole, which was verified as a whole."""
-        return await self.read(index * CHUNK_BYTES, CHUNK_BYTES)
-
-    async def read(self, offset: int, length: int) -> bytes:
-        """Return a part, as `Blob.read`."""
-        from hearthnet.core.canonical_json import content_hash
-
-        data = await _joined(self._link, self.entry)
-        if content_hash(data) != self.cid:
-            raise damaged(self.cid)
-        return data[offset : offset + length]
-
-
 async def open_blob(link: BlobLink, entry: BlobRecord) -> Blob:
     """Open the blob that `entry` describes.
 
@@ -109,10 +89,8 @@ async def open_blob(link: BlobLink, entry: BlobRecord) -> Blob:
             manifest.check(entry.name)
             return Blob(link, entry, manifest, ())
         kept = await link.last(index_subject(entry.nuid))
-        if kept is None and (entry.options or {}).get("max_chunk_size") == CHUNK_BYTES:
-            raise await missing(link, entry)
         if kept is None:
-            return OldBlob(link, entry, Manifest(entry.size, b""), ())
+            raise await missing(link, entry)
         manifest, places = read_index(kept.data, entry.size)
         manifest.check(entry.name)
     except HearthNetError as error:
@@ -137,9 +115,6 @@ async def damage(
     count = max(1, chunk_count(entry.size))
     try:
         blob = await open_blob(link, entry)
-        if isinstance(blob, OldBlob):
-            await blob.read(0, 0)
-            return ()
     except Damaged:
         return tuple(range(count))
     found = []

@@ -232,7 +232,7 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
         return
     terminal.line(f"deleted: {counted(told['deleted'], 'post')}")
     if not told["erased"]:
-        terminal.info("the words are not off the disk yet, or lie in a log that an earlier version made")
+        terminal.info("the words are not off the disk yet")
 
 
 async def _deleted(home: Home, given: dict[str, Any]) -> dict[str, Any]:

@@ -124,12 +124,9 @@ class EventLog:
         found = await jetstream_records.at(self._store, self._stream, lamport, _LOG)
         return None if found is None else _decode(found)
 
-    async def erase(self, lamport: int) -> bool:
-        """Make the server overwrite the event at that place, if it is still there.
-
-        Returns False if this log was made before events could be erased and keeps it.
-        """
-        return await jetstream_records.erase(self._store, self._stream, lamport, _LOG)
+    async def erase(self, lamport: int) -> None:
+        """Make the server overwrite the event at that place, if it is still there."""
+        await jetstream_records.erase(self._store, self._stream, lamport, _LOG)
 
     async def known(self, call: Call[Any, Any]) -> bool:
         """Return whether the effect of `call` has happened before."""

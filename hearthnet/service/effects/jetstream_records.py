@@ -36,7 +36,6 @@ _BATCH_BYTES: Final = 16 * 1024 * 1024
 _SEQUENCE: Final = -4
 """Index of the stream sequence in the acknowledgement subject of a consumer's message."""
 _NO_SUCH_MESSAGE: Final = 10043
-_DENIED: Final = "not permitted"
 _FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
 
@@ -196,10 +195,8 @@ async def at(store: Store, stream: str, sequence: int, what: str) -> Message | N
     return Message(found.data or b"", sequence, found.subject or "")
 
 
-async def erase(store: Store, stream: str, sequence: int, what: str) -> bool:
+async def erase(store: Store, stream: str, sequence: int, what: str) -> None:
     """Make the server overwrite and delete a message, if it is still there.
-
-    Returns False if the stream forbids it.
 
     Raises:
         HearthNetError: `partition` without an answer.
@@ -210,10 +207,8 @@ async def erase(store: Store, stream: str, sequence: int, what: str) -> bool:
         try:
             await store.js.delete_msg(stream, sequence)
         except js_errors.APIError as error:
-            if error.err_code != _NO_SUCH_MESSAGE and _DENIED not in str(error.description):
+            if error.err_code != _NO_SUCH_MESSAGE:
                 raise unwritable(error) from error
-            return error.err_code == _NO_SUCH_MESSAGE
-    return True
 
 
 async def read(

@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 
 _NO_RESOURCES: Final = frozenset({10023, 10028, 10047})
 
-
-_STRICTER: Final = {"MARKET": "deny_delete is True"}
-"""Settings that streams of an earlier version may have and the server does not let change.
-
-In such a market stream deleted posts are dropped, and not erased.
-"""
-
 COUNTED_SECONDS: Final = 25 * 60 * 60
 """The lifetime of a counter: longer than the longest life of a token, a day, and its hour of grace."""
 
@@ -183,8 +176,7 @@ async def _ensure(js: JetStreamContext, wanted: StreamConfig, folder: Path) -> N
         found = (await js.stream_info(str(wanted.name))).config
     except errors.NotFoundError:
         found = (await js.add_stream(wanted)).config
-    different = [one for one in differences(wanted, found) if one != _STRICTER.get(str(wanted.name))]
-    if different:
+    if different := differences(wanted, found):
         raise HearthNetError(
             "bad_request",
             f"the stream {wanted.name} in {folder} was made with other settings than HearthNet promises "

@@ -20,7 +20,7 @@ import msgspec
 
 from hearthnet.bus.blobs.blob_store import Blobs
 from hearthnet.bus.blobs.metadata import BlobRecord
-from hearthnet.bus.blobs.reader import Blob, Damaged, OldBlob
+from hearthnet.bus.blobs.reader import Blob, Damaged
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.manifest import chunk_count
@@ -139,9 +139,7 @@ class Scrubber:
         if self._open is None or self._open.entry.nuid != entry.nuid:
             self._open = None
             self._open = await self._blobs.open(entry.name)
-        if isinstance(self._open, OldBlob):
-            await self._open.read(0, 0)
-        elif entry.size:
+        if entry.size:
             await self._open.chunk(self.state.index)
 
     def _entry(self) -> BlobRecord | None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from hearthnet.bus.blobs.blob_store import Blobs, no_blob
 from hearthnet.bus.blobs.metadata import OWN, BlobRecord, Hold
-from hearthnet.bus.blobs.reader import Blob, Damaged, OldBlob, damaged
+from hearthnet.bus.blobs.reader import Blob, Damaged, damaged
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, rfc3339
@@ -195,10 +195,7 @@ class FileService(Service):
             and entry.holds(now)
             and (self._is_self(call) or entry.readable_by(call.principal, now))
         ):
-            blob = await self._blobs.open(cid)
-            if not isinstance(blob, OldBlob):
-                return blob
-            raise HearthNetError("not_found", f"{cid[:23]}… was put by an older version; put it again")
+            return await self._blobs.open(cid)
         if entry is None and self._is_self(call) and await self._blobs.lost(cid):
             raise damaged(cid)
         error = no_blob(cid)

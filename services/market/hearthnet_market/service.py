@@ -369,10 +369,8 @@ class MarketService(Service):
     async def _erase(self) -> None:
         """Have the server overwrite events of deleted posts, and the view drop their words."""
         while places := await asyncio.to_thread(self._view.erasing, _ERASED_AT_ONCE):
-            kept = [place for place in places if not await self._events.erase(place)]
-            if kept:
-                _log.warning("%d events of deleted posts stay in a log of an earlier version", len(kept))
-                return
+            for place in places:
+                await self._events.erase(place)
             await asyncio.to_thread(self._view.gone, places)
 
     async def _guarded(self, work: Any, what: str) -> None:

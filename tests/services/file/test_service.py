@@ -451,14 +451,6 @@ async def test_who_lacks_it_names_those_who_have_it(mesh: Mesh, monkeypatch: pyt
         assert (await refusal(ask(bus, "read", cid=cid))).details == {}
 
 
-@pytest.mark.req("STORE-1")
-async def test_what_an_older_version_put_is_put_again(mesh: Mesh) -> None:
-    async with running(mesh) as bus:
-        async with await mesh.store() as store:
-            await (await store.js.object_store("blobs")).put(content_hash(OTHER), OTHER)
-        assert "put it again" in (await refusal(ask(bus, "read", cid=content_hash(OTHER)))).message
-
-
 class Liar(FileService):
     """Says it has everything, and sends something else from one chunk on."""
 

@@ -9,7 +9,6 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.event_log import EventLog
-from hearthnet.supervisor.nats import streams
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -139,20 +138,6 @@ async def test_what_a_dead_process_left_of_a_deletion_is_erased_by_the_next(
         assert _on_disk(mesh.home.jetstream, SECRET)
         async with mesh.hosting(MarketService()):
             await wait_for(lambda: not _on_disk(mesh.home.jetstream, SECRET), 20, "the erasing")
-
-
-@pytest.mark.req("MARKET-17")
-async def test_a_log_of_an_earlier_version_forgets_and_says_that_it_does_not_erase(mesh: Mesh) -> None:
-    async with await mesh.store() as store, await mesh.bus() as bus:
-        await store.js.delete_stream("MARKET")
-        earlier = streams.market_stream()
-        earlier.deny_delete = True
-        await store.js.add_stream(earlier)
-        async with mesh.hosting(MarketService()):
-            one = await post(bus, SECRET)
-            reply = await bus.call("market.delete@1.0", body(client_id=ids.new_ulid(), event_id=one))
-            assert (reply.output["deleted"], reply.meta["erased"]) == (1, False)
-            assert await listed(bus) == {}
 
 
 @pytest.mark.req("MARKET-18")

@@ -157,18 +157,17 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        space.make_reclaimable(connection)  # before the file has pages
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == 0:
+        connection.execute(f"PRAGMA auto_vacuum = {space.INCREMENTAL}").fetchall()  # before it has pages
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA foreign_keys = ON")
     # Writes that a power failure loses are restored from the journal, which is on disk first.
     connection.execute("PRAGMA synchronous = NORMAL")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version not in {0, VERSION}:
         raise _Damaged
     if connection.execute("PRAGMA quick_check (1)").fetchone()[0] != "ok":
         raise _Damaged
-    space.make_reclaimable(connection)
     if version == 0:
         connection.executescript(_TABLES + document_frequencies.TABLES + vectors.TABLES)
         connection.execute(f"PRAGMA user_version = {VERSION}")

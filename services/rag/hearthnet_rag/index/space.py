@@ -6,18 +6,14 @@ free pages. Both are processed in steps of a few megabytes.
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import sqlite3
-from pathlib import Path
 from typing import Final
-
-from hearthnet.core.home import ROOM_BYTES
 
 _STEP_PAGES: Final = 1_000
 _SPARE_PAGES: Final = 250
 """Free pages, 1 MB, that are kept for additions."""
-_INCREMENTAL: Final = 2
+INCREMENTAL: Final = 2
+"""SQLite's setting `auto_vacuum` with which free pages can be released; set before a file has pages."""
 _SHARE: Final = 0.25
 """Share of a corpus whose removal makes its word table due for merging."""
 
@@ -51,43 +47,12 @@ class Space:
 def give_back(connection: sqlite3.Connection) -> bool:
     """Release some free pages, in a transaction of its own; return whether many more are left."""
     free = _figure(connection, "freelist_count") - _SPARE_PAGES
-    if free <= 0 or _figure(connection, "auto_vacuum") != _INCREMENTAL:
+    if free <= 0 or _figure(connection, "auto_vacuum") != INCREMENTAL:
         return False
     # `execute` would fetch one row only, and each row frees one page.
     connection.executescript(f"PRAGMA incremental_vacuum ({min(free, _STEP_PAGES)})")
-    _checkpoint(connection, "PASSIVE")  # the file becomes shorter only then
+    connection.execute("PRAGMA wal_checkpoint (PASSIVE)").fetchall()  # the file becomes shorter only then
     return free > _STEP_PAGES
-
-
-def make_reclaimable(connection: sqlite3.Connection) -> None:
-    """Configure a database so that its free pages can be released.
-
-    A database of an earlier version with much free space is rewritten once for that. If the disk has no room
-    for the copy, it stays as it is, because other programs of this node need the free space.
-    """
-    if _figure(connection, "auto_vacuum") == _INCREMENTAL:
-        return
-    pages, free = _figure(connection, "page_count"), _figure(connection, "freelist_count")
-    connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}").fetchall()
-    if free > max(_SPARE_PAGES, pages // 10) and _has_room(connection, pages - free):
-        with contextlib.suppress(sqlite3.OperationalError):
-            connection.execute("VACUUM")
-        # The write-ahead log holds everything written, even by a failed attempt, and would keep its size.
-        _checkpoint(connection, "TRUNCATE")
-
-
-def _has_room(connection: sqlite3.Connection, pages: int) -> bool:
-    """Return whether the disk can take a copy of `pages` and its log, with a reserve.
-
-    The reserve is for other programs of this node.
-    """
-    file = connection.execute("PRAGMA database_list").fetchone()["file"]
-    needed = 2 * pages * _figure(connection, "page_size") + ROOM_BYTES
-    return bool(file) and shutil.disk_usage(Path(file).parent).free >= needed
-
-
-def _checkpoint(connection: sqlite3.Connection, mode: str) -> None:
-    connection.execute(f"PRAGMA wal_checkpoint ({mode})").fetchall()
 
 
 def _merge(connection: sqlite3.Connection, corpus: int, pages: int) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import shutil
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +16,6 @@ from hearthnet_rag.index import rows as rows_module
 from hearthnet_rag.index.database import FILE, VERSION
 from hearthnet_rag.index.index import CorpusInfo, Index, IndexEntry, Ingested
 from hearthnet_rag.search.search import search
-from tests.helpers.small_disk import small_disk
 from tests.helpers.waiting import wait_for_sync
 from tests.services.rag.conftest import MakeEntry
 
@@ -290,41 +287,3 @@ def test_space_of_what_is_replaced_and_removed_is_given_back(tmp_path: Path, ent
         assert [corpus.docs for corpus in index.corpora()] == [1]
         index.remove("book", [before.doc_cid])
         assert size() < spare * 1.5
-
-
-def of_an_earlier_version(folder: Path, document: IndexEntry, free: int, kept: int = 0) -> None:
-    """Makes an index that gives nothing back, with so many kB free and so many in use."""
-    filling = (
-        "AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) "
-        "SELECT randomblob(1000) AS data FROM n"
-    )
-    with Index(folder) as index:
-        index.add("book", document)
-    with contextlib.closing(raw(folder)) as connection:
-        connection.executescript(
-            "PRAGMA journal_mode = DELETE; PRAGMA auto_vacuum = NONE; VACUUM;"
-            f"CREATE TABLE t {filling.format(free)}; CREATE TABLE u {filling.format(max(1, kept))};"
-            "DROP TABLE t"
-        )
-
-
-@pytest.mark.req("RAG-40")
-def test_index_of_an_earlier_version_gives_back_its_free_pages(tmp_path: Path, entry: MakeEntry) -> None:
-    file = tmp_path / FILE
-    of_an_earlier_version(tmp_path, entry("# Wells\n\nLine a well with stone."), 4000)
-    assert file.stat().st_size > 4_000_000
-    with Index(tmp_path) as index:
-        assert len(index.documents("book")) == 1
-        assert file.stat().st_size < 1_000_000, "at once, not when the node ends"
-        assert file.with_name(f"{FILE}-wal").stat().st_size < 100_000
-
-
-@pytest.mark.req("RAG-40")
-def test_index_without_room_for_a_copy_leaves_the_disk_alone(tmp_path: Path, entry: MakeEntry) -> None:
-    with small_disk(tmp_path / "disk") as mount:
-        folder = mount("size=40m").path
-        of_an_earlier_version(folder, entry("# Wells\n\nLine a well with stone."), 4000, 16000)
-        free = shutil.disk_usage(folder).free
-        with Index(folder) as index:
-            assert len(index.documents("book")) == 1
-            assert shutil.disk_usage(folder).free > free - 1_000_000
