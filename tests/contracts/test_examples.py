@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
+from tests.helpers.contract_examples import missing_from_output, request_of
 
 
 @pytest.mark.req("CONTRACT-2")

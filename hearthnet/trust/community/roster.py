@@ -238,18 +238,6 @@ def seal(roster: Roster, identity: Identity) -> Roster:
     return sealed
 
 
-def check_not_older(held: Roster, offered: Roster) -> None:
-    """Check that `offered` has all events of `held`.
-
-    Raises:
-        HearthNetError: `expired` if it lacks one; `unauthorized` if it is of another community.
-    """
-    if held.community_id != offered.community_id:
-        raise HearthNetError("unauthorized", "the roster is of another community")
-    if offered.lacks(held.heads()):
-        raise HearthNetError("expired", "the roster is older than the one that is held; merge them")
-
-
 def encode(roster: Roster) -> bytes:
     """Return the roster as stored in a file: JSON, indented for people."""
     return msgspec.json.format(msgspec.json.encode(roster), indent=1) + b"\n"

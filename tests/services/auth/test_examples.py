@@ -12,13 +12,13 @@ import pytest
 from hearthnet.bus import Bus
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.trust.community import commands, invites
 from hearthnet.trust.keys import Identity
 from hearthnet_auth.service import _CAPABILITIES
+from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.members import raise_to, take_in
 from tests.helpers.mesh import Mesh
 from tests.services.auth.houses import INVITE, ISSUE, House, at_the_door, living

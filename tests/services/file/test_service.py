@@ -18,7 +18,6 @@ from hearthnet.bus.blobs.metadata import CHUNKS, STREAM, Hold, meta_subject
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import keyring
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -28,6 +27,7 @@ from hearthnet.service import Call, Reply, Stream, capability
 from hearthnet_file import FileService
 from hearthnet_file.garbage_collector import MB, PARTIAL_MS
 from hearthnet_file.schemas import NoParams, PutInput, ReadInput, as_text
+from tests.helpers.contract_examples import missing_from_output
 from tests.helpers.members import raise_to
 from tests.helpers.mesh import Mesh, write_roster
 from tests.helpers.waiting import wait_for

@@ -9,9 +9,9 @@ import pytest
 
 from hearthnet.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
+from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer
 

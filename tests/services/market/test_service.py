@@ -11,13 +11,13 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames
 from hearthnet.service.effects.event_log import EventLog
 from hearthnet.trust.keys import Identity
 from hearthnet_market import MarketService
+from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.service_processes import call_at, processes_of_service
 from tests.helpers.waiting import wait_for

@@ -12,7 +12,6 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -25,6 +24,7 @@ from hearthnet_mesh import MeshService, sources
 from hearthnet_rag import RagService
 from hearthnet_rag.ingest.starter import starter_files
 from hearthnet_rag.schemas import Nothing
+from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 

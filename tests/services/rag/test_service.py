@@ -11,7 +11,6 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.core.errors import HearthNetError
@@ -29,6 +28,7 @@ from hearthnet_rag.ingest.starter import starter_files
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, QueryInput
+from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 

@@ -11,13 +11,13 @@ import pytest
 from hearthnet.agent.tools.builtin import builtin_names, capability_of
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts import contracts
-from hearthnet.contracts.examples import missing_from_output, request_of
 from hearthnet.core.errors import HearthNetError
 from hearthnet.text import detect
 from hearthnet.text.language_codes import NAMES, check, code_of
 from hearthnet_trans import TransService
 from hearthnet_trans.backend import Pair, Translation, TranslationWork
 from hearthnet_trans.cache import Cache, Key
+from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 

@@ -163,19 +163,6 @@ def test_broken_and_ambiguous_text_is_refused() -> None:
 
 
 @pytest.mark.req("COMM-11")
-def test_an_older_roster_is_not_taken_for_the_one_that_is_held() -> None:
-    roster.check_not_older(FOUNDED, LARGER)
-    roster.check_not_older(LARGER, LARGER)
-    with pytest.raises(HearthNetError, match="older") as caught:
-        roster.check_not_older(LARGER, FOUNDED)
-    assert caught.value.code == "expired"
-    other = roster.create(CARLA, roster.member(ANNA, "anchor", "Küche", NOW), "Ahornweg", NOW)
-    with pytest.raises(HearthNetError, match="another community") as caught:
-        roster.check_not_older(FOUNDED, other)
-    assert caught.value.code == "unauthorized"
-
-
-@pytest.mark.req("COMM-11")
 def test_merging_an_older_roster_takes_nothing_back() -> None:
     assert roster.merge(LARGER, FOUNDED.events) is LARGER
     sealed = roster.seal(LARGER, ANNA)
