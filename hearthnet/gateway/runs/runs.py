@@ -41,12 +41,14 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.runs.client_presence import AWAY_SECONDS, ClientPresence
+from hearthnet.gateway.runs.decision_body import NOTED, refused_fields
 from hearthnet.gateway.runs.list_cache import RunListCache
 from hearthnet.gateway.runs.principals import ClientsPort, RunPrincipals
-from hearthnet.gateway.runs.refusal_audit import NOTED, RejectedDecisionAudit
 from hearthnet.gateway.runs.requested_tools import told_names, tools_of
 from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
 from hearthnet.service.effects.jetstream_records import DiskGuard
+from hearthnet.service.effects.refusal_audit import Key, Refusals
+from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization import approval as approvals
 
 MOST_AT_ONCE: Final = 32
@@ -124,7 +126,9 @@ class GatewayRuns:
         self._limits = msgspec.structs.replace(limits or Limits(), patience_ms=_DAY_MS)
         self._away = away_seconds
         self._voters = RunPrincipals(bus, clients)
-        self._refused = RejectedDecisionAudit(store, bus.peer.identity.node_id, bus.peer.community)
+        node = bus.peer.identity.node_id
+        origin = {"node": node, "community": bus.peer.community, "caller": node}
+        self._refused, self._noting = Refusals(self._note, origin, "principal"), asyncio.Lock()
         self._clock = clock
         self._told = told or _nobody_tells
         self._to_close = to_close
@@ -353,7 +357,11 @@ class GatewayRuns:
             taken = await desk.decide(run, call, decision, via=via, shown=shown, approval=signed)
         except HearthNetError as error:
             if error.code in NOTED and not isinstance(decision, Deny):
-                await self._refused.note(error, client.principal, run, call, approval, via)
+                self._refused.tick()
+                key = Key(client.principal, str(error.details.get("rule", error.code)), error.code)
+                written = self._refused.take(key, lambda: refused_fields(run, call, approval, via))
+                if written is not None:
+                    await asyncio.wait({written})
             raise
         return {"repeated": taken.repeated, **run_view.decision_view(taken.said)}
 
@@ -373,6 +381,11 @@ class GatewayRuns:
             return {"run": run, "state": "ended"}  # a run without calls is not saved
 
     # --- parts
+
+    async def _note(self, entry: AuditEntry) -> None:
+        """Append a refusal; one at a time, since the store takes equal ones at the same place as one."""
+        async with self._noting:
+            await self._store.note(entry, await self._store.place())
 
     async def _summary(self, client: Client, desk: SavedRuns, record: RunRecord) -> dict[str, Any]:
         found = run_view.summary(record, await desk.waiting(record))

@@ -30,12 +30,13 @@ from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.process_lock import DeadProcess, ProcessLock
 from hearthnet.core.times import now_ms
+from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.claims import Claims
 from hearthnet.service.effects.exactly_once import Effects, Work
 from hearthnet.service.effects.jetstream_records import DiskGuard
-from hearthnet.service.effects.refusal_audit import Refusals
+from hearthnet.service.effects.refusal_audit import ConsentRefused, Key, Refusals, of_call
 from hearthnet.trust import audit_chain as audit
 from hearthnet.trust.audit_chain import AuditEntry
 
@@ -69,7 +70,8 @@ class Records:
         self._presence: ProcessLock | None = None
         self._open: set[str] = set()
         self._noting = asyncio.Lock()
-        self.refusals: Final = Refusals(peer, service, self._put)
+        origin = {"node": peer.node_id, "community": peer.community, "instance": peer.instance}
+        self.refusals: Final = Refusals(self._put, {**origin, "service": service})
 
     async def open(self, outcome: Outcome) -> None:
         """Show that this process lives, and settle the open calls of dead ones of its service.
@@ -144,6 +146,13 @@ class Records:
         entry = self._entry(kind="ended", call=call.id, began=began, code=code, outcome=outcome)
         await (await self._parts()).audit.append(entry, max(call.remaining(), _LEAST_SECONDS))
         self._open.discard(call.id)
+
+    def refused(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
+        """Record a refused consent; `evidence` is the caller's signed frame."""
+        key = Key(header.sender, error.rule, error.code)
+        self.refusals.take(
+            key, functools.partial(of_call, self._peer, header, evidence, error.arguments_digest)
+        )
 
     def instances(self) -> int:
         """Return the number of live processes of this service on this node, this one included."""

@@ -7,18 +7,19 @@ summarised, so that no caller can fill the log:
     more of them in that minute           counted, and written at its end: one entry per failed check
     still more                            the same, after twice as long each time, up to an hour
 
-`RefusalCounter` is pure; `Refusals` writes its results. If the log cannot be written now, an entry is lost;
-the call stays refused.
+`RefusalCounter` is pure; `Refusals` writes its results, for the calls of a service and for the decisions of a
+gateway's clients. If the log cannot be written now, an entry is lost; what was refused stays refused.
 
 See: docs/protocol/approvals.md#refusals-on-record, docs/decisions/0074.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 from hearthnet.bus.session.session import Session
 from hearthnet.core.canonical_json import content_hash
@@ -59,7 +60,7 @@ class ConsentRefused(HearthNetError):
 
 
 class Key(NamedTuple):
-    """The properties of refusals that are counted together."""
+    """The properties of refusals that are counted together; `caller` may be the principal of a client."""
 
     caller: str
     rule: str
@@ -126,33 +127,50 @@ class RefusalCounter:
 class Refusals:
     """The refused consents of one process."""
 
-    def __init__(self, peer: Session, service: str, append: Callable[[AuditEntry], Awaitable[Any]]) -> None:
-        """Write entries with `append`."""
-        self._peer = peer
-        self._service = service
+    def __init__(
+        self,
+        append: Callable[[AuditEntry], Awaitable[Any]],
+        origin: Mapping[str, str],
+        named: Literal["caller", "principal"] = "caller",
+    ) -> None:
+        """Write entries with `append`: with the fields `origin`, and `Key.caller` in the field `named`."""
         self._append = append
+        self._origin = dict(origin)
+        self._named = named
         self._tally = RefusalCounter()
         self._tasks = TaskSet()
 
-    def take(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
-        """Count one more, in the call with this header; `evidence` is the caller's signed frame."""
-        key = Key(header.sender, error.rule, error.code)
-        if self._tally.take(key, steady_ms()):
-            self._write(self._first(header, evidence, key, error.arguments_digest))
+    def take(self, key: Key, describe: Callable[[], dict[str, Any]]) -> asyncio.Task[None] | None:
+        """Count one more; return the task that writes an entry of its own, if it gets one.
+
+        `describe` returns the further fields of that entry.
+        """
+        return self._write(key, 1, describe()) if self._tally.take(key, steady_ms()) else None
 
     def tick(self) -> None:
-        """Write the counts that are due; to be called about once a second."""
+        """Write the counts that are due; to be called about once a second, or before each `take`."""
         for key, count in self._tally.due(steady_ms()):
-            self._write(self._counted(key, count))
+            self._write(key, count, {"call": ""})
 
     async def close(self) -> None:
         """Write the remaining counts, and stop."""
         for key, count in self._tally.rest():
-            self._write(self._counted(key, count))
+            self._write(key, count, {"call": ""})
         await self._tasks.finish(_FAREWELL_SECONDS)
 
-    def _write(self, entry: AuditEntry) -> None:
-        self._tasks.start(self._put(entry), "refused consent")
+    def _write(self, key: Key, count: int, fields: dict[str, Any]) -> asyncio.Task[None]:
+        given = {"instance": "", **self._origin, self._named: key.caller, **fields}
+        entry = AuditEntry(
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            kind="refused",
+            code=key.code,
+            rule=key.rule,
+            count=count,
+            **given,
+        )
+        return self._tasks.start(self._put(entry), "refused consent")
 
     async def _put(self, entry: AuditEntry) -> None:
         try:
@@ -160,50 +178,26 @@ class Refusals:
         except HearthNetError as error:
             _log.error("a refused consent (%s) is not on record: %s", entry.rule, error)
 
-    def _first(self, header: Header, evidence: bytes | None, key: Key, arguments_digest: str) -> AuditEntry:
-        token, principal = self._on_behalf_of(header)
-        return self._entry(
-            key,
-            1,
-            call=header.id,
-            capability=header.capability[:_LONGEST_CAPABILITY],
-            principal=principal,
-            token=token,
-            run=header.run[:_LONGEST_NAME],
-            approval=_id_of(header.approval),
-            grant=_id_of(header.grant),
-            use=header.use,
-            digest=arguments_digest,
-            idempotency_key=header.idempotency_key[:_LONGEST_NAME],
-            frame=content_hash(evidence or b""),
-        )
 
-    def _on_behalf_of(self, header: Header) -> tuple[str, str]:
-        """Return the id of the call's token and its principal; without a token the sender."""
-        if not header.token:
-            return "", header.sender
-        claims = self._peer.tokens.claims(header.token)
-        return claims.jti, f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
-
-    def _counted(self, key: Key, count: int) -> AuditEntry:
-        return self._entry(key, count, call="")
-
-    def _entry(self, key: Key, count: int, **fields: Any) -> AuditEntry:
-        return AuditEntry(
-            node=self._peer.node_id,
-            community=self._peer.community,
-            sequence=0,
-            previous="",
-            time=now_ms(),
-            kind="refused",
-            instance=self._peer.instance,
-            service=self._service,
-            caller=key.caller,
-            code=key.code,
-            rule=key.rule,
-            count=count,
-            **fields,
-        )
+def of_call(peer: Session, header: Header, evidence: bytes | None, arguments_digest: str) -> dict[str, Any]:
+    """Return the fields of an entry for a call; `evidence` is the caller's signed frame."""
+    token, principal = "", header.sender
+    if header.token:
+        claims = peer.tokens.claims(header.token)
+        token, principal = claims.jti, f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
+    return {
+        "call": header.id,
+        "capability": header.capability[:_LONGEST_CAPABILITY],
+        "principal": principal,
+        "token": token,
+        "run": header.run[:_LONGEST_NAME],
+        "approval": _id_of(header.approval),
+        "grant": _id_of(header.grant),
+        "use": header.use,
+        "digest": arguments_digest,
+        "idempotency_key": header.idempotency_key[:_LONGEST_NAME],
+        "frame": content_hash(evidence or b""),
+    }
 
 
 def _id_of(consent: Any) -> str:

@@ -279,7 +279,7 @@ class CallExecution:
         self._admitted.endpoint.statistics.failed(took_ns, error.code)
         self.trace.code = self.trace.code or error.code
         if isinstance(error, ConsentRefused):
-            self._records.refusals.take(self.header, self._evidence, error)
+            self._records.refused(self.header, self._evidence, error)
         await self._ended(error.code)
         try:
             await self._end(error)

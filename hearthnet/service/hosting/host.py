@@ -180,7 +180,7 @@ class Host:
             running = CallExecution(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
             if isinstance(error, ConsentRefused):
-                self._records.refusals.take(frame.header, frame.evidence, error)
+                self._records.refused(frame.header, frame.evidence, error)
             if self._worth_telling(frame.header.sender, error, packed):
                 self._answers.start(self._refuse(frame, error, packed), "refusal")
         except Exception as error:

@@ -18,10 +18,10 @@ from hearthnet.service.effects.refusal_audit import (
     OTHERS,
     SINGLE,
     WINDOW_MS,
-    ConsentRefused,
     Key,
     RefusalCounter,
     Refusals,
+    of_call,
 )
 from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization.token import Scope, mint
@@ -153,8 +153,8 @@ async def test_where_the_log_takes_nothing_the_refusal_is_in_the_programs_log(
         raise HearthNetError("capacity_exceeded", "no room")
 
     async with await mesh.bus() as bus:
-        refusals = Refusals(bus.peer, "probe", full)
+        refusals = Refusals(full, {"node": bus.peer.node_id, "community": bus.peer.community})
         header = bus.peer.header("call", ids.new_ulid(), capability=POST)
-        refusals.take(header, None, ConsentRefused.of(HearthNetError("unauthorized", "no"), "blake3:1"))
+        refusals.take(KEY, lambda: of_call(bus.peer, header, None, "blake3:1"))
         await refusals.close()
     assert "no room" in caplog.text
