@@ -17,12 +17,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hearthnet.bus import find_contract
 from hearthnet.contracts import Contract, is_told
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described
-from hearthnet.gateway.api.direct_effects import approved, with_client_id
+from hearthnet.gateway.api.direct_effects import CallBody, approved, with_client_id
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import MEDIA_TYPE, EventStream, Primed, encode, while_there
@@ -37,43 +36,9 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS: Final = 5.0
 """The time that an answer in events waits for its first one, so that an early error has an HTTP status."""
-_LONGEST_MS: Final = 600_000
 _NAME: Final = "capability"
 """The path parameter for the capability, `name` or `name@major.minor`."""
 _Kind = TypeVar("_Kind")
-
-
-class CallBody(msgspec.Struct, frozen=True):
-    """A received call; a client that signs its calls sends the rest of the envelope with it."""
-
-    capability: str
-    body: dict[str, Any]
-    version: str = ""
-    timeout_ms: int | None = None
-    request_id: str = ""
-    approval: dict[str, Any] | None = None
-
-    @property
-    def contract(self) -> Contract:
-        """The contract of the called capability.
-
-        Raises:
-            HearthNetError: `not_found` for an unknown capability; `schema_mismatch` for an unknown version.
-        """
-        return find_contract(f"{self.capability}@{self.version}" if self.version else self.capability)
-
-    @property
-    def timeout_seconds(self) -> float | None:
-        """The caller's own time limit; None for that of the contract."""
-        if self.timeout_ms is None:
-            return None
-        if not 0 < self.timeout_ms <= _LONGEST_MS:
-            raise HearthNetError(
-                "bad_request",
-                f"timeout_ms is a number from 1 to {_LONGEST_MS}",
-                details={"path": "/timeout_ms", "rule": "maximum"},
-            )
-        return self.timeout_ms / 1000
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus.calls.contract_fetch import cached_contract
 from hearthnet.contracts import Contract, contracts, is_told
@@ -12,6 +12,12 @@ from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
     from hearthnet.trust.authorization.token import Scope
+
+_OF_CONTRACT: Final = (
+    *("name", "version", "summary", "side_effects", "idempotent", "trust_required", "timeout_seconds"),
+    *("request_schema", "response_schema", "stream_schema"),
+)
+_OF_OFFER: Final = ("instance", "service", "params", "max_concurrent", "in_flight", "expires_at")
 
 
 def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[dict[str, Any]]:
@@ -41,31 +47,8 @@ def covered(scope: Scope, contract: Contract) -> bool:
 
 
 def _page(contract: Contract, views: list[OfferView]) -> dict[str, Any]:
-    return {
-        "capability": contract.id,
-        "name": contract.name,
-        "version": f"{contract.major}.{contract.minor}",
-        "summary": contract.summary,
-        "side_effects": contract.side_effects,
-        "idempotent": contract.idempotent,
-        "trust_required": contract.trust_required,
-        "streams": contract.stream_schema is not None,
-        "timeout_seconds": contract.timeout_seconds,
-        "request_schema": contract.request_schema,
-        "response_schema": contract.response_schema,
-        "stream_schema": contract.stream_schema,
-        "offers": [_offer(view) for view in views],
-    }
-
-
-def _offer(view: OfferView) -> dict[str, Any]:
-    offer = view.offer
-    return {
-        "node": view.node,
-        "instance": offer.instance,
-        "service": offer.service,
-        "params": offer.params,
-        "max_concurrent": offer.max_concurrent,
-        "in_flight": offer.in_flight,
-        "expires_at": offer.expires_at,
-    }
+    page = {"capability": contract.id, **{name: getattr(contract, name) for name in _OF_CONTRACT}}
+    offers = [
+        {"node": view.node, **{name: getattr(view.offer, name) for name in _OF_OFFER}} for view in views
+    ]
+    return {**page, "streams": contract.stream_schema is not None, "offers": offers}

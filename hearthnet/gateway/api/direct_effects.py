@@ -8,16 +8,19 @@ See: docs/protocol/gateway.md#effects.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from hearthnet.agent.runtime.client_authority import approval_template, verify_approval
 from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import PendingApproval
+from hearthnet.bus.bus import find_contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization.approval import Approval, sign_approval
@@ -29,6 +32,40 @@ if TYPE_CHECKING:
 
 CALL_ID: Final = "call"
 LIFE_MS: Final = 300_000
+_LONGEST_MS: Final = 600_000
+
+
+class CallBody(msgspec.Struct, frozen=True):
+    """A received call; a client that signs its calls sends the rest of the envelope with it."""
+
+    capability: Annotated[str, Meta(description="name or name@major.minor")]
+    body: Annotated[dict[str, Any], Meta(description="As the request schema of the capability says")]
+    version: Annotated[str, Meta(description="major.minor; the newest where it is left out")] = ""
+    timeout_ms: Annotated[int | None, Meta(description=f"From 1 to {_LONGEST_MS}")] = None
+    request_id: Annotated[str, Meta(description="A ULID; the same one again has no second effect")] = ""
+    approval: Annotated[dict[str, Any] | None, Meta(description="What was handed out, signed")] = None
+
+    @property
+    def contract(self) -> Contract:
+        """The contract of the called capability.
+
+        Raises:
+            HearthNetError: `not_found` for an unknown capability; `schema_mismatch` for an unknown version.
+        """
+        return find_contract(f"{self.capability}@{self.version}" if self.version else self.capability)
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """The caller's own time limit; None for that of the contract."""
+        if self.timeout_ms is None:
+            return None
+        if not 0 < self.timeout_ms <= _LONGEST_MS:
+            raise HearthNetError(
+                "bad_request",
+                f"timeout_ms is a number from 1 to {_LONGEST_MS}",
+                details={"path": "/timeout_ms", "rule": "maximum"},
+            )
+        return self.timeout_ms / 1000
 
 
 def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) -> dict[str, Any]:

@@ -12,13 +12,24 @@ from typing import Any, Final
 
 from hearthnet import __version__
 from hearthnet.contracts import Contract
-from hearthnet.gateway.api.openapi_schemas import CHAT, TEXT, Schema, callable_here, component, ref, schemas
+from hearthnet.gateway.api.schemas import CHAT, Schema, callable_here, component, ref, schemas
 from hearthnet.gateway.http.errors import STATUS
 
-_RUN: Final[Schema] = {"in": "path", "name": "run", "required": True, "schema": TEXT}
-_OPENAI_ERROR: Final[Schema] = ref("OpenAIError")
-_ANY_ANSWER: Final[Schema] = {"oneOf": [ref("Answer"), ref("Waits")]}
-_DEFAULT: Final[Schema] = {"default": {"$ref": "#/components/responses/Error"}}
+_TEXT: Final[Schema] = {"type": "string"}
+_WAITING: Final[Schema] = {"oneOf": [ref("Answer"), ref("Waits")]}
+_ANY_ERROR: Final = {"default": {"$ref": "#/components/responses/Error"}}
+_OPENAIS: Final = {
+    "default": {
+        "description": "The error in OpenAI's form",
+        "content": {"application/json": {"schema": ref("OpenAIError")}},
+    }
+}
+_EVENTS: Final = (
+    "With `Accept: text/event-stream` the answer is events: `id` is the number of a frame, `event` its"
+    " name, `data` its JSON. The last one is `done`, `suspended` or `error`."
+)
+_BEARER: Final = "A key hnk_... of `hearthnet clients add`, or a session token hntoken://..."
+_COOKIE: Final = "The page's own; its name ends with a part of the node's id"
 
 
 @cache
@@ -37,16 +48,12 @@ def description() -> dict[str, Any]:
         "paths": _paths(),
         "components": {
             "securitySchemes": {
-                "bearer": {
-                    "type": "http",
-                    "scheme": "bearer",
-                    "description": "A key hnk_... of `hearthnet clients add`, or a session token hntoken://...",
-                },
+                "bearer": {"type": "http", "scheme": "bearer", "description": _BEARER},
                 "cookie": {
                     "type": "apiKey",
                     "in": "cookie",
                     "name": "hearthnet_client",
-                    "description": "The page's own; its name ends with a part of the node's id",
+                    "description": _COOKIE,
                 },
             },
             "schemas": schemas(),
@@ -56,122 +63,80 @@ def description() -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    named = {"in": "query", "name": "name", "schema": TEXT, "description": "Only this capability"}
-    model = {"in": "path", "name": "model", "required": True, "schema": TEXT}
+    named = {"in": "query", "name": "name", "schema": _TEXT, "description": "Only this capability"}
+    capability, run, model = map(_in_path, ("capability", "run", "model"))
+    said, changed = {"takes": ref("Said")}, {"takes": ref("Changed")}
+    any_call = {"takes": ref("Body"), "errors": _ANY_ERROR, "events": True}
+    completion = {"takes": ref("ChatCompletionRequest"), "errors": _OPENAIS, "events": True}
+    answer, in_form = ref("ChatCompletion"), "A chat completion in OpenAI's form"
+    ill = {**_errors(), "503": _json("The bus is out of reach", ref("Health"))}
+    what, any_summary = "What this client may call", "Call a capability that is listed in /v1/capabilities"
     return {
-        "/v1/capabilities": {"get": _get("calls", "What this client may call", "Capabilities", [named])},
-        "/v1/call": {"post": _call()},
-        "/v1/call/{capability}": {"post": _call_of_any()},
-        **{f"/v1/call/{contract.id}": {"post": _call_of(contract)} for contract in callable_here()},
-        "/v1/runs": {"get": _get("runs", "This client's runs of the last day", "Runs")},
-        "/v1/runs/{run}": {"get": _get("runs", "One run with its conversation", "Run", [_RUN])},
-        "/v1/runs/{run}/decisions": {"post": _of_run("Decide about a call", "decide", "Said", "Taken")},
-        "/v1/runs/{run}/preview": {"post": _of_run("A call after an edit", "preview", "Changed", "Pending")},
-        "/v1/runs/{run}/cancel": {"post": _of_run("End a run", "cancel", "", "Run")},
-        "/v1/models": {"get": _in_openais_form(_get("openai", "The models of the mesh", "Models"))},
-        "/v1/models/{model}": {"get": _in_openais_form(_get("openai", "One model", "Model", [model]))},
-        "/v1/chat/completions": {"post": _completion()},
-        "/v1/me": {"get": _get("door", "Who this client is, and what it may do", "Me")},
-        "/health": {"get": _health()},
+        "/v1/capabilities": _get("calls", what, "Capabilities", named),
+        "/v1/call": _call(),
+        "/v1/call/{capability}": _post("calls", any_summary, "callAny", _WAITING, capability, **any_call),
+        **{f"/v1/call/{contract.id}": _call_of(contract) for contract in callable_here()},
+        "/v1/runs": _get("runs", "This client's runs of the last day", "Runs"),
+        "/v1/runs/{run}": _get("runs", "One run with its conversation", "Run", run),
+        "/v1/runs/{run}/decisions": _post("runs", "Decide a call", "decideRun", ref("Taken"), run, **said),
+        "/v1/runs/{run}/preview": _post("runs", "Show an edit", "previewRun", ref("Pending"), run, **changed),
+        "/v1/runs/{run}/cancel": _post("runs", "End a run", "cancelRun", ref("Run"), run),
+        "/v1/models": _get("openai", "The models of the mesh", "Models", errors=_OPENAIS),
+        "/v1/models/{model}": _get("openai", "One model", "Model", model, errors=_OPENAIS),
+        "/v1/chat/completions": _post("openai", in_form, "createChatCompletion", answer, **completion),
+        "/v1/me": _get("door", "Who this client is, and what it may do", "Me"),
+        "/health": _get("door", "Whether the gateway is well", "Health", errors=ill, security=[]),
     }
-
-
-def _get(tag: str, summary: str, schema: str, parameters: list[Schema] | None = None) -> dict[str, Any]:
-    found = _json(summary, ref(schema))
-    operation = {
-        "tags": [tag],
-        "summary": summary,
-        "operationId": f"get{schema}",
-        "responses": {"200": found, **_errors()},
-    }
-    return operation | ({"parameters": parameters} if parameters else {})
-
-
-def _in_openais_form(operation: dict[str, Any]) -> dict[str, Any]:
-    """Return `operation` with errors in OpenAI's form."""
-    told = {
-        "200": operation["responses"]["200"],
-        "default": _json("The error in OpenAI's form", _OPENAI_ERROR),
-    }
-    return {**operation, "responses": told}
-
-
-def _health() -> dict[str, Any]:
-    """Return the operation of `/health`, whose body is the same in both states."""
-    operation = _get("door", "Whether the gateway is well", "Health")
-    ill = {**operation["responses"]["200"], "description": "The bus is out of reach"}
-    return {**operation, "security": [], "responses": {**operation["responses"], "503": ill}}
-
-
-def _of_run(summary: str, name: str, takes: str, gives: str) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "tags": ["runs"],
-        "summary": summary,
-        "operationId": f"{name}Run",
-        "parameters": [_RUN],
-        "responses": {"200": _json(summary, ref(gives)), **_errors()},
-    }
-    if takes:
-        body = {"schema": ref(takes)}
-        operation["requestBody"] = {"required": True, "content": {"application/json": body}}
-    return operation
 
 
 def _call() -> dict[str, Any]:
-    body = {"oneOf": [ref("Call"), ref("FollowUp")]}
-    operation = _posted("calls", "Call a capability, or go on with a run", "call", body, _ANY_ANSWER)
-    operation["description"] = (
-        "With `Accept: text/event-stream` the answer is events: `id` is the number of a frame, `event` its"
-        " name, `data` its JSON. The last one is `done`, `suspended` or `error`."
-    )
-    operation["responses"] |= _errors()
-    return operation
-
-
-def _call_of_any() -> dict[str, Any]:
-    """Return the operation for any capability, including foreign ones."""
-    summary = "Call a capability that is listed in /v1/capabilities"
-    operation = _posted("calls", summary, "callAny", ref("Body"), _ANY_ANSWER)
-    operation["parameters"] = [{"in": "path", "name": "capability", "required": True, "schema": TEXT}]
-    return operation | {"responses": operation["responses"] | _DEFAULT}
+    takes = {"oneOf": [ref("Call"), ref("FollowUp")]}
+    summary = "Call a capability, or go on with a run"
+    return _post("calls", summary, "call", _WAITING, takes=takes, events=True, description=_EVENTS)
 
 
 def _call_of(contract: Contract) -> dict[str, Any]:
     """Return the operation for `contract`; a chat with tools is a run, which may have to wait."""
-    answer = ref(component(contract, "Response"))
+    gives, takes = ref(component(contract, "Response")), ref(component(contract, "Request"))
     if contract.name == CHAT:
-        answer = {"anyOf": [answer, *_ANY_ANSWER["oneOf"]]}
-    name, body = f"call{component(contract, '')}", ref(component(contract, "Request"))
-    operation = _posted("calls", contract.summary, name, body, answer)
-    return operation | {"responses": operation["responses"] | _DEFAULT}
+        gives = {"anyOf": [gives, *_WAITING["oneOf"]]}
+    name = f"call{component(contract, '')}"
+    return _post("calls", contract.summary, name, gives, takes=takes, errors=_ANY_ERROR, events=True)
 
 
-def _completion() -> dict[str, Any]:
-    operation = _posted(
-        "openai",
-        "A chat completion in OpenAI's form",
-        "createChatCompletion",
-        ref("ChatCompletionRequest"),
-        ref("ChatCompletion"),
-    )
-    operation["responses"]["default"] = _json("The error in OpenAI's form", _OPENAI_ERROR)
-    return operation
+def _get(tag: str, summary: str, schema: str, *parameters: Schema, **more: Any) -> dict[str, Any]:
+    return {"get": _operation(tag, summary, f"get{schema}", ref(schema), *parameters, **more)}
 
 
-def _posted(tag: str, summary: str, name: str, body: Schema, answer: Schema) -> dict[str, Any]:
-    """Return the operation of a POST of `body` that is answered with `answer`, or with events."""
-    return {
-        "tags": [tag],
-        "summary": summary,
-        "operationId": name,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
-        "responses": {"200": _answers(answer)},
-    }
+def _post(tag: str, summary: str, name: str, gives: Schema, *given: Schema, **more: Any) -> dict[str, Any]:
+    return {"post": _operation(tag, summary, name, gives, *given, **more)}
 
 
-def _answers(schema: Schema) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema}, "text/event-stream": {"schema": TEXT}}
-    return {"description": "The answer", "content": content}
+def _operation(
+    tag: str,
+    summary: str,
+    name: str,
+    gives: Schema,
+    *parameters: Schema,
+    takes: Schema | None = None,
+    errors: dict[str, Any] | None = None,
+    events: bool = False,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return an operation that is answered with `gives`, and with `events` with events as well."""
+    answer = _json(summary, gives)
+    if events:
+        answer["content"]["text/event-stream"] = {"schema": _TEXT}
+    operation = {"tags": [tag], "summary": summary, "operationId": name, **more}
+    if parameters:
+        operation["parameters"] = list(parameters)
+    if takes is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": takes}}}
+    return {**operation, "responses": {"200": answer, **(errors or _errors())}}
+
+
+def _in_path(name: str) -> Schema:
+    return {"in": "path", "name": name, "required": True, "schema": _TEXT}
 
 
 def _json(text: str, schema: Schema) -> dict[str, Any]:
@@ -184,9 +149,6 @@ def _errors() -> dict[str, Any]:
     for code, status in STATUS.items():
         codes.setdefault(status, []).append(code)
     return {
-        str(status): {
-            "description": f"{HTTPStatus(status).phrase}: {', '.join(sorted(names))}",
-            "content": {"application/json": {"schema": ref("Error")}},
-        }
+        str(status): _json(f"{HTTPStatus(status).phrase}: {', '.join(sorted(names))}", ref("Error"))
         for status, names in sorted(codes.items())
     }

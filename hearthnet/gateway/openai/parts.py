@@ -27,7 +27,7 @@ class _InputAudio(msgspec.Struct):
     format: str
 
 
-class _File(msgspec.Struct):
+class _FileContent(msgspec.Struct):
     file_data: str | None = None
     file_id: str | None = None
     filename: str | None = None
@@ -41,7 +41,7 @@ class ContentPart(msgspec.Struct):
     refusal: str | None = None
     image_url: _ImageUrl | None = None
     input_audio: _InputAudio | None = None
-    file: _File | None = None
+    file: _FileContent | None = None
 
 
 def invalid_part(message: str, path: str, rule: str = "") -> HearthNetError:

@@ -49,7 +49,9 @@ class Extension(msgspec.Struct, forbid_unknown_fields=True):
     events: bool = False
 
 
-class _Body(msgspec.Struct):
+class ChatCompletionRequest(msgspec.Struct):
+    """A received request."""
+
     model: str
     messages: list[ChatMessage]
     stream: bool | None = None
@@ -143,9 +145,9 @@ def read_request(given: Any) -> OpenAIRequest:
     )
 
 
-def _converted(given: Any) -> _Body:
+def _converted(given: Any) -> ChatCompletionRequest:
     try:
-        return msgspec.convert(given, _Body)
+        return msgspec.convert(given, ChatCompletionRequest)
     except msgspec.ValidationError as error:
         found = _WHERE.fullmatch(str(error))
         if found is None:
@@ -154,7 +156,7 @@ def _converted(given: Any) -> _Body:
         raise invalid_part(found["what"], path) from error
 
 
-def _refuse_impossible(body: _Body) -> None:
+def _refuse_impossible(body: ChatCompletionRequest) -> None:
     for asked_for, path, why in (
         (body.n not in (None, 1), "/n", "one answer comes to one request; leave n out"),
         (bool(body.logprobs), "/logprobs", "the likelihood of tokens is not told here"),
@@ -178,7 +180,7 @@ def _params(name: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
     return ({"model": name} if name else {}) | seen
 
 
-def _input(body: _Body) -> dict[str, Any]:
+def _input(body: ChatCompletionRequest) -> dict[str, Any]:
     read = {name: value for name in _NAMED_ALIKE if (value := getattr(body, name)) is not None}
     most = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     for name, value in (

@@ -9,14 +9,14 @@ import msgspec
 from hearthnet.gateway.openai.parts import invalid_part
 
 
-class _Function(msgspec.Struct):
+class _FunctionTool(msgspec.Struct):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class _Custom(msgspec.Struct):
+class _CustomTool(msgspec.Struct):
     name: str
     description: str | None = None
     format: dict[str, Any] | None = None
@@ -26,18 +26,18 @@ class OpenAITool(msgspec.Struct):
     """A tool as declared by the client, which runs it itself."""
 
     type: str = "function"
-    function: _Function | None = None
-    custom: _Custom | None = None
+    function: _FunctionTool | None = None
+    custom: _CustomTool | None = None
 
 
-class _Named(msgspec.Struct):
+class _ToolName(msgspec.Struct):
     name: str
 
 
-class _Choosable(msgspec.Struct):
+class _ToolChoice(msgspec.Struct):
     type: str = "function"
-    function: _Named | None = None
-    custom: _Named | None = None
+    function: _ToolName | None = None
+    custom: _ToolName | None = None
 
     @property
     def name(self) -> str:
@@ -45,15 +45,15 @@ class _Choosable(msgspec.Struct):
         return "" if named is None else named.name
 
 
-class _Allowed(msgspec.Struct):
+class _AllowedTools(msgspec.Struct):
     mode: str
-    tools: list[_Choosable]
+    tools: list[_ToolChoice]
 
 
-class Choice(_Choosable):
+class Choice(_ToolChoice):
     """The tool that must be called, or the tools that may be."""
 
-    allowed_tools: _Allowed | None = None
+    allowed_tools: _AllowedTools | None = None
 
 
 _NO_ARGUMENTS: Final = {"type": "object", "properties": {}, "additionalProperties": False}

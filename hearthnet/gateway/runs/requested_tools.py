@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -21,8 +21,22 @@ from hearthnet.core.errors import HearthNetError
 
 MOST_TOOLS: Final = 512
 _CHAT: Final = "llm.chat"
-_OWN: Final = frozenset({"name", "description", "parameters_schema", "side_effects"})
-_USED: Final = frozenset({"use", "params"})
+
+
+class ToolUse(msgspec.Struct):
+    """A built-in tool or a capability, with params that the model cannot change."""
+
+    use: str
+    params: dict[str, Any] = {}
+
+
+class OwnTool(msgspec.Struct):
+    """A tool that the client runs."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    parameters_schema: dict[str, Any]
+    description: str = ""
+    side_effects: bool = False
 
 
 def is_run(contract: Contract, body: Mapping[str, Any]) -> bool:
@@ -73,13 +87,17 @@ def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefini
         return _named(one, {}, told)
     if not isinstance(one, dict):
         raise _wrong(path, "a tool is a name, or an object")
-    if "use" in one:
-        _check_members(one, _USED, path)
-        name, params = one["use"], one.get("params", {})
-        if not isinstance(name, str) or not isinstance(params, dict):
-            raise _wrong(path, "use is a name, and params an object")
-        return _named(name, params, told)
-    return _own(one, path)
+    kind: type[ToolUse | OwnTool] = ToolUse if "use" in one else OwnTool
+    unknown = sorted(one.keys() - set(kind.__struct_fields__))
+    if unknown:
+        raise _wrong(f"{path}/{unknown[0]}", f"a tool has no member {unknown[0][:40]!r}")
+    try:
+        read = msgspec.convert(one, kind)
+    except msgspec.ValidationError as error:
+        raise _wrong(path, f"the tool is malformed: {error}") from error
+    if isinstance(read, ToolUse):
+        return _named(read.use, read.params, told)
+    return ToolDefinition(read.name, read.description, read.parameters_schema, None, None, read.side_effects)
 
 
 def _named(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
@@ -102,24 +120,6 @@ def _told(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition])
         return found
     schema = contracts().find(name).tool_schema(params, frozenset())
     return msgspec.structs.replace(found, parameters_schema=schema, bound_params=params)
-
-
-def _own(one: dict[str, Any], path: str) -> ToolDefinition:
-    """Return a tool that the client runs."""
-    _check_members(one, _OWN, path)
-    name, description = one.get("name"), one.get("description", "")
-    schema, effects = one.get("parameters_schema"), one.get("side_effects", False)
-    if not isinstance(name, str) or not name or not isinstance(description, str):
-        raise _wrong(path, "a tool of your own has a name, a description and a parameters_schema")
-    if not isinstance(schema, dict) or not isinstance(effects, bool):
-        raise _wrong(path, "parameters_schema is an object, and side_effects true or false")
-    return ToolDefinition(name, description, schema, None, None, effects)
-
-
-def _check_members(one: dict[str, Any], known: frozenset[str], path: str) -> None:
-    unknown = sorted(one.keys() - known)
-    if unknown:
-        raise _wrong(f"{path}/{unknown[0]}", f"a tool has no member {unknown[0][:40]!r}")
 
 
 def _wrong(path: str, message: str) -> HearthNetError:

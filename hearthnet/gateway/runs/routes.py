@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 _VIA: Final = "http"
 
 
-class _Said(DecisionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Said(DecisionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A decision about the call with this tool call id or confirmation id."""
 
     call: str
 
 
-class _Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call with other arguments, to be shown as it would be sent."""
+
     call: str
     arguments: dict[str, Any]
 
 
-_SAID: Final = msgspec.json.Decoder(_Said)
-_CHANGED: Final = msgspec.json.Decoder(_Changed)
+_SAID: Final = msgspec.json.Decoder(Said)
+_CHANGED: Final = msgspec.json.Decoder(Changed)
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
