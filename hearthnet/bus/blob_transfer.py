@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, InternalError
 from hearthnet.protocol.manifest import LARGEST_BYTES, Manifest, hash_of
 
 PUT: Final = "file.put@1.0"
@@ -75,7 +75,7 @@ class TransferResult(NamedTuple):
     chunks: int
 
 
-class CorruptChunk(HearthNetError):
+class CorruptChunk(InternalError):
     """Raised when a node sent other content than requested."""
 
 
@@ -146,6 +146,7 @@ class _Patience:
                 "partition",
                 "the server did not come back in time; see hearthnet status, and repeat the command: what is "
                 "there already need not be sent again",
+                details={"rule": "connection_lost"},
             ) from None
         async with asked as stream:
             yield stream
@@ -308,4 +309,4 @@ def _hashes(manifest: Manifest, start: int, stop: int) -> list[dict[str, Any]]:
 
 
 def _wrong(node: str, what: str) -> CorruptChunk:
-    return CorruptChunk("internal_error", f"{ids.short_id(node)} sent wrong bytes: {what}")
+    return CorruptChunk(f"{ids.short_id(node)} sent wrong bytes: {what}")

@@ -6,13 +6,14 @@
       details   where the fault is: path, rule, limit, nearest names ...
 
 The code says whose fault it is: the caller's (`MINE`), the provider's or the mesh's (`PEER`), or that of
-time, load and distance (`WORLD`). Any other exception that reaches a boundary is logged in full under an id
-and crosses as `internal_error` with that id alone.
+time, load and distance (`WORLD`). The class says what a caller can do about it, and follows from the code:
+`HearthNetError("not_found", ...)` is a `NotFound`, here and read from the wire. Any other exception that
+reaches a boundary is logged in full under an id and crosses as `internal_error` with that id alone.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 MINE: Final = frozenset(
     {
@@ -35,6 +36,26 @@ PEER: Final = frozenset(
 )
 WORLD: Final = frozenset({"timeout", "partition", "capacity_exceeded", "rate_limited"})
 CODES: Final = MINE | PEER | WORLD
+
+UNAVAILABLE_RULES: Final = frozenset(
+    {
+        "no_node",
+        "no_server",
+        "server_refuses",
+        "connection_lost",
+        "no_home",
+        "provider_starting",
+        "provider_stopping",
+        "provider_gone",
+        "provider_silent",
+        "provider_failing",
+        "stream_broken",
+        "store_silent",
+        "backend_gone",
+        "contended",
+    }
+)
+"""Every `details.rule` of a `partition` that this code raises (docs/protocol/errors.md#unavailable)."""
 
 CONTEXT_LENGTH: Final = "context_length"
 """`details.rule` of a `bad_request` whose conversation is longer than the model's context."""
@@ -75,13 +96,28 @@ def exit_code(code: str) -> int:
     return _EXIT_CODES.get(code, OTHER)
 
 
-class HearthNetError(Exception):
-    """An error with a wire code.
+class _ClassByCode(type):
+    """The metaclass of `HearthNetError`, by which an error has the class of its code wherever it is made."""
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        if cls is not HearthNetError:
+            return super().__call__(*arguments, **options)
+        code = options.pop("code") if "code" in options else arguments[0] if arguments else ""
+        if code not in _CLASSES:
+            raise ValueError(f"{code!r} is not a wire code")
+        return _CLASSES[code](*arguments[1:], code=code, **options)
+
+
+class HearthNetError(Exception, metaclass=_ClassByCode):
+    """An error with a wire code, made as an instance of the subclass that has the code in `codes`.
 
     `retry_after_ms` is set if waiting helps; `alt` names similar capabilities, corpora or tools, one of which
     the caller may have meant; `exit_status` overrides the exit status that follows from `code`, for
     conditions that only a shell distinguishes.
     """
+
+    codes: ClassVar[tuple[str, ...]] = ()
+    """The wire codes of the class, that of `raise` without a code first."""
 
     def __init__(
         self,
@@ -103,6 +139,11 @@ class HearthNetError(Exception):
         self.alt = alt or []
         self.exit_status = exit_code(code) if exit_status is None else exit_status
 
+    @property
+    def rule(self) -> str:
+        """Which check refused, or which way it is unavailable: `details["rule"]`; empty if absent."""
+        return str(self.details.get("rule", ""))
+
     def to_body(self) -> dict[str, Any]:
         """Return the error object of the wire (docs/protocol/errors.md#error-object).
 
@@ -117,8 +158,8 @@ class HearthNetError(Exception):
             body["alt_capabilities"] = self.alt
         return body
 
-    @classmethod
-    def from_body(cls, body: dict[str, Any]) -> HearthNetError:
+    @staticmethod
+    def from_body(body: dict[str, Any]) -> HearthNetError:
         """Return the error that `body` describes.
 
         An unknown code becomes `internal_error`, and the message names it.
@@ -127,13 +168,135 @@ class HearthNetError(Exception):
         if code not in CODES:
             code, message = "internal_error", f"{message} (unknown code {code!r})"
         details, alt, retry = body.get("details"), body.get("alt_capabilities"), body.get("retry_after_ms")
-        return cls(
+        return HearthNetError(
             code,
             message,
             details=details if isinstance(details, dict) else None,
             alt=[str(name) for name in alt] if isinstance(alt, list) else None,
             retry_after_ms=retry if type(retry) is int and retry >= 0 else None,
         )
+
+
+class _Coded(HearthNetError):
+    """An error that is raised by its class: `NotFound("there is no corpus 'a'; see: hearthnet caps")`."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "",
+        details: dict[str, Any] | None = None,
+        retry_after_ms: int | None = None,
+        alt: list[str] | None = None,
+        exit_status: int | None = None,
+    ) -> None:
+        if code and code not in self.codes:
+            raise ValueError(f"{code!r} is no code of {type(self).__name__}")
+        super().__init__(
+            code or self.codes[0],
+            message,
+            details=details,
+            retry_after_ms=retry_after_ms,
+            alt=alt,
+            exit_status=exit_status,
+        )
+
+
+class InvalidRequest(_Coded):
+    """The request is not allowed by the contract: correct it; repeating it as it is never helps."""
+
+    codes = ("bad_request", "schema_mismatch", "payload_too_large")
+
+
+class Unauthorized(_Coded):
+    """The caller may not do this: it needs another level, token or approval."""
+
+    codes: ClassVar[tuple[str, ...]] = (
+        "unauthorized",
+        "invalid_signature",
+        "revoked",
+        "token_invalid",
+        "token_scope_insufficient",
+        "token_revoked",
+        "federation_forbidden",
+        "not_federated",
+    )
+
+
+class Expired(Unauthorized):
+    """The time of a token, an approval, an invite or a frame is over: get a new one."""
+
+    codes = ("expired", "token_expired")
+
+
+class NotFound(_Coded):
+    """Nobody offers the capability, or the named thing does not exist; `alt` names similar ones."""
+
+    codes = ("not_found", "thread_missing")
+
+
+class Unsupported(_Coded):
+    """The provider offers it and cannot do it: try another provider or model."""
+
+    codes = ("not_implemented",)
+
+
+class InternalError(_Coded):
+    """A defect of the provider; its log has more under `details["incident"]`."""
+
+    codes = ("internal_error",)
+
+
+class OutcomeUnknown(_Coded):
+    """An effect may have happened: repeat with the same `client_id`, which returns its outcome."""
+
+    codes = ("outcome_unknown",)
+
+
+class Timeout(_Coded):
+    """The deadline passed: repeat with more time, an effect under the same `client_id`."""
+
+    codes = ("timeout",)
+
+
+class Overloaded(_Coded):
+    """All places are taken, or the rate is exceeded: repeat after `retry_after_ms`."""
+
+    codes = ("capacity_exceeded", "rate_limited")
+
+
+class Unavailable(_Coded):
+    """The other side cannot be reached now; `rule` says which side, and why.
+
+    See: docs/protocol/errors.md#unavailable.
+    """
+
+    codes = (
+        "partition",
+        "relay_unreachable",
+        "e2e_session_missing",
+        "e2e_decrypt_failed",
+        "ratchet_out_of_order",
+        "dht_lookup_failed",
+    )
+
+
+_CLASSES: Final[dict[str, type[_Coded]]] = {
+    code: kind
+    for kind in (
+        InvalidRequest,
+        Unauthorized,
+        Expired,
+        NotFound,
+        Unsupported,
+        InternalError,
+        OutcomeUnknown,
+        Timeout,
+        Overloaded,
+        Unavailable,
+    )
+    for code in kind.codes
+}
 
 
 def first_of(error: BaseException) -> BaseException:

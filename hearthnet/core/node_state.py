@@ -125,7 +125,9 @@ def read_node_state(home: Home) -> NodeState:
     """
     pid = running_pid(home)
     if pid is None:
-        raise HearthNetError("partition", _MISSING.format(path=home.path), exit_status=NOT_RUNNING)
+        raise HearthNetError(
+            "partition", _MISSING.format(path=home.path), exit_status=NOT_RUNNING, details={"rule": "no_node"}
+        )
     with contextlib.suppress(OSError, msgspec.DecodeError):
         state = msgspec.json.decode(home.state.read_bytes(), type=NodeState)
         if state.pid == pid:
@@ -134,4 +136,5 @@ def read_node_state(home: Home) -> NodeState:
         "partition",
         f"the node in {home.path} is still starting; try again in a moment",
         exit_status=NOT_RUNNING,
+        details={"rule": "provider_starting"},
     )

@@ -22,7 +22,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError
+from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError, Timeout, Unavailable
 
 _MESSAGE_LIMIT: Final = 300
 _DEFAULT_WAIT_MS: Final = 1000
@@ -164,23 +164,28 @@ def unclosed(model: str) -> HearthNetError:
 def unreachable(model: str, url: str) -> HearthNetError:
     """Return the error for a server to which no connection can be made."""
     mend = "start its server, or check its url in hearthnet.toml"
-    return _lost("partition", model, url, f"the model {model} cannot be reached at {_host(url)}; {mend}")
+    return Unavailable(
+        f"the model {model} cannot be reached at {_host(url)}; {mend}",
+        details={"rule": "backend_gone", **_where(model, url)},
+    )
 
 
 def silent(model: str, url: str) -> HearthNetError:
     """Return the error for a server that accepted the request and does not answer."""
-    return _lost("timeout", model, url, f"the model {model} does not answer at {_host(url)}; ask again later")
+    message = f"the model {model} does not answer at {_host(url)}; ask again later"
+    return Timeout(message, details=_where(model, url))
 
 
 def broken_off(model: str, url: str) -> HearthNetError:
     """Return the error for a server that closed the connection."""
-    return _lost(
-        "partition", model, url, f"the server of the model {model} at {_host(url)} hung up; ask again"
+    return Unavailable(
+        f"the server of the model {model} at {_host(url)} hung up; ask again",
+        details={"rule": "backend_gone", **_where(model, url)},
     )
 
 
-def _lost(code: str, model: str, url: str, message: str) -> HearthNetError:
-    return HearthNetError(code, message, details={"model": model, "host": _host(url)})
+def _where(model: str, url: str) -> dict[str, str]:
+    return {"model": model, "host": _host(url)}
 
 
 def _host(url: str) -> str:

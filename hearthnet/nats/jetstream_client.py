@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.trust.keys import Login
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ CLOSE_SECONDS: Final = 1.5
 _AGAIN: Final = 3
 
 
-class _ClosedOnTheWay(HearthNetError):
+class _ClosedOnTheWay(Unavailable):
     """Raised when the server closed the connection before it accepted or refused the login."""
 
 
@@ -95,8 +95,9 @@ class StoreLink:
             with contextlib.suppress(Exception):
                 await client.close()
             refused = _refused(url, error)
-            if isinstance(error, (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)):
-                raise _ClosedOnTheWay(refused.code, refused.message) from error
+            cut = (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)
+            if isinstance(error, cut) and isinstance(refused, Unavailable):
+                raise _ClosedOnTheWay(refused.message, details=refused.details) from error
             raise refused from error
         # Reconnect only after a first success; a first refusal is final and raised at once.
         client.options |= {
@@ -127,7 +128,9 @@ class StoreLink:
         """
         await self._connected.wait()
         if self._client.is_closed:
-            raise HearthNetError("partition", "the connection to the server was closed")
+            raise HearthNetError(
+                "partition", "the connection to the server was closed", details={"rule": "connection_lost"}
+            )
 
     async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every message on `subject`.
@@ -144,7 +147,11 @@ class StoreLink:
             with reraise_cancellation():
                 await self._client.subscribe(subject, cb=heard)
         except errors.Error as error:
-            raise HearthNetError("partition", f"the connection to the server is gone: {error}") from error
+            raise HearthNetError(
+                "partition",
+                f"the connection to the server is gone: {error}",
+                details={"rule": "connection_lost"},
+            ) from error
 
     async def close(self) -> None:
         """Send waiting data and close; wait for a reconnection, whose socket would leak otherwise."""
@@ -183,4 +190,8 @@ def _refused(url: str, error: Exception) -> HearthNetError:
     if "authorization" in str(error).lower():
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
-    return HearthNetError("partition", f"no NATS server answers at {url} ({reason}); is the node running?")
+    return HearthNetError(
+        "partition",
+        f"no NATS server answers at {url} ({reason}); is the node running?",
+        details={"rule": "no_server"},
+    )

@@ -108,7 +108,9 @@ class Incoming:
         if seq != self.received + 1:
             self.ended = True
             raise HearthNetError(
-                "partition", f"the stream lost a frame: {self.received + 1} is missing, {seq} came"
+                "partition",
+                f"the stream lost a frame: {self.received + 1} is missing, {seq} came",
+                details={"rule": "stream_broken"},
             )
         self.received = seq
         self.ended = event in TERMINAL

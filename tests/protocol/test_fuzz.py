@@ -54,7 +54,7 @@ def outcomes(read: Callable[[Data], Any], frames: Iterator[Data]) -> Counter[str
             read(data)
             seen["read"] += 1
         except (FrameError, HearthNetError) as error:
-            seen[type(error).__name__] += 1
+            seen["FrameError" if isinstance(error, FrameError) else "HearthNetError"] += 1
     return seen
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config_loader import load_config
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, NotFound, Overloaded, Unauthorized, Unavailable
 from hearthnet.service import Call, NodeContext, Offer, Stream
 from hearthnet.service.hosting import announcer, main
 from hearthnet.service.hosting.call_execution import CallExecution
@@ -47,6 +47,32 @@ async def test_whatever_a_handler_raises_its_caller_is_answered(mesh: Mesh, rais
         assert caught.value.code == "internal_error"
         assert await _events(bus) == ["token", "token", "token", "done"]
         assert host.in_flight == 0
+
+
+@pytest.mark.req("SERVICE-5", "WIRE-12")
+@pytest.mark.parametrize(
+    ("raised", "caught_by"),
+    [
+        (NotFound("there is no shelf 'a'"), NotFound),
+        (HearthNetError("token_expired", "it is over"), Unauthorized),
+        (HearthNetError("rate_limited", "wait", retry_after_ms=9_000), Overloaded),
+        (HearthNetError("partition", "it ends", details={"rule": "provider_stopping"}), Unavailable),
+    ],
+    ids=["not_found", "token_expired", "rate_limited", "partition"],
+)
+async def test_caller_catches_a_providers_error_by_class(
+    mesh: Mesh, raised: HearthNetError, caught_by: type[HearthNetError]
+) -> None:
+    service = ProbeService()
+
+    async def fail(call: Call[Any, Any]) -> None:
+        raise raised
+
+    service.answer = fail
+    async with mesh.hosting(service), await mesh.guest_bus() as bus:
+        with pytest.raises(caught_by) as caught:
+            await bus.call(QUERY, query(), timeout_seconds=10)
+    assert (caught.value.code, caught.value.rule) == (raised.code, raised.rule)
 
 
 @pytest.mark.req("SERVICE-5")

@@ -215,7 +215,11 @@ class StoredRuns:
             else:
                 self._room.written()
                 return int(ack.seq)
-        raise HearthNetError("partition", f"{_WHAT} did not answer in time; is the node running?")
+        raise HearthNetError(
+            "partition",
+            f"{_WHAT} did not answer in time; is the node running?",
+            details={"rule": "store_silent"},
+        )
 
 
 def _said(run: str, confirmation_id: str) -> str:

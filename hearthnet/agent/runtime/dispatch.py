@@ -31,7 +31,7 @@ from hearthnet.agent.tools.result_reader import READ_RESULT, piece, shown, surel
 from hearthnet.agent.tools.result_text import json_text
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
-from hearthnet.bus.calls.unary import OutcomeUnknown
+from hearthnet.bus.calls.unary import EffectInDoubt
 from hearthnet.contracts import is_told
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -167,7 +167,7 @@ class Dispatcher:
             except HearthNetError as error:
                 if error.code in LOST:
                     lost, left = error, left - 1
-                elif isinstance(error, OutcomeUnknown):
+                elif isinstance(error, EffectInDoubt):
                     lost = error
                 elif not (error.code in _BUSY or (lost and error.code == "not_found")):
                     raise

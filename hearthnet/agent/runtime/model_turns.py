@@ -158,7 +158,11 @@ class ModelClient:
                 await hear(event)
                 if isinstance(event, _LAST):
                     return
-        raise HearthNetError("partition", "the model's stream ended before it was done; ask again")
+        raise HearthNetError(
+            "partition",
+            "the model's stream ended before it was done; ask again",
+            details={"rule": "stream_broken"},
+        )
 
     def _body(self, asked: AskModel, kept: int) -> dict[str, Any]:
         given = {**self._request["input"], "messages": asked.messages[kept:], "stream": True}

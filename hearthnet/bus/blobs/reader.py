@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable
 from hearthnet.bus.blobs.metadata import BlobRecord, chunk_subject, index_subject, meta_subject, read_entry
 from hearthnet.bus.blobs.stream import BlobLink
 from hearthnet.bus.blobs.writer import read_index
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, InternalError
 from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, chunk_count, hash_of
 
 
-class Damaged(HearthNetError):
+class Damaged(InternalError):
     """Raised when stored bytes do not match their CID, or cannot be read from the disk."""
 
 
@@ -130,7 +130,6 @@ async def damage(
 def damaged(cid: str) -> Damaged:
     """Return the error for bytes that do not match their CID."""
     return Damaged(
-        "internal_error",
         f"the stored bytes of {cid[:23]}… are damaged; put them again with: hearthnet file put",
         details={"damaged": cid},
     )

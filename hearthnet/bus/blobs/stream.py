@@ -158,7 +158,9 @@ class BlobLink:
                 reason = error
             check()
             if clock() >= end:
-                raise HearthNetError("partition", "the blob store does not answer; try again") from reason
+                raise HearthNetError(
+                    "partition", "the blob store does not answer; try again", details={"rule": "store_silent"}
+                ) from reason
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _asked(self, ask: Callable[[], Awaitable[_Answer]], end: float) -> _Answer:

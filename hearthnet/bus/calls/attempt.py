@@ -19,7 +19,7 @@ from hearthnet.bus.session.tracing import limit
 from hearthnet.contracts import Contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.timer_wheel import Timer
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
@@ -42,12 +42,13 @@ LONGEST_SECONDS: Final = 3_600.0
 """Maximum duration of a call, whatever its caller requests."""
 
 
-class ProviderGone(HearthNetError):
+class ProviderGone(Unavailable):
     """Raised when the server reports that the process is gone; the request may have started."""
 
     def __init__(self, node: str) -> None:
         super().__init__(
-            "partition", f"the process at {ids.short_id(node)} that was asked is gone; try again in a moment"
+            f"the process at {ids.short_id(node)} that was asked is gone; try again in a moment",
+            details={"rule": "provider_gone"},
         )
 
 
@@ -55,14 +56,14 @@ class NoResponders(ProviderGone):
     """Raised when the server reports so for the request itself, which provably never started."""
 
 
-class ConnectionLost(HearthNetError):
+class ConnectionLost(Unavailable):
     """Raised when this process lost its NATS connection while waiting for a reply.
 
     Does not count against the provider.
     """
 
     def __init__(self) -> None:
-        super().__init__("partition", "the connection to the server broke")
+        super().__init__("the connection to the server broke", details={"rule": "connection_lost"})
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -374,7 +375,9 @@ class PendingReply:
             self._future.set_exception(HearthNetError("timeout", late))
         elif now >= self._silent_at():
             silent = f"{ids.short_id(self._view.node)} has gone silent"
-            self._future.set_exception(HearthNetError("partition", silent))
+            self._future.set_exception(
+                HearthNetError("partition", silent, details={"rule": "provider_silent"})
+            )
         else:
             if now >= self._next_look():
                 self._looked = now

@@ -20,7 +20,7 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session import loopback
 from hearthnet.bus.session.session import Session
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import subjects
 
@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 4.0
 """Pause after which a call that waits for a place looks for another process."""
 
 
-class ProviderStarting(HearthNetError):
+class ProviderStarting(Unavailable):
     """Raised when no process offers it yet, while services of this node are starting."""
 
 
@@ -286,11 +286,19 @@ class Candidates:
             silent = self._unheard and not known and self._peer.membership.is_member(own)
             return no_route.silent(request.contract) if silent else error
         reason = f"nobody offers {self._request.contract.id} yet: {', '.join(starting)} is starting"
-        return ProviderStarting("partition", f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS)
+        return ProviderStarting(
+            f"{reason}; try again in a moment",
+            retry_after_ms=_STARTING_MS,
+            details={"rule": "provider_starting"},
+        )
 
     def _late(self) -> HearthNetError:
         if not self._peer.link.is_connected:
-            return HearthNetError("partition", "the server did not come back in time; is the node running?")
+            return HearthNetError(
+                "partition",
+                "the server did not come back in time; is the node running?",
+                details={"rule": "connection_lost"},
+            )
         return HearthNetError("timeout", f"no time was left to ask for {self._request.contract.id}")
 
 

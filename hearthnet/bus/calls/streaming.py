@@ -163,7 +163,11 @@ class StreamCall:
         if not wanted:
             return
         if len(self._came) >= _MOST_WAITING:
-            self._give_up(HearthNetError("partition", "the provider ignores the window"))
+            self._give_up(
+                HearthNetError(
+                    "partition", "the provider ignores the window", details={"rule": "stream_broken"}
+                )
+            )
             return
         self._first_ms = self._first_ms or steady_ms()
         self._over = header.event in TERMINAL
@@ -307,7 +311,13 @@ class StreamCall:
             late = f"{self._request.contract.id} did not finish in time"
             self._give_up(HearthNetError("timeout", late))
         elif self._incoming.lost_provider(steady_ms()):
-            self._give_up(HearthNetError("partition", f"{ids.short_id(self.provider)} has gone silent"))
+            self._give_up(
+                HearthNetError(
+                    "partition",
+                    f"{ids.short_id(self.provider)} has gone silent",
+                    details={"rule": "provider_silent"},
+                )
+            )
         elif not self._incoming.ended:
             try:
                 self._acknowledge()

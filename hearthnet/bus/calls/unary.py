@@ -30,7 +30,7 @@ from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import code_of
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, OutcomeUnknown
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.frame import Frame
 from hearthnet.telemetry.span import SpanRecord
@@ -38,7 +38,7 @@ from hearthnet.telemetry.span import SpanRecord
 _UNSURE: Final = frozenset({"partition", "timeout", "outcome_unknown"})
 
 
-class OutcomeUnknown(HearthNetError):
+class EffectInDoubt(OutcomeUnknown):
     """Raised when an effect may have happened: the answer was lost, and a repetition refused.
 
     A repetition with the same key returns the outcome.
@@ -109,8 +109,7 @@ def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | No
 
 def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
     """Return the final error: a later refusal does not settle an effect whose answer was lost."""
-    return OutcomeUnknown(
-        "outcome_unknown",
+    return EffectInDoubt(
         f"it may have happened: {lost.message}; asked again: {error.message}; "
         "ask once more with the same client_id",
     )

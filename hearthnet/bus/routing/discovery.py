@@ -151,7 +151,9 @@ class FindRequest:
             if self.settled and not self._waiting:
                 self.end()
         if self._lost:
-            raise HearthNetError("partition", "the connection to the server broke")
+            raise HearthNetError(
+                "partition", "the connection to the server broke", details={"rule": "connection_lost"}
+            )
 
     def _tick_later(self) -> None:
         self._due = self._loop.time() + _TICK_SECONDS

@@ -11,7 +11,7 @@ from hearthnet.bus.routing.routing_table import RoutingEntry, same_schema
 from hearthnet.contracts import Contract
 from hearthnet.contracts.language_pairs import nearest, pairs_in
 from hearthnet.contracts.match import fits, value_at
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Overloaded
 from hearthnet.core.ids import short_id
 
 PLACE_FREE_MS: Final = 250
@@ -20,7 +20,7 @@ _SILENT_MS: Final = 3_000
 """Longer than a caller waits by itself: it has waited."""
 
 
-class AllSlotsBusy(HearthNetError):
+class AllSlotsBusy(Overloaded):
     """Raised when calls of this process take all places, so that none was sent."""
 
 
@@ -33,7 +33,6 @@ def why_unavailable(
         if listing.health.may_be_asked:
             places = listing.view.offer.max_concurrent
             return AllSlotsBusy(
-                "capacity_exceeded",
                 f"all {places} places of {contract.id} are taken by this program; try again in a moment",
                 retry_after_ms=PLACE_FREE_MS,
             )
@@ -44,6 +43,7 @@ def why_unavailable(
         "partition",
         f"too many calls of {contract.id} failed; it is tried again in {min(waits) / 1000:.0f} s",
         retry_after_ms=min(waits),
+        details={"rule": "provider_failing"},
     )
 
 
@@ -53,6 +53,7 @@ def silent(contract: Contract) -> HearthNetError:
         "partition",
         f"who may offer {contract.id} does not answer; try again in a moment",
         retry_after_ms=_SILENT_MS,
+        details={"rule": "provider_silent"},
     )
 
 

@@ -150,6 +150,7 @@ def _fetch(*, again: bool) -> None:
         raise HearthNetError(
             "partition",
             f"pip could not fetch {wanted}: {last_line(done.stderr)}; everything else works without it",
+            details={"rule": "backend_gone"},
         )
 
 

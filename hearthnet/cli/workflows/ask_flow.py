@@ -173,7 +173,7 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
                 raise
             if late:
                 reason = f"{error.message} ({', '.join(starting)} is starting: try again in a moment)"
-                raise HearthNetError("partition", reason) from error
+                raise HearthNetError("partition", reason, details={"rule": "provider_starting"}) from error
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

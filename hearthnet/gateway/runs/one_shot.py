@@ -71,7 +71,9 @@ async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
         async for frame in frames:
             every.append(frame)  # noqa: PERF401
     if not every:
-        raise HearthNetError("partition", "the answer ended before it was done; ask again")
+        raise HearthNetError(
+            "partition", "the answer ended before it was done; ask again", details={"rule": "stream_broken"}
+        )
     return every[:-1], every[-1]
 
 

@@ -20,7 +20,9 @@ from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 
 VIA: Final = "socket"
-_GATEWAY_ENDS: Final = HearthNetError("partition", "the gateway ends; resume the run")
+_GATEWAY_ENDS: Final = HearthNetError(
+    "partition", "the gateway ends; resume the run", details={"rule": "provider_stopping"}
+)
 
 
 class RunWork:

@@ -97,7 +97,11 @@ class AuditLog:
             self._room.written()
             self._place = after
             return after.sequence
-        raise HearthNetError("partition", f"{_WHAT} did not answer in time; nothing is done without it")
+        raise HearthNetError(
+            "partition",
+            f"{_WHAT} did not answer in time; nothing is done without it",
+            details={"rule": "store_silent"},
+        )
 
     async def _standing(self, entry: AuditEntry, since: int, upto: int) -> int:
         """Return the number of the entry of that kind and `call` in this part; 0 for none."""

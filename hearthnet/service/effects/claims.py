@@ -90,7 +90,9 @@ class Claims:
                 self._room.written()
                 return Claim(record, ack.seq)
         raise HearthNetError(
-            "partition", f"{_WHAT} did not answer in time; ask again with the same client_id"
+            "partition",
+            f"{_WHAT} did not answer in time; ask again with the same client_id",
+            details={"rule": "store_silent"},
         )
 
     async def _read(self, key: str, seconds: float) -> Message | None:

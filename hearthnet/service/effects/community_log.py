@@ -65,7 +65,11 @@ class CommunityLog:
         await self._append(subject, community.encode(event))
         kept = await self._event(subject)
         if kept is None:
-            raise HearthNetError("partition", f"{_WHAT} lost an event; try again with the same client_id")
+            raise HearthNetError(
+                "partition",
+                f"{_WHAT} lost an event; try again with the same client_id",
+                details={"rule": "store_silent"},
+            )
         return kept
 
     async def keep(self, event: CommunityEvent) -> None:
@@ -139,7 +143,11 @@ class CommunityLog:
             else:
                 self._room.written()
                 return True
-        raise HearthNetError("partition", f"{_WHAT} does not answer; try again with the same client_id")
+        raise HearthNetError(
+            "partition",
+            f"{_WHAT} does not answer; try again with the same client_id",
+            details={"rule": "store_silent"},
+        )
 
     async def _event(self, subject: str) -> CommunityEvent | None:
         found = await jetstream_records.last(

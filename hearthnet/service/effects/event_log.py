@@ -211,7 +211,9 @@ class EventLog:
                 await jetstream_records.reconnected(self._store, until - clock())
             await asyncio.sleep(_PAUSE_SECONDS)
         raise HearthNetError(
-            "partition", "the event log did not answer in time; the same client_id may be sent again"
+            "partition",
+            "the event log did not answer in time; the same client_id may be sent again",
+            details={"rule": "store_silent"},
         )
 
     async def _read(self, subject: str, seconds: float) -> Recorded | None:

@@ -119,7 +119,9 @@ async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator
                 yield
     except (errors.Error, TimeoutError) as error:
         raise HearthNetError(
-            "partition", f"{what} does not answer; try again with the same client_id"
+            "partition",
+            f"{what} does not answer; try again with the same client_id",
+            details={"rule": "store_silent"},
         ) from error
 
 

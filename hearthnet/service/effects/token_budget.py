@@ -127,4 +127,8 @@ def _used_up(what: str, limit: int) -> HearthNetError:
 
 
 def _uncounted() -> HearthNetError:
-    return HearthNetError("partition", "the call cannot be counted against its token; try again in a moment")
+    return HearthNetError(
+        "partition",
+        "the call cannot be counted against its token; try again in a moment",
+        details={"rule": "store_silent"},
+    )

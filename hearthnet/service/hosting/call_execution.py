@@ -298,7 +298,13 @@ class CallExecution:
     async def _cancelled(self) -> None:
         self.trace.code = CANCELLED
         _log.info("%s from %s was cancelled", self.header.capability, ids.short_id(self.header.sender))
-        await self._fail(HearthNetError("partition", f"{self.header.capability} was stopped at the provider"))
+        await self._fail(
+            HearthNetError(
+                "partition",
+                f"{self.header.capability} was stopped at the provider",
+                details={"rule": "provider_stopping"},
+            )
+        )
 
 
 def _typed(value: dict[str, Any], wanted: Any) -> Any:

@@ -84,7 +84,11 @@ async def _host(service: Service, host: Host, status: Status, stop: asyncio.Even
                 changed.clear()
                 await _refresh(service, host, status)
         if lost.done():
-            raise HearthNetError("partition", "the server refuses this node; the service starts again")
+            raise HearthNetError(
+                "partition",
+                "the server refuses this node; the service starts again",
+                details={"rule": "server_refuses"},
+            )
     finally:
         stopping.cancel()
         lost.cancel()

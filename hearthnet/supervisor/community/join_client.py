@@ -106,6 +106,7 @@ class JoinClient:
                 "partition",
                 f"the node that made the invite ({ids.short_id(self._invite.inviter)}) does not answer; it "
                 f"has to run while the invite is redeemed ({error.message})",
+                details={"rule": "no_home"},
             ) from error
         return dict(reply.output)
 

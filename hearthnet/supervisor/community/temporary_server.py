@@ -79,6 +79,7 @@ async def _wait_for_link(system: NatsAdmin, log: LogFile, upstream: Upstream) ->
                 "partition",
                 f"the home at {upstream.address} cannot be reached ({last_words(log)}); is its node "
                 "running, and its port open to this computer?",
+                details={"rule": "no_home"},
             )
         await asyncio.sleep(_POLL_SECONDS)
 

@@ -78,7 +78,9 @@ async def fetch(address: Address, fingerprint: str) -> str:
     except (OSError, TimeoutError) as error:
         reason = str(error) or "no answer"
         raise HearthNetError(
-            "partition", f"no home answers at {address} ({reason}); is its node running?"
+            "partition",
+            f"no home answers at {address} ({reason}); is its node running?",
+            details={"rule": "no_home"},
         ) from error
     data = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()

@@ -215,7 +215,9 @@ class NatsAdmin:
             answer = await self._link.request(subject, msgspec.json.encode(options), seconds)
             return msgspec.json.decode(answer, type=kind)
         except (HearthNetError, TimeoutError) as error:
-            raise HearthNetError("partition", f"nats-server does not answer {subject}") from error
+            raise HearthNetError(
+                "partition", f"nats-server does not answer {subject}", details={"rule": "no_server"}
+            ) from error
         except msgspec.DecodeError as error:
             raise HearthNetError(
                 "internal_error", f"nats-server answers {subject} in a way unknown here: {error}"

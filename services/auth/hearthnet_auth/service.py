@@ -117,7 +117,9 @@ class AuthService(Service):
         server = await asyncio.to_thread(lambda: read_node_state(self._node.home).server)
         if not server.address:
             raise HearthNetError(
-                "partition", "the server does not say yet where others reach it; try again in a moment"
+                "partition",
+                "the server does not say yet where others reach it; try again in a moment",
+                details={"rule": "provider_starting"},
             )
         event, repeated = await self._chain.append(
             lambda held: (invites.make(held, own, wanted),), call.check_consent

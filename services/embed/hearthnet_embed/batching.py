@@ -112,7 +112,13 @@ class Batching:
         await self._tasks.close()
         for job in (*self._running, *(waiting for _, _, waiting in self._jobs)):
             if not job.future.done():
-                job.future.set_exception(HearthNetError("partition", "the embedding model is being unloaded"))
+                job.future.set_exception(
+                    HearthNetError(
+                        "partition",
+                        "the embedding model is being unloaded",
+                        details={"rule": "provider_stopping"},
+                    )
+                )
 
     async def _work(self) -> None:
         while True:

@@ -35,7 +35,11 @@ def named(backends: Sequence[EmbeddingBackend], model: str | None, away: dict[st
         if model is None or model in (backend.profile.model, *backend.profile.aliases):
             return backend
     if model in away:
-        raise HearthNetError("partition", f"{away[model]}; it is offered again once it answers")
+        raise HearthNetError(
+            "partition",
+            f"{away[model]}; it is offered again once it answers",
+            details={"rule": "backend_gone"},
+        )
     known = [name for one in backends for name in (one.profile.model, *one.profile.aliases)]
     near = difflib.get_close_matches(model or "", known, n=3, cutoff=0.4) or known
     asked = "no embedding model" if model is None else f"no embedding model {model!r}"

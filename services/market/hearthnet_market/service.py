@@ -278,7 +278,11 @@ class MarketService(Service):
                 continue
             await self._guarded(self._catch_up(), "following what was recorded")
             return recorded
-        raise HearthNetError("partition", "too much happens on the market just now; send it again")
+        raise HearthNetError(
+            "partition",
+            "too much happens on the market just now; send it again",
+            details={"rule": "contended"},
+        )
 
     async def _answer(self, recorded: Recorded, *, followed: bool = False) -> Reply:
         # The event is recorded, so the reply is a success even if the view cannot follow yet (a full disk).

@@ -57,7 +57,12 @@ class Session:
     def client(self) -> Client:
         """The library's client, once the server has answered."""
         if self._client is None:
-            raise HearthNetError("partition", "the MCP server has not answered yet", retry_after_ms=1_000)
+            raise HearthNetError(
+                "partition",
+                "the MCP server has not answered yet",
+                retry_after_ms=1_000,
+                details={"rule": "backend_gone"},
+            )
         return self._client
 
     async def tools(self) -> list[dict[str, Any]]:
@@ -269,4 +274,8 @@ def _told(error: MCPError, session: Session) -> HearthNetError:
 
 
 def _ended() -> HearthNetError:
-    return HearthNetError("partition", "the MCP server ended before it answered; it is started again")
+    return HearthNetError(
+        "partition",
+        "the MCP server ended before it answered; it is started again",
+        details={"rule": "backend_gone"},
+    )

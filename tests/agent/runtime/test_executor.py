@@ -23,7 +23,7 @@ from hearthnet.agent.tools.types import (
     ToolDefinition,
     ToolError,
 )
-from hearthnet.bus.calls.unary import OutcomeUnknown
+from hearthnet.bus.calls.unary import EffectInDoubt
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability
@@ -431,7 +431,7 @@ async def test_an_effect_that_the_bus_is_in_doubt_about_is_asked_for_until_it_is
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
-    doubt = OutcomeUnknown("outcome_unknown", "it may have happened; asked again: all places are taken")
+    doubt = EffectInDoubt("it may have happened; asked again: all places are taken")
     bus = ScriptedBus(tools={"market.post@1.0": raises(*[doubt] * 9, then={"event_id": "e"})})
     call = ToolCall("a", "market_post", POST)
     known = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)

@@ -56,7 +56,9 @@ def named_backends(backends: Sequence[Backend], params: ModelParams, away: dict[
         return found
     if params.model in away:
         reason = away[params.model] or f"the model {params.model} has not answered yet"
-        raise HearthNetError("partition", f"{reason}; it is offered again once it answers")
+        raise HearthNetError(
+            "partition", f"{reason}; it is offered again once it answers", details={"rule": "backend_gone"}
+        )
     known = [backend.profile.model for backend in backends]
     asked = "no model" if params.model is None else f"no model {params.model!r}"
     message = f"{asked} here; there is {', '.join(known) or 'none'}"

@@ -180,7 +180,7 @@ def _nobody(config: ModelConfig, error: HearthNetError) -> HearthNetError:
     """
     host = urlsplit(config.url).netloc.rpartition("@")[2]
     message = f"the server cannot be reached at {host}; start it, or check the address"
-    return HearthNetError(error.code, message, details={"host": host})
+    return HearthNetError(error.code, message, details={"rule": error.rule, "host": host})
 
 
 def _addresses(config: ModelConfig) -> list[ModelConfig]:

@@ -10,7 +10,7 @@ import msgspec
 
 from hearthnet.agent.tools.names import placeholder
 from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import InternalError
 from hearthnet.models import error_mapping
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, ToolCall
 
@@ -23,12 +23,11 @@ _KEPT: Final = 40
 _DIGITS: Final = 16
 
 
-class UnclosedCall(HearthNetError):
+class UnclosedCall(InternalError):
     """Raised for an answer whose calls are all incomplete; `spent` is its last frame."""
 
     def __init__(self, model: str, spent: Done) -> None:
-        error = error_mapping.unclosed(model)
-        super().__init__(error.code, error.message)
+        super().__init__(error_mapping.unclosed(model).message)
         self.spent = spent
 
 

@@ -89,4 +89,8 @@ def rejected(name: str | None, reason: str, **details: Any) -> HearthNetError:
 
 def stopped() -> HearthNetError:
     """Return the error of an ingestion that was interrupted by the end of the process."""
-    return HearthNetError("partition", "the rag service is stopping; the document was not added, try again")
+    return HearthNetError(
+        "partition",
+        "the rag service is stopping; the document was not added, try again",
+        details={"rule": "provider_stopping"},
+    )
