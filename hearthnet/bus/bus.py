@@ -6,6 +6,8 @@ See: docs/architecture.md#one-call-step-by-step.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Generator
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -228,6 +230,41 @@ class Bus:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class Joining:
+    """A bus that is joined when this is awaited or entered; leaving the block leaves the bus."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home = home
+        self._name = name
+        self._bus: Bus | None = None
+
+    def __await__(self) -> Generator[Any, None, Bus]:
+        return Bus.connect(self._home, self._name).__await__()
+
+    async def __aenter__(self) -> Bus:
+        self._bus = await self
+        return self._bus
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bus is not None:
+            await self._bus.close()
+
+
+def connect(home: str | Path | None = None, *, name: str = "program") -> Joining:
+    """Join the bus of the node that runs in the folder `home`: `async with connect() as bus: ...`.
+
+    Without the block, `bus = await connect()`, and `bus.close()` at the end. The folder defaults to
+    HEARTHNET_HOME, then to the user's data folder; `name` is shown at the server.
+
+    Raises:
+        HearthNetError: As `Bus.connect`, when it is awaited or entered: `partition` with the rule `no_node`
+            if no node runs there.
+    """
+    return Joining(Home.resolve(None if home is None else Path(home)), name)
 
 
 def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> Contract:

@@ -49,6 +49,9 @@ async def test_the_service_of_the_guide_answers_streams_refuses_and_acts_once(
     guide: ModuleType, mesh: Mesh
 ) -> None:
     assert await guide.ask(mesh) == ["Beans want warm soil."]
+    with mesh.published():
+        async with mesh.hosting(guide.AskingService()):
+            assert await guide.what_grows(str(mesh.home.path)) == ["Beans want warm soil."]
     service: Service = guide.AskingService()
     async with mesh.hosting(service) as host, await mesh.bus() as bus:
         assert len(host.offers) == 4
