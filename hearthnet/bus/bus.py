@@ -9,18 +9,18 @@ import asyncio
 from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from hearthnet import telemetry
 from hearthnet.bus.calls import contract_fetch, unary
-from hearthnet.bus.calls.attempt import Request
+from hearthnet.bus.calls.attempt import CallOptions, Request
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing import affinity
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.offer_watch import OfferWatch
-from hearthnet.bus.session import tracing as trace
+from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts import Contract, contracts, is_told
@@ -31,8 +31,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval
-from hearthnet.trust.authorization.grant import Grant
+from hearthnet.trust.authorization.approval import ANY_PROVIDER
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter
@@ -83,98 +82,30 @@ class Bus:
             await peer.listen()
             return cls(peer, _exporter(peer, name, telemetry_to))
         except BaseException:
-            await link.close()
-            peer.proved.close()
+            await peer.close()
             raise
 
-    async def call(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        token: str = "",
-        run: str = "",
-        approval: Approval | None = None,
-        grant: Grant | None = None,
-        use: int = 0,
-        idempotency_key: str = "",
-        hops: int = 0,
-        node: str = "",
-        instance: str = "",
-        session: str = "",
-    ) -> Reply:
+    async def call(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> Reply:
         """Call `name` or `name@major.minor` with `{params, input}` on the best of its processes.
-
-        `node` (a full node id) restricts the call to that node, as does an `approval` for one node;
-        `instance` restricts it to that process. `use` is the number of this use of the standing `grant`.
-        Calls with the same `session` go to the same process, until ten minutes after the last or until it is
-        gone. `hops` is the nesting depth, counted automatically inside a handler. `timeout_seconds` defaults
-        to the contract's.
 
         Raises:
             HearthNetError: The provider's error; `bad_request` before anything is sent if the body does not
                 fit the contract; `not_found` if no process offers it; `timeout`; `partition`.
         """
         if is_told(capability):
-            capability = (await self.learn(capability)).id
-        contract = _checked(capability, body, node, session)
-        request = Request(
-            contract=contract,
-            body=body,
-            token=token,
-            run=run,
-            approval=approval,
-            grant=grant,
-            use=use,
-            idempotency_key=idempotency_key or _client_id(contract, body),
-            hops=hops or trace.hops(),
-            node=node or _node_of(approval),
-            instance=instance,
-            session=session,
-        )
-        limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
-        return await unary.call(self.peer, self._discovery, request, limit)
+            capability = (await self.fetch_contract(capability)).id
+        return await unary.call(self.peer, self._discovery, _request(capability, body, options))
 
-    def stream(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        token: str = "",
-        run: str = "",
-        approval: Approval | None = None,
-        grant: Grant | None = None,
-        use: int = 0,
-        idempotency_key: str = "",
-        hops: int = 0,
-        node: str = "",
-        session: str = "",
-    ) -> StreamCall:
+    def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamCall:
         """Open a stream: `async with bus.stream(...) as stream: async for frame in stream`.
 
         Leaving it cancels. All else is as in `call`, except that contracts supplied by providers are not
-        fetched; call `learn` before.
+        fetched; call `fetch_contract` before.
         """
-        contract = _checked(capability, body, node, session)
-        request = Request(
-            contract=contract,
-            body=body,
-            token=token,
-            run=run,
-            approval=approval,
-            grant=grant,
-            use=use,
-            idempotency_key=idempotency_key or _client_id(contract, body),
-            hops=hops or trace.hops(),
-            node=node or _node_of(approval),
-            session=session,
-        )
+        request = _request(capability, body, options)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
-        limit = request.contract.timeout_seconds if timeout_seconds is None else timeout_seconds
-        return StreamCall(self.peer, request, self._discovery, limit)
+        return StreamCall(self.peer, self._discovery, request)
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
         """Return every offer in the mesh, or those of one capability, by a new find."""
@@ -188,7 +119,7 @@ class Bus:
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
 
-    async def learn(self, capability: str) -> Contract:
+    async def fetch_contract(self, capability: str) -> Contract:
         """Return the contract of `capability`, from its provider if it is not installed.
 
         This node's provider is called first (contracts/dynamic.py).
@@ -198,17 +129,17 @@ class Bus:
         """
         if not is_told(capability):
             return find_contract(capability)
-        there = contract_fetch.cached_contract(capability)
-        if there is not None:
-            return there
+        cached = contract_fetch.cached_contract(capability)
+        if cached is not None:
+            return cached
         view = contract_fetch.first_provider(capability, await self.offers(capability), self.peer.node_id)
         return await contract_fetch.fetch_contract(view, self.call)
 
-    async def learn_all(self, offers: list[OfferView]) -> None:
-        """Learn the contracts of those offers that are not installed; ignore errors."""
-        told = [view for view in offers if is_told(view.capability.name)]
+    async def fetch_contracts(self, offers: list[OfferView]) -> None:
+        """Fetch the contracts of those offers that are not installed; ignore errors."""
+        dynamic = [view for view in offers if is_told(view.capability.name)]
         await asyncio.gather(
-            *(contract_fetch.fetch_contract(view, self.call) for view in told), return_exceptions=True
+            *(contract_fetch.fetch_contract(view, self.call) for view in dynamic), return_exceptions=True
         )
 
     def watch(self, capability: str) -> OfferWatch:
@@ -217,8 +148,7 @@ class Bus:
 
     async def close(self) -> None:
         """Leave the bus, and send the remaining spans and metrics."""
-        await self.peer.link.close()
-        self.peer.proved.close()
+        await self.peer.close()
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
             await asyncio.to_thread(exporter.close)
@@ -267,15 +197,20 @@ def connect(home: str | Path | None = None, *, name: str = "program") -> Joining
     return Joining(Home.resolve(None if home is None else Path(home)), name)
 
 
-def _checked(capability: str, body: dict[str, Any], node: str, session: str) -> Contract:
-    """Return the contract to call, after checking the arguments before anything is sent."""
+def _request(capability: str, body: dict[str, Any], options: CallOptions) -> Request:
+    """Return the request, after checking the arguments before anything is sent."""
     contract = find_contract(capability)
     contract.check_request(body)
-    if session:
-        affinity.check_name(session)
-    if node:
-        ids.public_key(node)
-    return contract
+    if options.get("session"):
+        affinity.check_name(options["session"])
+    if options.get("node"):
+        ids.public_key(options["node"])
+    elif (approval := options.get("approval")) is not None and approval.provider != ANY_PROVIDER:
+        options["node"] = approval.provider
+    if contract.idempotent == "client_id" and not options.get("idempotency_key"):
+        options["idempotency_key"] = str(body["input"]["client_id"])
+    options["hops"] = options.get("hops") or tracing.hops()
+    return Request(contract=contract, body=body, **options)
 
 
 def find_contract(capability: str) -> Contract:
@@ -285,11 +220,6 @@ def find_contract(capability: str) -> Contract:
         HearthNetError: `not_found` with the nearest names.
     """
     return contracts().find(*split_name(capability))
-
-
-def _node_of(approval: Approval | None) -> str:
-    """Return the only node at which `approval` is valid; empty for any."""
-    return "" if approval is None or approval.provider == ANY_PROVIDER else approval.provider
 
 
 def _exporter(peer: Session, name: str, telemetry_to: str) -> Exporter | None:
@@ -302,7 +232,3 @@ def _exporter(peer: Session, name: str, telemetry_to: str) -> Exporter | None:
         traces.on_end, traces.sampled = exporter.on_end, exporter.sampled
         traces.on_selection = exporter.on_selection
     return exporter
-
-
-def _client_id(contract: Contract, body: dict[str, Any]) -> str:
-    return str(body["input"]["client_id"]) if contract.idempotent == "client_id" else ""

@@ -15,10 +15,12 @@ import msgspec
 
 from hearthnet.core.errors import NOT_RUNNING, HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 
 GATEWAY: Final = "gateway"
 """The gateway's name among the services: the supervisor treats it as one, but it offers nothing on the bus.
 """
+_JUST_READY_MS: Final = 1_000
 _MISSING: Final = "no node is running in {path}; start one with: hearthnet up"
 
 
@@ -138,3 +140,24 @@ def read_node_state(home: Home) -> NodeState:
         exit_status=NOT_RUNNING,
         details={"rule": "provider_starting"},
     )
+
+
+def starting_services(home: Home, asked_ms: int = 0) -> list[str]:
+    """Return the services of this node that are starting, whose offers are missing so far.
+
+    One that became ready a moment ago, or after `asked_ms` (Unix milliseconds), is included: a find shortly
+    before may have missed its offers.
+    """
+    try:
+        services = read_node_state(home).services
+    except HearthNetError:
+        return []
+    lately = min(now_ms(), asked_ms or now_ms()) - _JUST_READY_MS
+    return [
+        service.name
+        for service in services
+        if service.name != GATEWAY
+        and (
+            service.state in ("starting", "waiting") or (service.state == "ready" and service.since > lately)
+        )
+    ]

@@ -65,7 +65,7 @@ class NatsClient:
         self._back: list[Callable[[], Awaitable[None]]] = []
         self._asked: dict[str, asyncio.Future[bytes]] = {}
         self._asks = 0
-        self._leaving: list[Callable[[], None]] = []
+        self._at_loop_end: list[Callable[[], None]] = []
 
     @classmethod
     async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> NatsClient:
@@ -110,7 +110,7 @@ class NatsClient:
         return self._connection is not None
 
     @property
-    def settling(self) -> bool:
+    def is_settling(self) -> bool:
         """True if the connection was restored recently, so that others may still be reconnecting."""
         return asyncio.get_running_loop().time() - self._back_at < SETTLING_SECONDS
 
@@ -132,35 +132,35 @@ class NatsClient:
         await self._closed.wait()
 
     @property
-    def full(self) -> bool:
-        """True if the server reads more slowly than this process sends; call `room` then."""
+    def is_congested(self) -> bool:
+        """True if the server reads more slowly than this process sends; call `drain` then."""
         connection = self._connection
-        return connection is not None and connection.full
+        return connection is not None and connection.is_congested
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the server has read more, or the connection is gone."""
         connection = self._connection
         if connection is not None:
-            await connection.room()
+            await connection.drain()
 
     def flush(self) -> None:
         """Hand sent data to the socket at once, so that its reader need not wait for more."""
         if self._connection is not None:
             self._connection.flush()
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+    def on_loop_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, in the next turn of the loop, just before sent data is written."""
-        self._leaving.append(callback)
+        self._at_loop_end.append(callback)
         if self._connection is not None:
             self._connection.wake()
-        elif len(self._leaving) == 1:
-            asyncio.get_running_loop().call_soon(self._leave)
+        elif len(self._at_loop_end) == 1:
+            asyncio.get_running_loop().call_soon(self._run_at_loop_end)
 
     async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
         """Send as `send`; wait while the server reads more slowly."""
         self.send(subject, data, reply)
-        if self.full:
-            await self.room()
+        if self.is_congested:
+            await self.drain()
 
     def send(self, subject: str, data: bytes, reply: str = "") -> None:
         """Send `data`, or keep it while the server is away.
@@ -203,7 +203,7 @@ class NatsClient:
         if self._connection is not None:
             self._connection.write(f"UNSUB {number}\r\n".encode())
 
-    async def settle(self) -> None:
+    async def flush_subscriptions(self) -> None:
         """Make a round trip, after which the server has processed every earlier subscription.
 
         Raises:
@@ -245,7 +245,7 @@ class NatsClient:
         if self._coming_back is not None:
             self._coming_back.cancel()
             await asyncio.wait({self._coming_back})
-        self._leave()
+        self._run_at_loop_end()
         connection, self._connection = self._connection, None
         self._end()
         if connection is not None:
@@ -255,11 +255,11 @@ class NatsClient:
             connection.close()
         self._tell_lost()
 
-    def _leave(self) -> None:
+    def _run_at_loop_end(self) -> None:
         """Call the callbacks that wait for the end of the turn."""
-        while self._leaving:
-            leaving, self._leaving = self._leaving, []
-            for callback in leaving:
+        while self._at_loop_end:
+            callbacks, self._at_loop_end = self._at_loop_end, []
+            for callback in callbacks:
                 try:
                     callback()
                 except Exception:
@@ -322,7 +322,7 @@ class NatsClient:
         host, port = self._place
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await NatsConnection.open(
-                host, port, self._login, self._name, self._on_message, self._on_gone, self._leave
+                host, port, self._login, self._name, self._on_message, self._on_gone, self._run_at_loop_end
             )
         if not connection.alive:  # it broke before this task resumed
             raise ConnectionResetError("closed by the server")

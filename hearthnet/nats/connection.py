@@ -47,13 +47,13 @@ class NatsConnection(asyncio.Protocol):
         name: str,
         message: Message,
         gone: Callable[[], None],
-        leave: Callable[[], None],
+        on_loop_end: Callable[[], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._login = login
         self._name = name
         self._gone = gone
-        self._leave = leave
+        self._on_loop_end = on_loop_end
         self._reader = NatsParser(message, self._on_line)
         self._transport: Transport | None = None
         self._out: list[bytes] = []
@@ -75,11 +75,11 @@ class NatsConnection(asyncio.Protocol):
         name: str,
         message: Message,
         gone: Callable[[], None],
-        leave: Callable[[], None] = lambda: None,
+        on_loop_end: Callable[[], None] = lambda: None,
     ) -> NatsConnection:
         """Connect and log in.
 
-        `leave` is called before written data is handed to the socket, and may write more.
+        `on_loop_end` is called before written data is handed to the socket, and may write more.
 
         Raises:
             Refused: The server ended the connection.
@@ -87,7 +87,7 @@ class NatsConnection(asyncio.Protocol):
         """
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            lambda: cls(login, name, message, gone, leave), host, port
+            lambda: cls(login, name, message, gone, on_loop_end), host, port
         )
         try:
             await connection._opened
@@ -110,11 +110,11 @@ class NatsConnection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
 
     @property
-    def full(self) -> bool:
+    def is_congested(self) -> bool:
         """True if more is waiting than the socket accepts at once."""
         return self._room is not None
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until the socket accepts more, or the connection is gone."""
         while self._room is not None:
             await asyncio.shield(self._room)
@@ -261,7 +261,7 @@ class NatsConnection(asyncio.Protocol):
         self.abort()
 
     def _flush(self) -> None:
-        self._leave()
+        self._on_loop_end()
         self._scheduled = False
         self.flush()
 

@@ -32,7 +32,7 @@ class Publisher(Protocol):
             HearthNetError: `payload_too_large` over the server's limit.
         """
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait while the server reads more slowly than this process sends."""
 
 
@@ -74,7 +74,7 @@ class Stream:
         while not (self._outgoing.may_send or self._outgoing.ended):
             await self._opening()
         self._emit(publisher, event, data)
-        await publisher.room()
+        await publisher.drain()
 
     async def progress(self, stage: str, current: int, total: int) -> None:
         """Send the progress of the work."""
@@ -89,7 +89,7 @@ class Stream:
         if self._publisher is not None and not self._outgoing.ended:
             self._emit(self._publisher, event, data)
             self._wake()
-            await self._publisher.room()
+            await self._publisher.drain()
 
     async def _give_way(self) -> None:
         """Yield to other tasks now and then, since no window pauses a handler of a unary call."""

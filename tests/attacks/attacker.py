@@ -53,7 +53,7 @@ class Answers:
         self.frames.append(frame)
         self.arrived.set()
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         """Nobody listens there."""
         self.arrived.set()
 
@@ -87,7 +87,7 @@ class Attacker:
             "deadline": 10_000,
             "idempotency_key": body.get("input", {}).get("client_id", ""),
         }
-        return msgspec.structs.replace(self.peer.header("call", ids.new_ulid(), **fields), **changes)
+        return msgspec.structs.replace(self.peer.sender.header("call", ids.new_ulid(), **fields), **changes)
 
     def inner(self, header: Header, body: dict[str, Any], *, signed: bool) -> bytes:
         """The frame before it is boxed."""
@@ -96,7 +96,7 @@ class Attacker:
 
     def boxed(self, inner: bytes, view: OfferView) -> bytes:
         """The frame as it goes to the process in `view`."""
-        return frames.box(inner, self.peer.keys.to(view.node))
+        return frames.box(inner, self.peer.sender.keys.to(view.node))
 
     def subject(self, view: OfferView, capability: str) -> str:
         """Where an honest call of `capability` goes."""

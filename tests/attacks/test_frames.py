@@ -95,7 +95,7 @@ async def test_a_frame_cannot_be_turned_round(victim: Victim, mallory: Attacker,
     # Boxed with the key of the other direction, as one who reflects a frame would have it.
     header = mallory.header(market, LIST, LIST_BODY)
     inner = mallory.inner(header, LIST_BODY, signed=False)
-    reflected = frames.box(inner, mallory.peer.keys.of(market.node))
+    reflected = frames.box(inner, mallory.peer.sender.keys.of(market.node))
     assert await mallory.strike(mallory.subject(market, LIST), reflected, header.id, market) == NO_ANSWER
 
 
@@ -185,10 +185,12 @@ async def test_other_members_hear_nothing_of_a_call(
 async def test_a_node_whose_clock_is_off_is_not_locked_out(
     mallory: Attacker, market: OfferView, minutes: int
 ) -> None:
-    mallory.peer.clocks._ahead[market.node] = minutes * 60_000  # as if our own clock were off by that much
+    mallory.peer.sender.clocks._ahead[market.node] = (
+        minutes * 60_000
+    )  # as if our own clock were off by that much
     for capability, body in ((LIST, LIST_BODY), (POST, post_body("By a clock that is off"))):
         assert (await mallory.bus.call(capability, body)).provider == market.node
-    assert abs(mallory.peer.clocks._ahead[market.node]) < 30_000
+    assert abs(mallory.peer.sender.clocks._ahead[market.node]) < 30_000
 
 
 @pytest.mark.req("ATTACK-19")

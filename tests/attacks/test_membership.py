@@ -93,7 +93,7 @@ async def test_events_that_nobody_understands_keep_nobody_out(tmp_path: Path) ->
         )
         planted = not_understood(mallory.peer.roster, mallory.peer.identity)
         for body in gossip_frames.batches(planted, ()):
-            await gossip_frames.publish(mallory.peer, LOG, body)
+            await gossip_frames.publish(mallory.peer.sender, LOG, body)
 
         async def served() -> bool:
             reply = await mallory.bus.call(SYNC, {"params": {}, "input": {"heads": {}}})

@@ -36,9 +36,12 @@ async def test_a_cancel_stops_the_stream_that_it_is_about(mesh: Mesh, about: str
             running = service.calls[0].id
             stream_id = running if about == "this" else ids.new_ulid()
             to, instance = host.peer.node_id, host.peer.instance
-            header = peer.header("cancel", ids.new_ulid(), to=to, to_instance=instance, stream=stream_id)
+            header = peer.sender.header(
+                "cancel", ids.new_ulid(), to=to, to_instance=instance, stream=stream_id
+            )
             subject = subjects.control(peer.node_id, to, instance, running)
-            await peer.link.publish(subject, frames.box(frames.plain(header, b"{}"), peer.keys.to(to)))
+            key = peer.sender.keys.to(to)
+            await peer.link.publish(subject, frames.box(frames.plain(header, b"{}"), key))
             await wait_for(lambda: host.dropped or service.stopped, what="the frame to arrive")
             assert (host.dropped, len(service.stopped)) == (1 - stopped, stopped)
             go_on.set()

@@ -40,7 +40,7 @@ def figures() -> list[Figure]:
     caller, everybody, now = _Caller(corpus="corpus-3"), _Caller(), 2_000
 
     def choose(asker: _Caller = everybody) -> RoutingEntry:
-        registry.expire(now)
+        registry.drop_expired(now)
         chosen = table.best(asker)
         if chosen is None:
             raise RuntimeError("nobody was found")
@@ -48,8 +48,8 @@ def figures() -> list[Figure]:
 
     def whole() -> None:
         chosen = choose()
-        registry.begin(chosen)
-        registry.end(chosen, "", 12.0, now)
+        registry.call_started(chosen)
+        registry.call_finished(chosen, "", 12.0, now)
 
     work = {"any": choose, "one": lambda: choose(caller), "whole": whole}
     cost = microseconds(work, number=200)
@@ -99,6 +99,8 @@ def _known(count: int) -> tuple[Registry, RoutingTable]:
         registry.update(node, notice.offers, withdrawn=False, heard_ms=1_000)
     for listing in list(table.listings):
         for call in range(WINDOW):
-            registry.begin(listing)
-            registry.end(listing, "" if call % 10 else "internal_error", 5.0 + listing.serial % 90, 1_500)
+            registry.call_started(listing)
+            registry.call_finished(
+                listing, "" if call % 10 else "internal_error", 5.0 + listing.serial % 90, 1_500
+            )
     return registry, table

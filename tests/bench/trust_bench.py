@@ -94,7 +94,7 @@ def _token(caller: Identity, community: str) -> str:
 
 def _call(caller: Session, provider: Session, token: str) -> tuple[str, bytes]:
     capability = parse_capability(QUERY)
-    header = caller.header(
+    header = caller.sender.header(
         "call",
         ids.new_ulid(),
         to=provider.node_id,
@@ -106,4 +106,4 @@ def _call(caller: Session, provider: Session, token: str) -> tuple[str, bytes]:
     )
     inner = frames.plain(header, msgspec.json.encode(query()))
     subject = subjects.call(caller.node_id, provider.node_id, provider.instance, capability)
-    return subject, frames.box(inner, caller.keys.to(provider.node_id))
+    return subject, frames.box(inner, caller.sender.keys.to(provider.node_id))

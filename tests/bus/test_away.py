@@ -85,7 +85,7 @@ async def test_a_bus_that_was_left_says_so(mesh: Mesh) -> None:
     with pytest.raises(HearthNetError, match="closed"):
         await bus.call(QUERY, query())
     with pytest.raises(HearthNetError):
-        await bus.peer.link.settle()
+        await bus.peer.link.flush_subscriptions()
     await bus.peer.link.closed()
 
 
@@ -108,7 +108,7 @@ async def test_a_thousand_calls_at_once_are_one_find(mesh: Mesh) -> None:
     asked: list[str] = []
     async with mesh.hosting(ProbeService(places=1000)), await mesh.bus() as bus:
         await bus.peer.link.subscribe("hn.find.>", lambda subject, data, absent: asked.append(subject))
-        await bus.peer.link.settle()
+        await bus.peer.link.flush_subscriptions()
         replies = await asyncio.gather(*(bus.call(QUERY, query()) for _ in range(1000)))
     assert all(reply.output for reply in replies)
     assert len(asked) == 1
@@ -124,7 +124,7 @@ async def test_a_find_outlives_the_caller_who_asked_first(mesh: Mesh) -> None:
             first.cancel()
 
         await bus.peer.link.subscribe("hn.find.>", found)
-        await bus.peer.link.settle()
+        await bus.peer.link.flush_subscriptions()
         first, second = (asyncio.create_task(bus.call(QUERY, query())) for _ in range(2))
         assert (await second).output
         assert first.cancelled()

@@ -228,7 +228,9 @@ async def test_a_list_waits_longer_where_answers_are_slow(
                 loop.call_soon_threadsafe(gate.wait, 60)
             listing = asyncio.create_task(guest.offers("rag.query"))
             try:
-                (finding,) = await wait_for(lambda: list(guest.peer.replies._waiting.values()), what="a find")
+                (finding,) = await wait_for(
+                    lambda: list(guest.peer.replies._handlers.values()), what="a find"
+                )
                 await _pass(1.0)
                 gates[0].set()
                 assert isinstance(finding, discovery.FindRequest)

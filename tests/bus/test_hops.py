@@ -95,8 +95,8 @@ async def test_a_process_that_stops_lets_what_runs_finish_and_takes_nothing_new(
         await wait_for(lambda: len(service.calls) == 2, 20, "both calls")
         closing = asyncio.create_task(host.close(drain_seconds=5))
         await wait_for(lambda: host._draining, 20, "it to stop")
-        await host.peer.link.settle()
-        await bus.peer.link.settle()
+        await host.peer.link.flush_subscriptions()
+        await bus.peer.link.flush_subscriptions()
         assert not asked.done()
         go_on.set()
         assert (await asked).output["chunks"]

@@ -33,7 +33,7 @@ async def _write(bus: Bus, *lines: bytes) -> None:
     connection = bus.peer.link._connection
     assert connection is not None
     connection.write(*lines)
-    await bus.peer.link.settle()
+    await bus.peer.link.flush_subscriptions()
 
 
 @pytest.mark.asyncio
@@ -53,7 +53,7 @@ async def test_no_byte_in_a_subject_ends_the_connections_of_those_who_hear_it(me
             await _write(guest, b"PUB %b 3\r\nabc\r\n" % subject)
             await _write(guest, b"PUB %b re%bply 3\r\nabc\r\n" % (subject, odd.encode()))
             while host.dropped < expected:
-                await host.peer.link.settle()
+                await host.peer.link.flush_subscriptions()
         assert (lost, host.peer.link.is_connected) == ([], True)
         assert (await guest.call(QUERY, query())).provider == host.peer.node_id
 
@@ -69,7 +69,7 @@ async def test_nobody_there_is_the_word_of_the_server_alone(mesh: Mesh) -> None:
         async def lie(call_id: str) -> None:
             subject = f"{place}.{bus.peer.instance}.{call_id}".encode()
             await _write(guest, b"HPUB %b %d %d\r\n%b\r\n" % (subject, len(NOBODY), len(NOBODY), NOBODY))
-            await bus.peer.link.settle()
+            await bus.peer.link.flush_subscriptions()
 
         async def answer(call: Call[Any, Any]) -> None:
             await lie(call.id)
@@ -84,7 +84,7 @@ async def test_nobody_there_is_the_word_of_the_server_alone(mesh: Mesh) -> None:
             "hn.find.>",
             lambda subject, data, absent: finds.append(frames.read_signed(data, bus.peer.node_id).header.id),
         )
-        await guest.peer.link.settle()
+        await guest.peer.link.flush_subscriptions()
         listing = asyncio.create_task(bus.offers(QUERY))
         await wait_for(lambda: finds, 20, "the find")
         await lie(finds[0])
@@ -153,7 +153,7 @@ async def test_who_is_refused_by_a_process_that_ends_is_told_so(mesh: Mesh) -> N
         view = (await offered(guest, QUERY))[0]
         assert view.offer.instance == host.peer.instance
         asked = asyncio.create_task(guest.call(QUERY, query(), timeout_seconds=30))
-        take = host.take
+        take = host.receive_call
 
         def take_and_end(frame: Any) -> None:
             host._draining = True
@@ -161,7 +161,7 @@ async def test_who_is_refused_by_a_process_that_ends_is_told_so(mesh: Mesh) -> N
             closing.append(asyncio.ensure_future(host._answers.finish(5)))
 
         closing: list[asyncio.Future[None]] = []
-        host.take = take_and_end  # type: ignore[method-assign, assignment]
+        host.receive_call = take_and_end  # type: ignore[method-assign, assignment]
         with pytest.raises(HearthNetError, match="is stopping") as caught:
             await asked
         assert caught.value.code == "capacity_exceeded"

@@ -44,7 +44,7 @@ async def test_a_later_refusal_does_not_say_that_a_lost_effect_failed(mesh: Mesh
     """The answer is lost with the connection; who is asked again takes nothing more."""
     service = ProbeService()
     async with mesh.hosting(service) as host, await mesh.bus() as bus:
-        take = host.take
+        take = host.receive_call
 
         def take_the_first(frame: Frame) -> None:
             if frame.header.capability == POST and host.in_flight == 0 and not host._draining:
@@ -56,7 +56,7 @@ async def test_a_later_refusal_does_not_say_that_a_lost_effect_failed(mesh: Mesh
             else:
                 take(frame)
 
-        host.take = take_the_first  # type: ignore[method-assign, assignment]
+        host.receive_call = take_the_first  # type: ignore[method-assign, assignment]
         body = post(ids.new_ulid())
         with pytest.raises(HearthNetError, match="it may have happened") as caught:
             await bus.call(POST, body)
@@ -64,6 +64,6 @@ async def test_a_later_refusal_does_not_say_that_a_lost_effect_failed(mesh: Mesh
         assert "is stopping" in caught.value.message
         assert len(service.calls) == 1
         host._draining = False
-        host.take = take  # type: ignore[method-assign]
+        host.receive_call = take  # type: ignore[method-assign]
         again: dict[str, Any] = (await bus.call(POST, body)).meta
         assert again["repeated"] is True

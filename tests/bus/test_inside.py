@@ -218,4 +218,4 @@ async def test_a_service_that_stops_refuses_its_own_calls_too(mesh: Mesh) -> Non
         host._draining = False
     assert error.code == "capacity_exceeded"
     assert len(service.calls) == 1
-    assert host.peer.inside is None
+    assert host.peer.sender.local is None

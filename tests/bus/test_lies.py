@@ -35,7 +35,7 @@ class Liar:
     def header(self, of_kind: Kind, **changes: Any) -> Header:
         """An honest header but for the changes."""
         caller = self.caller
-        honest = self.own.header(of_kind, self.call_id, to=caller.node_id, to_instance=caller.instance)
+        honest = self.own.sender.header(of_kind, self.call_id, to=caller.node_id, to_instance=caller.instance)
         return msgspec.structs.replace(honest, **changes)
 
     async def say(self, header: Header, body: bytes) -> None:
@@ -44,7 +44,7 @@ class Liar:
 
     def sealed(self, header: Header, body: bytes) -> bytes:
         """Boxed for the caller."""
-        return frame.box(frame.plain(header, body), self.own.keys.to(self.caller.node_id))
+        return frame.box(frame.plain(header, body), self.own.sender.keys.to(self.caller.node_id))
 
     async def send(self, data: bytes) -> None:
         """Any bytes."""
@@ -67,11 +67,11 @@ async def _unboxed(liar: Liar) -> None:
 
 async def _sealed_for_itself(liar: Liar) -> None:
     inner = frame.plain(liar.header("reply"), FALSE)
-    await liar.send(frame.box(inner, liar.own.keys.of(liar.caller.node_id)))
+    await liar.send(frame.box(inner, liar.own.sender.keys.of(liar.caller.node_id)))
 
 
 async def _no_header(liar: Liar) -> None:
-    await liar.send(frame.box(b"HN1 p\n[]\n" + FALSE, liar.own.keys.to(liar.caller.node_id)))
+    await liar.send(frame.box(b"HN1 p\n[]\n" + FALSE, liar.own.sender.keys.to(liar.caller.node_id)))
 
 
 def _changed(**changes: Any) -> Lie:
@@ -124,15 +124,15 @@ async def test_nobody_answers_for_another_member(mesh: Mesh) -> None:
             await liar.say(liar.header("reply"), FALSE)
             await liar.say(liar.header("frame", seq=1, event="done"), DONE)
             await liar.say(liar.header("frame", event="alive"), b"{}")
-            await guest.peer.link.settle()
-            await bus.peer.link.settle()
+            await guest.peer.link.flush_subscriptions()
+            await bus.peer.link.flush_subscriptions()
 
         async def answer(call: Call[Any, Any]) -> None:
-            waiting = bus.peer.replies._waiting[call.id]
+            waiting = bus.peer.replies._handlers[call.id]
             assert isinstance(waiting, PendingReply)
-            silent_at = waiting._silent_at()
+            last_sign = waiting._last_sign
             await lie(call.id)
-            assert waiting._silent_at() == silent_at
+            assert waiting._last_sign == last_sign
 
         async def talk(call: Call[Any, Any], stream: Stream) -> None:
             await lie(call.id)
@@ -159,9 +159,9 @@ async def test_of_two_answers_the_first_counts(mesh: Mesh) -> None:
 
         for _ in range(10):
             assert (await bus.call(QUERY, query())).meta["corpus"] == "false"
-        await bus.peer.link.settle()
+        await bus.peer.link.flush_subscriptions()
         assert len(service.calls) == 10
-        assert not {call.id for call in service.calls} & bus.peer.replies._waiting.keys()
+        assert not {call.id for call in service.calls} & bus.peer.replies._handlers.keys()
 
 
 ANSWERS: list[tuple[bytes, str, str]] = [

@@ -84,10 +84,10 @@ async def test_an_answer_is_not_kept_for_the_calls_that_left_with_it(
         gc.collect()
         assert len(frames) == 3
         assert [frame() for frame in frames] == [None] * 3
-        assert len(bus.peer.replies._waiting) == 2
+        assert len(bus.peer.replies._handlers) == 2
         go_on.set()
         await slow
-        assert not bus.peer.replies._waiting
+        assert not bus.peer.replies._handlers
 
 
 @pytest.mark.req("WIRE-17", "ADMIT-20")

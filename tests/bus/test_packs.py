@@ -60,7 +60,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, *what: tuple[Any, str]) -> Counter
 
 def expected(bus: Bus) -> int:
     """How many ids the process waits for."""
-    return len(bus.peer.replies._waiting)
+    return len(bus.peer.replies._handlers)
 
 
 async def at_once(bus: Bus, bodies: list[dict[str, Any]], **how: Any) -> list[Any]:
@@ -71,7 +71,7 @@ async def at_once(bus: Bus, bodies: list[dict[str, Any]], **how: Any) -> list[An
 async def until_packed(bus: Bus) -> None:
     """Returns in the very turn of the loop in which calls wait for its end."""
     for _ in range(1_000):
-        if bus.peer.packer._calls:
+        if bus.peer.batcher._calls:
             return
         await asyncio.sleep(0)
     raise TimeoutError("no call was made")
@@ -118,7 +118,7 @@ async def test_a_pack_with_enough_in_it_leaves_at_once(mesh: Mesh, monkeypatch: 
         tasks = [asyncio.create_task(bus.call(QUERY, query())) for _ in range(2 * ENOUGH + 8)]
         await until_packed(bus)
         assert flushed["flush"] == 2
-        assert [len(calls.items) for calls in bus.peer.packer._calls.values()] == [8]
+        assert [len(calls.items) for calls in bus.peer.batcher._calls.values()] == [8]
         assert codes(await asyncio.gather(*tasks, return_exceptions=True)) == [""] * (2 * ENOUGH + 8)
 
 
@@ -306,10 +306,12 @@ class Hostile:
     async def send(self, body: bytes, **changes: Any) -> None:
         """A pack with this body, honest but for the changes to its header."""
         peer, to = self.peer, self.host.peer
-        header = peer.header(
+        header = peer.sender.header(
             "calls", ids.new_ulid(), to=to.node_id, to_instance=to.instance, capability=self.capability
         )
-        data = frames.sealed(msgspec.structs.replace(header, **changes), body, peer.keys.to(to.node_id))
+        data = frames.sealed(
+            msgspec.structs.replace(header, **changes), body, peer.sender.keys.to(to.node_id)
+        )
         subject = subjects.call(peer.node_id, to.node_id, to.instance, parse_capability(self.capability))
         await peer.link.publish(subject, data)
 
@@ -327,7 +329,7 @@ class _Listener:
         if frame.header.event != "alive":
             self._heard.append(frame)
 
-    def on_nobody(self, node: str) -> None: ...
+    def on_no_responders(self, node: str) -> None: ...
 
     def on_lost(self) -> None: ...
 
@@ -451,7 +453,7 @@ async def test_answers_count_only_as_the_process_that_was_asked_sends_them(mesh:
         await host.peer.link.publish(
             subjects.replies(host.peer.node_id, bus.peer.node_id, bus.peer.instance), b"noise"
         )
-        await host.peer.link.settle()
+        await host.peer.link.flush_subscriptions()
         await wait_for(lambda: bus.peer.replies.dropped == 7, PATIENCE)
         assert not any(task.done() for task in tasks)
         go_on.set()
@@ -467,9 +469,9 @@ def _false(call_id: str) -> Answered:
 
 async def _say(own: Session, caller: Session, body: bytes, **changes: Any) -> None:
     """Answers to `caller` in a pack of its own making."""
-    header = own.header("replies", ids.new_ulid(), to=caller.node_id, to_instance=caller.instance)
+    header = own.sender.header("replies", ids.new_ulid(), to=caller.node_id, to_instance=caller.instance)
     header = msgspec.structs.replace(header, **changes)
-    data = frames.sealed(header, body, own.keys.to(caller.node_id))
+    data = frames.sealed(header, body, own.sender.keys.to(caller.node_id))
     await own.link.publish(subjects.replies(own.node_id, caller.node_id, caller.instance), data)
 
 
@@ -482,14 +484,14 @@ async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> N
         for seq, size in enumerate(sizes, 1):
             body = msgspec.Raw(msgspec.json.encode({"text": "x" * size}))
             item = Answered(id=call_id, seq=seq, event="token", body=body)
-            host.peer.packer.answer(bus.peer.node_id, bus.peer.instance, item, bytes(item.body))
+            host.peer.batcher.add_reply(bus.peer.node_id, bus.peer.instance, item, bytes(item.body))
         await wait_for(lambda: len(heard) == len(sizes), PATIENCE)
         assert [frame.header.seq for frame in heard] == list(range(1, len(sizes) + 1))
         assert [len(frame.body) for frame in heard] == [size + 11 for size in sizes]
         bad = Answered(id=call_id, seq=99, event="\ud800", body=msgspec.Raw(b"{}"))
         good = Answered(id=call_id, seq=100, event="token", body=msgspec.Raw(b"{}"))
         for item in (bad, good):
-            host.peer.packer.answer(bus.peer.node_id, bus.peer.instance, item, bytes(item.body))
+            host.peer.batcher.add_reply(bus.peer.node_id, bus.peer.instance, item, bytes(item.body))
         await wait_for(lambda: heard[-1].header.seq == 100, PATIENCE)
         assert len(heard) == len(sizes) + 1
 

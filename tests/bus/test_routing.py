@@ -69,8 +69,8 @@ def _instances(table: RoutingTable, asker: _Asker | None = None, times: int = 20
 def _call(
     registry: Registry, listing: RoutingEntry, code: str | None = "", ms: float = 10, at: int = HEARD
 ) -> None:
-    registry.begin(listing)
-    registry.end(listing, code, ms, at)
+    registry.call_started(listing)
+    registry.call_finished(listing, code, ms, at)
 
 
 @pytest.mark.req("BUS-15")
@@ -133,7 +133,7 @@ def test_the_own_node_comes_first_until_its_load_is_high() -> None:
     for _ in range(4):
         near = _best(table)
         assert near.view.node == NODE
-        registry.begin(near)
+        registry.call_started(near)
     assert _best(table).view.node == OTHER
 
 
@@ -145,11 +145,11 @@ def test_what_was_full_when_announced_is_asked_last_and_own_calls_fill_places() 
     )
     free = _best(table)
     assert free.view.offer.instance == "bbbbbbbb"
-    registry.begin(free)
+    registry.call_started(free)
     told_full = _best(table)
     assert told_full.view.offer.instance == "aaaaaaaa", "it may have places by now: its process knows"
     assert table.best(_Asker(tried=("aaaaaaaa",))) is None, "this caller itself takes the only place"
-    registry.end(free, "", 5, HEARD)
+    registry.call_finished(free, "", 5, HEARD)
     assert _best(table) is free
 
 
@@ -158,7 +158,7 @@ def test_own_calls_count_as_load_between_announcements_and_once_after() -> None:
     registry, table = _known((OTHER, _offer(max_concurrent=10)))
     listing = _best(table)
     for _ in range(3):
-        registry.begin(listing)
+        registry.call_started(listing)
     assert listing.running == 3
     registry.update(
         OTHER,
@@ -167,10 +167,10 @@ def test_own_calls_count_as_load_between_announcements_and_once_after() -> None:
         heard_ms=HEARD,
     )
     assert listing.running == 5, "the three are among the five"
-    registry.begin(listing)
+    registry.call_started(listing)
     assert listing.running == 6
     for _ in range(4):
-        registry.end(listing, "", 5, HEARD)
+        registry.call_finished(listing, "", 5, HEARD)
     assert listing.running == 2
 
 
@@ -232,19 +232,19 @@ def test_a_process_that_fails_is_left_alone_for_a_minute_and_then_tried_by_one_c
         offers = _offer(**times), _offer(params={"corpus": "other"}, **times)
         registry.update(OTHER, offers, withdrawn=False, heard_ms=HEARD + again)
     assert table.best(_Asker()) is None
-    registry.expire(HEARD + QUARANTINE_MS)
+    registry.drop_expired(HEARD + QUARANTINE_MS)
     tried = _best(table)
-    registry.begin(tried)
+    registry.call_started(tried)
     assert table.best(_Asker()) is None, "one call only"
-    registry.end(tried, "timeout", 9_000, HEARD + QUARANTINE_MS)
+    registry.call_finished(tried, "timeout", 9_000, HEARD + QUARANTINE_MS)
     assert table.best(_Asker()) is None
     for again in (80_000, 100_000):
         offer = _offer(issued_at=again, expires_at=again + 30_000)
         registry.update(OTHER, (offer,), withdrawn=False, heard_ms=HEARD + again)
-    registry.expire(HEARD + 2 * QUARANTINE_MS)
+    registry.drop_expired(HEARD + 2 * QUARANTINE_MS)
     tried = _best(table)
-    registry.begin(tried)
-    registry.end(tried, "", 12, HEARD + 2 * QUARANTINE_MS)
+    registry.call_started(tried)
+    registry.call_finished(tried, "", 12, HEARD + 2 * QUARANTINE_MS)
     assert _best(table).health.p50_ms == 12
     _call(registry, tried, "internal_error")
     assert _best(table), "it begins anew"
@@ -257,10 +257,10 @@ def test_a_process_that_leaves_in_quarantine_is_forgotten() -> None:
     for _ in range(10):
         _call(registry, listing, "partition")
     registry.drop_instance(OTHER, "aaaaaaaa")
-    registry.end(listing, "", 5, HEARD)
+    registry.call_finished(listing, "", 5, HEARD)
     assert len(registry) == 0
     assert registry.next_end() == HEARD + 30_000, "its end is passed over when it comes"
-    registry.expire(HEARD + QUARANTINE_MS)
+    registry.drop_expired(HEARD + QUARANTINE_MS)
     assert registry.next_end() is None
     assert table.best(_Asker()) is None
 
@@ -290,15 +290,15 @@ def test_whatever_happens_the_order_is_that_of_the_scores(steps: list[tuple[int,
         if what in ("offer", "gone"):
             registry.update(node, (offer,), withdrawn=what == "gone", heard_ms=now)
         elif what == "begin" and known:
-            registry.begin(known[0])
+            registry.call_started(known[0])
             running.append(known[0])
         elif what in ("end", "fail") and running:
-            registry.end(
+            registry.call_finished(
                 running.pop(value % len(running)), "" if what == "end" else "timeout", 600 + value, now
             )
         else:
             now += value * 9_000
-            registry.expire(now)
+            registry.drop_expired(now)
         everybody = table._all[1]
         standing = {entry[2] for entry in everybody}
         assert everybody == sorted(everybody)
@@ -345,11 +345,11 @@ def test_of_very_many_sessions_the_longest_idle_is_forgotten() -> None:
 @pytest.mark.req("BUS-26")
 def test_asking_again_has_a_budget() -> None:
     retries = Retries(0)
-    assert sum(retries.take(0) for _ in range(500)) == AT_FIRST
+    assert sum(retries.spend(0) for _ in range(500)) == AT_FIRST
     for _ in range(200):
         retries.earn()
-    assert sum(retries.take(0) for _ in range(500)) in (19, 20)
-    assert sum(retries.take(1_000) for _ in range(500)) in (10, 11)
+    assert sum(retries.spend(0) for _ in range(500)) in (19, 20)
+    assert sum(retries.spend(1_000) for _ in range(500)) in (10, 11)
     for _ in range(100_000):
         retries.earn()
-    assert sum(retries.take(2_000) for _ in range(500)) == MOST
+    assert sum(retries.spend(2_000) for _ in range(500)) == MOST

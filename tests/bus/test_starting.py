@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.bus import Bus
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.node_state import ServiceState
+from hearthnet.core.node_state import ServiceState, starting_services
 from hearthnet.core.times import now_ms
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -46,9 +46,8 @@ async def test_one_that_became_ready_since_it_was_asked_for_is_waited_for(mesh: 
         ServiceState("before", 1, "ready", 0, None, (), asked - 10_000),
         ServiceState("since", 1, "ready", 0, None, (), asked + 100),
     ):
-        async with await mesh.bus() as bus:
-            assert bus.peer.starting(asked) == ["since"]
-            assert bus.peer.starting() == []
+        assert starting_services(mesh.home, asked) == ["since"]
+        assert starting_services(mesh.home) == []
 
 
 async def _events(bus: Bus) -> list[str]:

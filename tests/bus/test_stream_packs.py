@@ -59,7 +59,7 @@ async def test_frames_of_one_moment_travel_together_inside_their_windows(
     service.talk = _count
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         read = await asyncio.gather(*(_read(bus) for _ in range(STREAMS)))
-        assert not bus.peer.replies._waiting
+        assert not bus.peer.replies._handlers
     assert read == [[*map(str, range(FRAMES)), "done"]] * STREAMS
     packed = [frame for frames in packs for frame in frames]
     assert len(packed) > 0.9 * STREAMS * FRAMES
@@ -77,12 +77,12 @@ async def test_who_does_not_take_packs_gets_frames_alone(
     service = ProbeService(places=STREAMS)
     service.talk = _count
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
-        header = bus.peer.header
+        header = bus.peer.sender.header
 
         def without(*given: Any, **fields: Any) -> Header:
             return header(*given, **{**fields, "packs": False})
 
-        monkeypatch.setattr(bus.peer, "header", without)
+        monkeypatch.setattr(bus.peer.sender, "header", without)
         read = await asyncio.gather(*(_read(bus) for _ in range(STREAMS)))
     assert read == [[*map(str, range(FRAMES)), "done"]] * STREAMS
     assert packs == []

@@ -49,7 +49,7 @@ async def test_a_slow_consumer_holds_the_provider_at_the_window(mesh: Mesh) -> N
     service.talk = talk
     async with mesh.hosting(service), await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
         await wait_for(lambda: sent == WINDOW, what="a full window")
-        await bus.peer.link.settle()
+        await bus.peer.link.flush_subscriptions()
         assert sent == WINDOW
         texts = [frame.data["text"] async for frame in stream if frame.event == "token"]
     assert texts == [str(number) for number in range(200)]
@@ -226,10 +226,10 @@ async def test_a_provider_that_ignores_the_window_fills_no_memory(
     async with mesh.hosting(service) as host, await mesh.bus() as bus:
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             await asyncio.wait_for(said.wait(), DEADLINE_SECONDS)
-            await host.peer.link.settle()
-            await bus.peer.link.settle()
+            await host.peer.link.flush_subscriptions()
+            await bus.peer.link.flush_subscriptions()
             # Twice the window, and the error: the other frames were not kept.
-            assert len(stream._came) == 2 * WINDOW + 1
+            assert len(stream._received) == 2 * WINDOW + 1
             read = [(await anext(stream)).data["text"] for _ in range(2 * WINDOW)]
             assert read == [str(number) for number in range(2 * WINDOW)]
             with pytest.raises(HearthNetError, match="ignores the window"):

@@ -119,8 +119,8 @@ async def test_what_is_known_is_not_asked_for_again(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()), await mesh.guest_bus() as guest, await mesh.bus() as listener:
         asked: list[str] = []
         await listener.peer.link.subscribe("hn.find.>", lambda subject, data, absent: asked.append(subject))
-        await listener.peer.link.settle()
+        await listener.peer.link.flush_subscriptions()
         for _ in range(5):
             await guest.call(QUERY, query())
-        await listener.peer.link.settle()
+        await listener.peer.link.flush_subscriptions()
     assert len(asked) == 1

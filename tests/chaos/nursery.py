@@ -45,7 +45,7 @@ def _roles() -> dict[str, Callable[[Order], None]]:
 
 def _hurry() -> None:
     """The same things sooner: who died is looked for, and a server that is back is found, without a pause."""
-    attempt.LOOK_SECONDS = 0.4  # type: ignore[misc]
+    attempt.PROBE_SECONDS = 0.4  # type: ignore[misc]
     client.RECONNECT_SECONDS = 0.1  # type: ignore[misc]
     jetstream_client.RECONNECT_SECONDS = 0.1  # type: ignore[misc,assignment]
 

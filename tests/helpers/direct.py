@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls.attempt import PendingReply, Request, parse_body, send
+from hearthnet.bus.calls.attempt import PendingReply, Request, parse_body, send_request
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract
 from hearthnet.core import ids
@@ -35,7 +35,7 @@ async def ask(
     answer = PendingReply(bus.peer, view, ids.new_ulid())
     until = asyncio.get_running_loop().time() + seconds
     try:
-        await send(bus.peer, request, view, "call", answer.call_id, int(seconds * 1000), trace)
+        send_request(bus.peer, request, view, "call", answer.call_id, until, trace)
         try:
             frame = await answer.within(until)
         except HearthNetError as error:

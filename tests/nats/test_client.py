@@ -51,7 +51,7 @@ async def _join(server: NatsServer) -> NatsClient:
 async def test_messages_come_in_order_and_nobody_there_is_said(server: NatsServer) -> None:
     one, other, ear = await _join(server), await _join(server), Ear()
     await one.subscribe("a.*", ear)
-    await one.settle()
+    await one.flush_subscriptions()
     for number in range(500):
         await other.publish("a.b", b"%d" % number)
     await one.publish("nobody.here", b"", reply="a.503")
@@ -77,13 +77,13 @@ async def test_what_is_sent_while_the_server_is_away_arrives_and_subscriptions_c
     server.kill()
     await wait_for(lambda: not (one.is_connected or other.is_connected), what="the loss")
     with pytest.raises(HearthNetError, match="away"):
-        await one.settle()
+        await one.flush_subscriptions()
     await other.subscribe("b", ear)
     again = server.again()
     await wait_for(lambda: told == ["lost", "back"], what="the way back")
-    assert one.settling
+    assert one.is_settling
     await other.connected()
-    await other.settle()
+    await other.flush_subscriptions()
     await one.publish("b", b"subscribed while away")
     await other.publish("a", b"subscribed before")
     await wait_for(lambda: len(ear.heard) == 2, what="both")
@@ -182,7 +182,7 @@ async def test_questions_are_answered_refused_or_given_up(server: NatsServer) ->
     answering: list[asyncio.Future[None]] = []
     await one.subscribe_requests("q", answer)
     await one.subscribe_requests("silent", lambda subject, reply, data: None)
-    await one.settle()
+    await one.flush_subscriptions()
     assert await other.request("q", b"loud", DEADLINE_SECONDS) == b"LOUD"
     assert await asyncio.gather(*(other.request("q", b"%d" % n, DEADLINE_SECONDS) for n in range(20))) == [
         b"%d" % n for n in range(20)
@@ -248,7 +248,7 @@ async def test_a_message_over_the_servers_limit_is_not_sent(nats_server: Start) 
         await one.publish("a", bytes(1001))
     assert (caught.value.code, caught.value.details) == ("payload_too_large", {"limit": 1000})
     await one.publish("a", bytes(1000))
-    await one.settle()
+    await one.flush_subscriptions()
     await one.close()
 
 
@@ -289,7 +289,7 @@ async def test_a_connection_that_breaks_again_while_it_comes_back_is_made_once_m
     assert one._connection is not None
     one._connection.abort()
     await wait_for(lambda: len(broken) == 3 and one.is_connected, 20, "the way back")
-    await one.settle()
+    await one.flush_subscriptions()
     await one.publish("a", b"1")
     await wait_for(lambda: ear.heard == [b"1"], 20, "what is sent")
     await one.close()
@@ -313,7 +313,7 @@ async def test_the_first_connection_may_break_as_soon_as_it_is_made(
     monkeypatch.setattr(connection.NatsConnection, "open", open_and_break)
     one = await _join(server)
     assert not broken[0].alive
-    await one.settle()
+    await one.flush_subscriptions()
     await one.close()
 
 
@@ -349,14 +349,14 @@ async def test_who_chokes_at_the_end_of_a_turn_keeps_nothing_from_leaving(
 ) -> None:
     one, ear = await _join(server), Ear()
     await one.subscribe("a", ear)
-    await one.settle()
+    await one.flush_subscriptions()
 
     def choke() -> None:
         raise RuntimeError("not to my taste")
 
     for heard in ([b"here"], [b"here"] * 2):
-        one.at_end_of_turn(choke)
-        one.at_end_of_turn(lambda: one.send("a", b"here"))
+        one.on_loop_end(choke)
+        one.on_loop_end(lambda: one.send("a", b"here"))
         await wait_for(partial(_equal, ear.heard, heard), 20, "what is sent")
     assert "as a turn ended" in caplog.text
     await one.close()

@@ -27,7 +27,7 @@ TOPIC = "rag.query.v1"
 
 
 def _frame(bus: Bus, signer: Identity, kind: Any, **changes: Any) -> bytes:
-    header = bus.peer.header(kind, ids.new_ulid(), capability=TOPIC)
+    header = bus.peer.sender.header(kind, ids.new_ulid(), capability=TOPIC)
     return frames.signed(msgspec.structs.replace(header, **changes), b"[", signer)
 
 

@@ -269,7 +269,7 @@ def test_a_node_that_runs_puts_out_who_is_revoked(start: Start, place: Home, tmp
         )
         watch = Stopwatch(server.pid, node.process.pid)
         for body in gossip_frames.batches([event], ()):
-            await gossip_frames.publish(peer, gossip_frames.LOG, body)
+            await gossip_frames.publish(peer.sender, gossip_frames.LOG, body)
         await wait_for(lambda: victim.cut, what="the revoked node to be cut")
         took = watch.seconds()
         await victim.client.close()

@@ -22,7 +22,7 @@ class ContractSource(Protocol):
 
     @property
     def peer(self) -> Any: ...
-    async def learn(self, capability: str) -> Contract: ...
+    async def fetch_contract(self, capability: str) -> Contract: ...
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
@@ -37,7 +37,7 @@ async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> lis
     """
     tools = []
     for name in capabilities:
-        contract = await bus.learn(name)
+        contract = await bus.fetch_contract(name)
         offers = await bus.offers(contract.id)
         own = any(view.node == bus.peer.node_id for view in offers)
         tools.append(told_tool(contract, own=own))

@@ -18,20 +18,17 @@ from hearthnet.bus.calls.attempt import (
     NoResponders,
     ProviderGone,
     Request,
-    deadline,
     encode_body,
     failure_code,
-    left_ms,
     parse_body,
-    send,
     send_control,
     send_control_nowait,
+    send_request,
 )
-from hearthnet.bus.calls.candidates import Candidates, worth_waiting
+from hearthnet.bus.calls.candidates import Candidates, is_wait_short
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry
-from hearthnet.bus.session import loopback
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import CANCELLED, code_of
 from hearthnet.core import ids
@@ -43,7 +40,7 @@ from hearthnet.protocol.header import Kind
 from hearthnet.protocol.stream import KEEPALIVE_MS, TERMINAL, WINDOW, Incoming
 
 _log = logging.getLogger(__name__)
-_MOST_WAITING: Final = 2 * WINDOW
+_MAX_UNREAD: Final = 2 * WINDOW
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -63,24 +60,24 @@ class StreamCall:
             deadline.
     """
 
-    def __init__(self, peer: Session, request: Request, discovery: Discovery, timeout_seconds: float) -> None:
-        self._peer = peer
+    def __init__(self, session: Session, discovery: Discovery, request: Request) -> None:
+        self._session = session
         self._request = request
         self._discovery = discovery
-        self._candidates = Candidates(peer, discovery, request)
-        self._until = deadline(timeout_seconds)
+        self._candidates = Candidates(session, discovery, request)
+        self._until = request.deadline()
         self._loop = asyncio.get_running_loop()
-        self._came: deque[Frame | HearthNetError] = deque()
+        self._received: deque[Frame | HearthNetError] = deque()
         self._readers: list[asyncio.Future[None]] = []
         """Readers that wait for the next item."""
         self._incoming = Incoming(steady_ms())
-        self._over = self._spoken = self._acking = False
+        self._is_over = self._has_sent = self._acking = False
         self._consumed = 0
         self._view: OfferView | None = None
-        self._listing: RoutingEntry | None = None
-        self._asked_ms = self._first_ms = 0
+        self._entry: RoutingEntry | None = None
+        self._opened_ms = self._first_ms = 0
         self._id = ""
-        self._alarm: set[Timer] | None = None
+        self._timers: set[Timer] | None = None
 
     @property
     def provider(self) -> str:
@@ -88,12 +85,12 @@ class StreamCall:
         return "" if self._view is None else self._view.node
 
     async def __aenter__(self) -> Self:
-        self._trace = self._peer.traces.calling(self._request.contract.id, self._request.run)
+        self._trace = self._session.traces.calling(self._request.contract.id, self._request.run)
         self._discovery.retries.earn()
         try:
             await self._open()
         except BaseException as error:
-            self._ended(error)
+            self._end_trace(error)
             raise
         self._wait()
         return self
@@ -101,15 +98,15 @@ class StreamCall:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._alarm is not None:
-            self._alarm.discard(self)
-        self._ended(error)
+        if self._timers is not None:
+            self._timers.discard(self)
+        self._end_trace(error)
         try:
             await self.cancel()
         except HearthNetError as broken:
             _log.info("not cancelled, the provider will notice: %s", broken)
         finally:
-            self._peer.replies.forget(self._id)
+            self._session.replies.forget(self._id)
 
     def __aiter__(self) -> Self:
         return self
@@ -117,21 +114,21 @@ class StreamCall:
     async def __anext__(self) -> StreamFrame:
         while True:
             try:
-                taken = self._take(await self._next())
-                if self._peer.link.full:
-                    await self._peer.link.room()
+                frame = self._read(await self._next())
+                if self._session.link.is_congested:
+                    await self._session.link.drain()
             except HearthNetError as error:
                 self._incoming.ended = True
-                asked = self._listing
-                self._judge(failure_code(self._peer, error))
-                if not self._may_move_on(asked, error):
+                entry = self._entry
+                self._record_health(failure_code(self._session, error))
+                if not self._may_retry(entry, error):
                     raise
-                await self._candidates.again(error, self._until)
+                await self._candidates.backoff(error, self._until)
                 await self._open()
             else:
                 # None is an event of a later minor version, which is skipped.
-                if taken is not None:
-                    return taken
+                if frame is not None:
+                    return frame
 
     async def send_input(self, data: dict[str, Any]) -> None:
         """Send `data` to the running handler: a tool result, a decision, a chunk.
@@ -146,8 +143,8 @@ class StreamCall:
         """Stop the work at the provider, unless it has ended already."""
         self._incoming.ended = True
         self._wake()
-        if not self._over:
-            self._over = True
+        if not self._is_over:
+            self._is_over = True
             await self._control("cancel", b"{}")
 
     def on_frame(self, frame: Frame) -> None:
@@ -156,13 +153,13 @@ class StreamCall:
         if self._view is None or header.sender != self._view.node or header.kind != "frame":
             return
         try:
-            wanted = self._incoming.accept(header.seq, header.event, steady_ms())
+            is_new = self._incoming.accept(header.seq, header.event, steady_ms())
         except HearthNetError as error:
             self._put(error)
             return
-        if not wanted:
+        if not is_new:
             return
-        if len(self._came) >= _MOST_WAITING:
+        if len(self._received) >= _MAX_UNREAD:
             self._give_up(
                 HearthNetError(
                     "partition", "the provider ignores the window", details={"rule": "stream_broken"}
@@ -170,20 +167,20 @@ class StreamCall:
             )
             return
         self._first_ms = self._first_ms or steady_ms()
-        self._over = header.event in TERMINAL
+        self._is_over = header.event in TERMINAL
         self._put(frame)
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         """Handle the report that the process is gone."""
         if self._view is not None and node == self._view.node:
-            self._over = True
-            gone = ProviderGone if self._spoken else NoResponders
+            self._is_over = True
+            gone = ProviderGone if self._has_sent else NoResponders
             self._give_up(gone(self._view.node))
 
     def on_lost(self) -> None:
         """Handle the loss of the connection, and maybe of frames, unless the provider is inside."""
         view = self._view
-        if view is None or loopback.local_provider(self._peer, view.node, view.offer.instance) is None:
+        if view is None or not self._session.sender.is_local(view.node, view.offer.instance):
             self._give_up(ConnectionLost())
 
     def _give_up(self, error: HearthNetError) -> None:
@@ -193,7 +190,7 @@ class StreamCall:
             self._put(error)
 
     def _put(self, item: Frame | HearthNetError) -> None:
-        self._came.append(item)
+        self._received.append(item)
         self._wake()
 
     def _wake(self) -> None:
@@ -202,46 +199,50 @@ class StreamCall:
             if not reader.done():
                 reader.set_result(None)
 
-    def _ended(self, error: BaseException | None) -> None:
+    def _end_trace(self, error: BaseException | None) -> None:
         """End the trace with the raised error, or as cancelled if the stream was left early."""
-        self._judge("" if self._first_ms else None)
+        self._record_health("" if self._first_ms else None)
         trace = self._trace
         trace.frames = self._consumed
         if error is not None:
             trace.code = code_of(error)
-        elif not self._over:
+        elif not self._is_over:
             trace.code = CANCELLED
-        self._peer.traces.end(trace)
+        self._session.traces.end(trace)
 
-    def _judge(self, code: str | None) -> None:
+    def _record_health(self, code: str | None) -> None:
         """Record in the provider's health the time to its first frame, and the end.
 
         A stream that is left early counts as a success if frames had arrived.
         """
-        listing, self._listing = self._listing, None
-        if listing is not None:
+        entry, self._entry = self._entry, None
+        if entry is not None:
             now = steady_ms()
-            self._discovery.registry.end(listing, code, (self._first_ms or now) - self._asked_ms, now)
+            took_ms = (self._first_ms or now) - self._opened_ms
+            self._discovery.registry.call_finished(entry, code, took_ms, now)
 
     async def _open(self) -> None:
-        self._peer.replies.forget(self._id)
-        listing = await self._candidates.next_in_time(self._until)
-        self._discovery.registry.begin(listing)
-        self._listing, self._view = listing, listing.view
-        self._asked_ms, self._first_ms = steady_ms(), 0
+        self._session.replies.forget(self._id)
+        entry = await self._candidates.pick_patiently(self._until)
+        self._discovery.registry.call_started(entry)
+        self._entry, self._view = entry, entry.view
+        self._opened_ms, self._first_ms = steady_ms(), 0
         self._id = ids.new_ulid()
-        self._came.clear()
+        self._received.clear()
         self._incoming = Incoming(steady_ms())
-        self._over = self._spoken = False
+        self._is_over = self._has_sent = False
         self._consumed = 0
-        self._peer.replies.expect(self._id, self)
+        self._session.replies.expect(self._id, self)
         try:
-            left = left_ms(self._request, self._until)
-            await send(self._peer, self._request, self._view, "open", self._id, left, self._trace)
+            send_request(self._session, self._request, entry.view, "open", self._id, self._until, self._trace)
+            if self._session.link.is_congested:
+                await self._session.link.drain()
         except BaseException as error:
-            self._incoming.ended = self._over = True
-            self._peer.replies.forget(self._id)
-            self._judge(failure_code(self._peer, error) if isinstance(error, HearthNetError) else None)
+            self._incoming.ended = self._is_over = True
+            self._session.replies.forget(self._id)
+            self._record_health(
+                failure_code(self._session, error) if isinstance(error, HearthNetError) else None
+            )
             raise
 
     async def _next(self) -> Frame:
@@ -251,33 +252,33 @@ class StreamCall:
             HearthNetError: The error that ended the stream.
             StopAsyncIteration: The stream is over.
         """
-        while not self._came:
+        while not self._received:
             if self._incoming.ended:
                 raise StopAsyncIteration
             reader = self._loop.create_future()
             self._readers.append(reader)
             await reader
-        item = self._came.popleft()
+        item = self._received.popleft()
         if isinstance(item, HearthNetError):
             raise item
         return item
 
-    def _take(self, frame: Frame) -> StreamFrame | None:
+    def _read(self, frame: Frame) -> StreamFrame | None:
         """Return the frame; None for an event that the contract does not know here."""
         self._trace.bytes_in += len(frame.body)
         data = parse_body(frame)
         header, event = frame.header, frame.header.event
-        known = self._request.contract.has_event(event)
-        if known:
+        is_known = self._request.contract.has_event(event)
+        if is_known:
             self._check(event, data)
         self._consumed = header.seq
         if event == "done":
-            self._judge("")
+            self._record_health("")
         if self._incoming.ack_due(self._consumed) and not self._acking:
             # One acknowledgement for all frames read in this turn of the loop: often the whole window.
             self._acking = True
-            self._peer.link.at_end_of_turn(self._acknowledge_turn)
-        return StreamFrame(event, data, header.seq) if known else None
+            self._session.link.on_loop_end(self._acknowledge_turn)
+        return StreamFrame(event, data, header.seq) if is_known else None
 
     def _check(self, event: str, data: dict[str, Any]) -> None:
         """Check that a frame fits its contract; otherwise the provider is at fault."""
@@ -288,22 +289,17 @@ class StreamCall:
                 "internal_error", f"a frame of {ids.short_id(self.provider)} does not fit: {error.message}"
             ) from error
 
-    def _may_move_on(self, asked: RoutingEntry | None, error: HearthNetError) -> bool:
+    def _may_retry(self, entry: RoutingEntry | None, error: HearthNetError) -> bool:
         """Return whether the stream may go to the next process.
 
         It may before its first frame, if the process provably did nothing.
         """
-        self._candidates.forget_gone(asked, error)
-        if self._consumed:
-            return False
-        if self._candidates.clock_corrected(asked, error):
-            return True
-        contract = self._request.contract
+        contract, is_new = self._request.contract, not self._consumed
         harmless = contract.idempotent != "no" and not contract.side_effects
         gone = isinstance(error, NoResponders) or (isinstance(error, ProviderGone) and harmless)
-        if gone or error.code in ("capacity_exceeded", "rate_limited"):
-            return worth_waiting(error) and self._candidates.mark(asked, error)
-        return False
+        refused = error.code in ("capacity_exceeded", "rate_limited")
+        is_repeatable = is_new and (gone or refused) and is_wait_short(error)
+        return self._candidates.may_retry(entry, error, is_repeatable=is_repeatable, is_new=is_new)
 
     def due(self) -> None:
         """Send and check signs of life while the stream is open; end it at its deadline."""
@@ -330,12 +326,12 @@ class StreamCall:
         soon = self._loop.time() + KEEPALIVE_MS / 1000
         if self._loop.time() < self._until:
             soon = min(soon, self._until)
-        self._alarm = self._peer.alarms.at(soon, self)
+        self._timers = self._session.timers.at(soon, self)
 
     def _acknowledge_turn(self) -> None:
         """Acknowledge the frames read in this turn."""
         self._acking = False
-        if not self._over:
+        if not self._is_over:
             try:
                 self._acknowledge()
             except HearthNetError as error:
@@ -344,12 +340,12 @@ class StreamCall:
     def _acknowledge(self) -> None:
         """Acknowledge the frames read so far, as a sign of life also to the next provider."""
         if self._view is not None:
-            self._spoken = True
+            self._has_sent = True
             send_control_nowait(
-                self._peer, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed})
+                self._session, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed})
             )
 
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:
-            self._spoken = True
-            await send_control(self._peer, self._view, self._id, kind, body)
+            self._has_sent = True
+            await send_control(self._session, self._view, self._id, kind, body)

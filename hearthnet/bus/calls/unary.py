@@ -1,4 +1,4 @@
-"""A call from its first candidate to its answer.
+"""A call from its first candidate to its answer, read from top to bottom.
 
 See: docs/protocol/discovery.md#choosing, docs/protocol/discovery.md#deadlines.
 """
@@ -16,14 +16,12 @@ from hearthnet.bus.calls.attempt import (
     PendingReply,
     ProviderGone,
     Request,
-    deadline,
     failure_code,
-    left_ms,
     parse_body,
-    send_call,
     send_control,
+    send_request,
 )
-from hearthnet.bus.calls.candidates import Candidates, ProviderStarting, repeatable
+from hearthnet.bus.calls.candidates import Candidates, ProviderStarting, is_repeatable
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry
@@ -63,42 +61,96 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return dict(self.body.get("meta") or {})
 
 
-async def call(peer: Session, discovery: Discovery, request: Request, timeout_seconds: float) -> Reply:
-    """Call one process after another until one answers, within `timeout_seconds`.
+async def call(session: Session, discovery: Discovery, request: Request) -> Reply:
+    """Call one process after another until one answers, within the time of the request.
 
     Another process is called only if the first provably did not start, or repeating does no harm.
     """
-    trace = peer.traces.calling(request.contract.id, request.run)
+    trace = session.traces.calling(request.contract.id, request.run)
+    lost: HearthNetError | None = None
     try:
-        return await _until_answered(peer, discovery, request, deadline(timeout_seconds), trace)
+        until = request.deadline()
+        candidates = Candidates(session, discovery, request)
+        discovery.retries.earn()
+        while True:
+            entry = None
+            try:
+                entry = await candidates.pick(until)
+                return await _attempt(session, discovery, request, entry, until, trace)
+            except HearthNetError as error:
+                if not candidates.may_retry(entry, error, is_repeatable=is_repeatable(request, error)):
+                    if lost is None or error.code in _UNSURE:
+                        raise
+                    raise _unknown(lost, error) from error
+                lost = lost or _lost_effect(request, error)
+                await candidates.backoff(error, until)
     except BaseException as error:
         trace.code = code_of(error)
         raise
     finally:
-        peer.traces.end(trace)
+        session.traces.end(trace)
 
 
-async def _until_answered(
-    peer: Session, discovery: Discovery, request: Request, until: float, trace: SpanRecord
+async def _attempt(
+    session: Session,
+    discovery: Discovery,
+    request: Request,
+    entry: RoutingEntry,
+    until: float,
+    trace: SpanRecord,
 ) -> Reply:
-    candidates = Candidates(peer, discovery, request)
-    discovery.retries.earn()
-    lost: HearthNetError | None = None
-    while True:
-        listing = None
-        try:
-            listing = candidates.at_once() or await candidates.next(until)
-            return await _ask(peer, discovery, request, listing, until, trace)
-        except HearthNetError as error:
-            candidates.forget_gone(listing, error)
-            if candidates.clock_corrected(listing, error):
-                continue
-            if not (repeatable(request, error) and candidates.mark(listing, error)):
-                if lost is None or error.code in _UNSURE:
-                    raise
-                raise _in_doubt(lost, error) from error
-            lost = lost or _lost_effect(request, error)
-            await candidates.again(error, until)
+    """Call one process, and record the result in its health."""
+    registry, view, began, code = discovery.registry, entry.view, steady_ms(), None
+    pending = PendingReply(session, view, ids.new_ulid())
+    registry.call_started(entry)
+    try:
+        send_request(session, request, view, "call", pending.call_id, until, trace, pending)
+        if session.link.is_congested:
+            await session.link.drain()
+        frame = await pending.within(until)
+        trace.bytes_in = len(frame.body)
+        reply = Reply(_checked_body(request, frame, view), view.node, view.offer.instance)
+        code = ""
+        return reply
+    except asyncio.CancelledError:
+        # The caller stopped waiting, so the provider's work is stopped as well.
+        await _stop(session, pending, view)
+        raise
+    except HearthNetError as error:
+        code = failure_code(session, error)
+        # The provider may still work: it only paused, or its answer was lost. An effect is left to end.
+        is_lost = error.code == "partition" and not pending.is_answered
+        if is_lost and not (isinstance(error, ProviderGone) or request.contract.side_effects):
+            await _stop(session, pending, view)
+        raise
+    finally:
+        pending.forget()
+        now = steady_ms()
+        registry.call_finished(entry, code, now - began, now)
+
+
+async def _stop(session: Session, pending: PendingReply, view: OfferView) -> None:
+    with contextlib.suppress(HearthNetError):
+        await send_control(session, view, pending.call_id, "cancel", b"{}")
+
+
+def _checked_body(request: Request, frame: Frame, view: OfferView) -> dict[str, Any]:
+    """Return the reply's body.
+
+    Raises:
+        HearthNetError: The error that it carries; `internal_error` if it does not fit its contract, since
+            that is the provider's fault; `invalid_signature` for an unsigned reply to a side effect.
+    """
+    body = parse_body(frame)
+    try:
+        request.contract.check_reply(body)
+    except HearthNetError as error:
+        raise HearthNetError(
+            "internal_error", f"the answer of {ids.short_id(view.node)} does not fit: {error.message}"
+        ) from error
+    if request.contract.side_effects and frame.evidence is None:
+        raise HearthNetError("invalid_signature", "the reply to a call with side effects must be signed")
+    return body
 
 
 def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | None:
@@ -107,75 +159,9 @@ def _lost_effect(request: Request, error: HearthNetError) -> HearthNetError | No
     return error if request.contract.side_effects and error.code == "partition" and not harmless else None
 
 
-def _in_doubt(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
+def _unknown(lost: HearthNetError, error: HearthNetError) -> HearthNetError:
     """Return the final error: a later refusal does not settle an effect whose answer was lost."""
     return EffectInDoubt(
         f"it may have happened: {lost.message}; asked again: {error.message}; "
         "ask once more with the same client_id",
     )
-
-
-async def _ask(
-    peer: Session,
-    discovery: Discovery,
-    request: Request,
-    listing: RoutingEntry,
-    until: float,
-    trace: SpanRecord,
-) -> Reply:
-    """Call one process, and record the result in its health."""
-    registry, view, began, code = discovery.registry, listing.view, steady_ms(), None
-    answer = PendingReply(peer, view, ids.new_ulid())
-    registry.begin(listing)
-    try:
-        send_call(peer, request, view, answer, left_ms(request, until), trace)
-        if peer.link.full:
-            await peer.link.room()
-        frame = await answer.within(until)
-        reply = _read(request, frame, view, trace)
-        code = ""
-        return reply
-    except asyncio.CancelledError:
-        # The caller stopped waiting, so the provider's work is stopped as well.
-        await _stop(peer, view, answer)
-        raise
-    except HearthNetError as error:
-        code = failure_code(peer, error)
-        # The provider may still work: it only paused, or its answer was lost. An effect is left to end.
-        unheard = error.code == "partition" and not answer.is_answered
-        if unheard and not (isinstance(error, ProviderGone) or request.contract.side_effects):
-            await _stop(peer, view, answer)
-        raise
-    finally:
-        answer.forget()
-        now = steady_ms()
-        registry.end(listing, code, now - began, now)
-
-
-async def _stop(peer: Session, view: OfferView, answer: PendingReply) -> None:
-    with contextlib.suppress(HearthNetError):
-        await send_control(peer, view, answer.call_id, "cancel", b"{}")
-
-
-def _read(request: Request, frame: Frame, view: OfferView, trace: SpanRecord) -> Reply:
-    """Return the reply in the frame; raise the error that it carries, or its fault."""
-    trace.bytes_in = len(frame.body)
-    body = parse_body(frame)
-    _check_reply(request, body, view)
-    if request.contract.side_effects and frame.evidence is None:
-        raise HearthNetError("invalid_signature", "the reply to a call with side effects must be signed")
-    return Reply(body, view.node, view.offer.instance)
-
-
-def _check_reply(request: Request, body: dict[str, Any], view: OfferView) -> None:
-    """Check that the reply fits its contract.
-
-    Raises:
-        HearthNetError: `internal_error` if it does not, since that is the provider's fault.
-    """
-    try:
-        request.contract.check_reply(body)
-    except HearthNetError as error:
-        raise HearthNetError(
-            "internal_error", f"the answer of {ids.short_id(view.node)} does not fit: {error.message}"
-        ) from error

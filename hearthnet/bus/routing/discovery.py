@@ -107,7 +107,7 @@ class FindRequest:
         self.settled = False
         self.wake()
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         """End the find, since the server reports that there are no subscribers.
 
         A report in the name of another node does not count: finds are public, and any node may answer.
@@ -212,7 +212,7 @@ class Discovery:
         self.registry = Registry(peer.node_id)
         self.tables: dict[str, RoutingTable] = {}
         """The offers that suit each followed contract, by its id."""
-        self.sticky = SessionAffinity()
+        self.sessions = SessionAffinity()
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
         self._findings: dict[str, FindRequest] = {}
@@ -288,7 +288,7 @@ class Discovery:
 
     async def _ask(self, wanted: str, finding: FindRequest) -> FindRequest:
         peer = self._peer
-        header = peer.header("find", ids.new_ulid(), capability=wanted)
+        header = peer.sender.header("find", ids.new_ulid(), capability=wanted)
         peer.replies.expect(header.id, finding)
         finding.forget = partial(peer.replies.forget, header.id)
         try:
@@ -314,7 +314,7 @@ class Discovery:
         _, sender = subjects.open_sender(subject)
         if not self._peer.membership.is_member(sender):
             raise FrameError("the announcement is not a member's")
-        frame = frames.read_signed(data, sender, self._peer.proved)
+        frame = frames.read_signed(data, sender, self._peer.verified)
         if not self._acceptable(frame.header):
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)

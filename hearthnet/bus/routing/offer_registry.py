@@ -95,7 +95,7 @@ class Registry:
         Raises:
             HearthNetError: `bad_request` for a malformed capability.
         """
-        self.expire(heard_ms)
+        self.drop_expired(heard_ms)
         known = self._nodes.get(node)
         same = known[0].view.node if known else node
         views = [_view(same, offer) for offer in offers]
@@ -117,19 +117,19 @@ class Registry:
             table = tables[contract.id] = RoutingTable(contract)
             for listing in self._topics.get(topic, {}).values():
                 if table.add(listing):
-                    listing.file()
+                    listing.insert()
         return table
 
-    def begin(self, listing: RoutingEntry) -> None:
+    def call_started(self, listing: RoutingEntry) -> None:
         """Record that a call of this process begins there."""
         listing.own += 1
         due = listing.health.state == "due"
         if due:
             listing.health.begin()
         if due or listing.entry is not None:
-            listing.file()
+            listing.insert()
 
-    def end(self, listing: RoutingEntry, code: str | None, ms: float, now_ms: int) -> None:
+    def call_finished(self, listing: RoutingEntry, code: str | None, ms: float, now_ms: int) -> None:
         """Record its end, as `Health.end`."""
         listing.own -= 1
         if self.lines:
@@ -141,13 +141,13 @@ class Registry:
         health.end(code, ms, now_ms)
         changed = health.state != state or health.failures != failures or health.p50_ms != p50_ms
         if changed or listing.entry is not None:
-            listing.file()
+            listing.insert()
         if health.state == "shut" != state:
             heappush(self._shut, (health.until_ms, next(self._serial), listing))
             who, what = short_id(listing.view.node), listing.view.capability
             _log.warning("%s is not asked for %s for a minute: too much of it failed", who, what)
 
-    def expire(self, now_ms: int) -> None:
+    def drop_expired(self, now_ms: int) -> None:
         """Remove expired offers, and readmit those whose time of being shut out has ended."""
         ends, shut = self._ends, self._shut
         while ends and ends[0][0] <= now_ms:
@@ -159,20 +159,20 @@ class Registry:
         while shut and shut[0][0] <= now_ms:
             listing = heappop(shut)[2]
             if listing.health.is_due(now_ms):
-                listing.file()
+                listing.insert()
 
     def next_end(self) -> int | None:
-        """Return the earliest time at which `expire` may remove an offer."""
+        """Return the earliest time at which `drop_expired` may remove an offer."""
         return self._ends[0][0] if self._ends else None
 
     def offers(self, topic: str, now_ms: int) -> list[OfferView]:
         """Return the live offers of `topic`."""
-        self.expire(now_ms)
+        self.drop_expired(now_ms)
         return [listing.view for listing in self._topics.get(topic, {}).values()]
 
     def everything(self, now_ms: int) -> list[OfferView]:
         """Return every live offer, by capability, node and instance."""
-        self.expire(now_ms)
+        self.drop_expired(now_ms)
         views = [listing.view for known in self._topics.values() for listing in known.values()]
         return sorted(views, key=lambda view: view.key[2:] + view.key[:2])
 
@@ -234,17 +234,17 @@ class Registry:
             self._unlist(listing, topic)
             self._list(listing, topic)
         else:
-            listing.file()
+            listing.insert()
         if _said(before) != _said(now):
             self._tell("changed", topic, view)
 
     def _list(self, listing: RoutingEntry, topic: str) -> None:
         for table in self._tables.get(topic, {}).values():
             table.add(listing)
-        listing.file()
+        listing.insert()
 
     def _unlist(self, listing: RoutingEntry, topic: str) -> None:
-        listing.unfile()
+        listing.remove()
         listing.shelves = []
         for table in self._tables.get(topic, {}).values():
             table.remove(listing)

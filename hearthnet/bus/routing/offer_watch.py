@@ -143,7 +143,7 @@ class OfferWatch:
                     with contextlib.suppress(HearthNetError):  # the server is away; repeated later
                         await self._discovery.find(self._contract, lambda: False, lambda: True)
                 await asyncio.wait({closed}, timeout=LOOK_SECONDS)
-                registry.expire(steady_ms())
+                registry.drop_expired(steady_ms())
         finally:
             closed.cancel()
             self._end()

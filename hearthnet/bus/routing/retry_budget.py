@@ -28,7 +28,7 @@ class Retries:
         """Record that a call began."""
         self._left += SHARE
 
-    def take(self, now_ms: int) -> bool:
+    def spend(self, now_ms: int) -> bool:
         """Spend one repetition and return True; False if none is left."""
         earned = (now_ms - self._since) / 1000 * PER_SECOND
         self._left, self._since = min(MOST, self._left + earned), now_ms

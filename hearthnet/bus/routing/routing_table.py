@@ -78,21 +78,21 @@ class RoutingEntry:
             score -= LOCAL_BONUS
         return int(score) + (FULL if load >= 1 else 0)
 
-    def file(self) -> None:
+    def insert(self) -> None:
         """Insert it at its present rank, or nowhere while it is shut out."""
         if not self.health.may_be_asked:
-            self.unfile()
+            self.remove()
             return
         score = self.score()
         if self.entry is not None:
             if self.entry[0] == score:
                 return
-            self.unfile()
+            self.remove()
         entry = self.entry = (score, self.serial, self)
         for shelf in self.shelves:
             insort(shelf, entry)
 
-    def unfile(self) -> None:
+    def remove(self) -> None:
         """Remove it from all shelves."""
         entry = self.entry
         if entry is not None:
@@ -124,10 +124,10 @@ class RoutingTable:
 
     def add(self, listing: RoutingEntry) -> bool:
         """Add an offer of this topic if it suits the contract, which is checked only here."""
-        if not suits(self.contract, listing.view):
+        if not is_compatible(self.contract, listing.view):
             return False
         self.listings.add(listing)
-        listing.unfile()
+        listing.remove()
         listing.shelves = [*listing.shelves, *self._shelves(listing)]
         return True
 
@@ -147,23 +147,23 @@ class RoutingTable:
         (near, everybody), exactly = self._shelf(asker.body)
         if near:
             for listing in _in_order(near):
-                if listing.load < LOCAL_BELOW and self._takes(listing, asker, exactly):
+                if listing.load < LOCAL_BELOW and self._accepts(listing, asker, exactly):
                     return listing
         for listing in _in_order(everybody):
-            if self._takes(listing, asker, exactly):
+            if self._accepts(listing, asker, exactly):
                 return listing
         return None
 
-    def takes(self, listing: RoutingEntry, asker: Asker) -> bool:
+    def accepts(self, listing: RoutingEntry, asker: Asker) -> bool:
         """Return whether `listing` is still listed, and can be called now."""
-        return listing.entry is not None and listing in self.listings and self._takes(listing, asker, False)
+        return listing.entry is not None and listing in self.listings and self._accepts(listing, asker, False)
 
-    def fitting(self, asker: Asker) -> Iterator[RoutingEntry]:
+    def matching(self, asker: Asker) -> Iterator[RoutingEntry]:
         """Iterate over every offer that fits the request, callable or not: for the final error."""
         fits, body = self.contract.fits, asker.body
         return (listing for listing in self.listings if fits(body, listing.view.params))
 
-    def _takes(self, listing: RoutingEntry, asker: Asker, exactly: bool) -> bool:
+    def _accepts(self, listing: RoutingEntry, asker: Asker, exactly: bool) -> bool:
         return (
             not listing.full
             and asker.accepts(listing.view)
@@ -205,7 +205,7 @@ def same_schema(contract: Contract, view: OfferView) -> bool:
     return view.capability != contract.capability or view.offer.schema_hash == contract.schema_hash
 
 
-def suits(contract: Contract, view: OfferView) -> bool:
+def is_compatible(contract: Contract, view: OfferView) -> bool:
     """Return whether an offer can answer calls of `contract` by version, schema and params.
 
     Params come from another node: those that their contract does not allow are not compared.

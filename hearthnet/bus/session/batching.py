@@ -8,21 +8,19 @@ cannot be encoded with others, are sent alone, after the items collected before 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from hearthnet.bus.session.reply_inbox import ReplyInbox
+from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.protocol import batch as pack
-from hearthnet.protocol import frame as frames
-from hearthnet.protocol import subjects
+from hearthnet.protocol import batch
 from hearthnet.protocol.batch import Answered, BatchedCall
 from hearthnet.protocol.frame import Frame
-
-if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Session
+from hearthnet.protocol.header import Header
 
 _log = logging.getLogger(__name__)
 MOST_BYTES: Final = 131_072
@@ -41,16 +39,16 @@ _AROUND: Final = 320
 class BatchCaller(Protocol):
     """A caller that waits for the answer to a call in a batch."""
 
-    pack: SentBatch | None
+    batch: SentBatch | None
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """True if the answer is still expected."""
 
     def fail(self, error: Exception) -> None:
         """Record that the call could not be sent."""
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         """Record that the receiving process is gone."""
 
 
@@ -60,27 +58,27 @@ class SentBatch:
     It unregisters with the last of its calls.
     """
 
-    def __init__(self, peer: Session, pack_id: str, askers: list[BatchCaller]) -> None:
-        self._peer = peer
-        self._id = pack_id
-        self._askers = set(askers)
-        for asker in askers:
-            asker.pack = self
-        peer.replies.expect(pack_id, self)
+    def __init__(self, replies: ReplyInbox, batch_id: str, callers: list[BatchCaller]) -> None:
+        self._replies = replies
+        self._id = batch_id
+        self._callers = set(callers)
+        for caller in callers:
+            caller.batch = self
+        replies.expect(batch_id, self)
 
-    def ended(self, asker: BatchCaller) -> None:
+    def remove(self, caller: BatchCaller) -> None:
         """Remove one of its calls, so that its answer is not kept while the others wait."""
-        self._askers.discard(asker)
-        if not self._askers:
-            self._peer.replies.forget(self._id)
+        self._callers.discard(caller)
+        if not self._callers:
+            self._replies.forget(self._id)
 
     def on_frame(self, frame: Frame) -> None:
         """Ignore frames for the batch itself, which has no answer."""
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         """Forward the server's report to all calls."""
-        for asker in list(self._askers):
-            asker.on_nobody(node)
+        for caller in list(self._callers):
+            caller.on_no_responders(node)
 
     def on_lost(self) -> None:
         """Do nothing: each of its calls is notified separately."""
@@ -89,7 +87,7 @@ class SentBatch:
 class _Calls:
     """Calls of one capability to one process, in order."""
 
-    __slots__ = ("askers", "capability", "instance", "items", "name", "node", "size")
+    __slots__ = ("callers", "capability", "instance", "items", "name", "node", "size")
 
     def __init__(self, node: str, instance: str, name: str, capability: Capability) -> None:
         self.node = node
@@ -97,12 +95,12 @@ class _Calls:
         self.name = name
         self.capability = capability
         self.items: list[BatchedCall] = []
-        self.askers: list[BatchCaller] = []
+        self.callers: list[BatchCaller] = []
         self.size = 0
 
 
-class _Answers:
-    """Answers to one process, in order."""
+class _Replies:
+    """Replies and frames to one process, in order."""
 
     __slots__ = ("instance", "items", "node", "size")
 
@@ -116,20 +114,22 @@ class _Answers:
 class Batcher:
     """The batches of one process that are not sent yet."""
 
-    def __init__(self, peer: Session) -> None:
-        self._peer = peer
+    def __init__(self, sender: Sender, inbox: ReplyInbox) -> None:
+        self._sender = sender
+        self._link = sender.link
+        self._inbox = inbox
         self._calls: dict[tuple[str, str, str], _Calls] = {}
-        self._answers: dict[tuple[str, str], _Answers] = {}
-        self._due = False
+        self._replies: dict[tuple[str, str], _Replies] = {}
+        self._is_scheduled = False
 
-    def takes(self, body: bytes) -> bool:
-        """Return whether a call or an answer with this body may be in a batch."""
+    def accepts(self, body: bytes) -> bool:
+        """Return whether a call or a reply with this body may be in a batch."""
         size = len(body)
-        if size > LARGEST or 8 * size > self._peer.link.max_payload:
+        if size > LARGEST or 8 * size > self._link.max_payload:
             return False
         return size < 2 * _DEEPEST or body.count(b"{") + body.count(b"[") <= _DEEPEST
 
-    def call(
+    def add_call(
         self,
         node: str,
         instance: str,
@@ -137,26 +137,26 @@ class Batcher:
         capability: Capability,
         item: BatchedCall,
         body_bytes: int,
-        asker: BatchCaller,
+        caller: BatchCaller,
     ) -> None:
         """Send a plain call of the contract `name` to a process that offers `capability`.
 
-        The process accepts batches, and `takes` allows the body. Errors are reported to `asker`.
+        The process accepts batches, and `accepts` allows the body. Errors are reported to `caller`.
         """
         key = node, instance, name
         calls = self._calls.get(key)
         if calls is None:
             calls = self._calls[key] = _Calls(node, instance, name, capability)
-            self._wake()
+            self._schedule()
         calls.items.append(item)
-        calls.askers.append(asker)
+        calls.callers.append(caller)
         calls.size += body_bytes + len(item.token) + len(item.run) + _AROUND
-        if len(calls.items) == ENOUGH or calls.size > self._most():
+        if self._is_full(calls):
             del self._calls[key]
             self._send_calls(calls)
-            self._peer.link.flush()
+            self._link.flush()
 
-    def answer(self, node: str, instance: str, item: Answered, body: bytes) -> None:
+    def add_reply(self, node: str, instance: str, item: Answered, body: bytes) -> None:
         """Send a reply or a frame of a stream to a process that accepts batches, in order.
 
         Raises:
@@ -164,28 +164,28 @@ class Batcher:
                 closed.
         """
         key = node, instance
-        answers = self._answers.get(key)
-        if not self.takes(body):
-            if answers is not None:
-                del self._answers[key]
-                self._send_answers(answers)
-            self._send_answer(node, instance, item)
+        replies = self._replies.get(key)
+        if not self.accepts(body):
+            if replies is not None:
+                del self._replies[key]
+                self._send_replies(replies)
+            self._send_reply(node, instance, item)
             return
-        if answers is None:
-            answers = self._answers[key] = _Answers(node, instance)
-            self._wake()
-        answers.items.append(item)
-        answers.size += len(body) + _AROUND
-        if len(answers.items) == ENOUGH or answers.size > self._most():
-            del self._answers[key]
-            self._send_answers(answers)
-            self._peer.link.flush()
+        if replies is None:
+            replies = self._replies[key] = _Replies(node, instance)
+            self._schedule()
+        replies.items.append(item)
+        replies.size += len(body) + _AROUND
+        if self._is_full(replies):
+            del self._replies[key]
+            self._send_replies(replies)
+            self._link.flush()
 
     def flush(self) -> None:
         """Send all items."""
-        self._due = False
-        while self._answers:
-            self._send_answers(self._answers.popitem()[1])
+        self._is_scheduled = False
+        while self._replies:
+            self._send_replies(self._replies.popitem()[1])
         self.flush_calls()
 
     def flush_calls(self) -> None:
@@ -193,71 +193,57 @@ class Batcher:
         while self._calls:
             self._send_calls(self._calls.popitem()[1])
 
-    def _wake(self) -> None:
-        if not self._due:
-            self._due = True
-            self._peer.link.at_end_of_turn(self.flush)
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._link.on_loop_end(self.flush)
 
-    def _most(self) -> int:
-        return min(MOST_BYTES, self._peer.link.max_payload // 2)
+    def _is_full(self, items: _Calls | _Replies) -> bool:
+        return len(items.items) == ENOUGH or items.size > min(MOST_BYTES, self._link.max_payload // 2)
 
     def _send_calls(self, calls: _Calls) -> None:
-        """Send the calls; errors are reported to each of them."""
-        together = [
-            (item, asker) for item, asker in zip(calls.items, calls.askers, strict=True) if asker.waits
-        ]
-        if len(together) > 1:
-            items, askers = [item for item, _ in together], [asker for _, asker in together]
+        """Send the calls that are still waited for; errors are reported to each of them."""
+        waiting = [pair for pair in zip(calls.items, calls.callers, strict=True) if pair[1].is_waiting]
+        if len(waiting) > 1:
             try:
-                self._send_pack(calls, items, askers)
+                self._send_batch(calls, [item for item, _ in waiting], [caller for _, caller in waiting])
                 return
             except Exception as error:
                 # The error of one call must not be reported to the others.
-                _log.info("a pack of calls is sent one by one: %s", error)
-        for item, asker in together:
+                _log.info("a batch of calls is sent one by one: %s", error)
+        for item, caller in waiting:
             try:
-                self._send_call(calls, item)
+                shared = self._header(calls, item.id)
+                self._sender.send_call(calls.capability, batch.call_header(shared, item), bytes(item.body))
             except Exception as error:
-                asker.fail(error)
+                caller.fail(error)
 
-    def _send_pack(self, calls: _Calls, items: list[BatchedCall], askers: list[BatchCaller]) -> None:
-        peer, node, pack_id = self._peer, calls.node, ids.new_ulid()
-        header = peer.header("calls", pack_id, to=node, to_instance=calls.instance, capability=calls.name)
-        data = frames.sealed(header, pack.encode(items), peer.keys.to(node))
-        nobody = subjects.reply(node, peer.node_id, peer.instance, pack_id)
-        peer.link.send(subjects.call(peer.node_id, node, calls.instance, calls.capability), data, nobody)
-        SentBatch(peer, pack_id, askers)
+    def _send_batch(self, calls: _Calls, items: list[BatchedCall], callers: list[BatchCaller]) -> None:
+        header = self._header(calls, ids.new_ulid())
+        self._sender.send_call(calls.capability, header, batch.encode(items))
+        SentBatch(self._inbox, header.id, callers)
 
-    def _send_call(self, calls: _Calls, item: BatchedCall) -> None:
-        peer, node = self._peer, calls.node
-        shared = peer.header("calls", item.id, to=node, to_instance=calls.instance, capability=calls.name)
-        data = frames.sealed(pack.call_header(shared, item), bytes(item.body), peer.keys.to(node))
-        nobody = subjects.reply(node, peer.node_id, peer.instance, item.id)
-        peer.link.send(subjects.call(peer.node_id, node, calls.instance, calls.capability), data, nobody)
+    def _header(self, calls: _Calls, frame_id: str) -> Header:
+        return self._sender.header(
+            "calls", frame_id, to=calls.node, to_instance=calls.instance, capability=calls.name
+        )
 
-    def _send_answers(self, answers: _Answers) -> None:
-        """Send the answers; errors are logged, since their handlers have ended."""
-        node, instance, items = answers.node, answers.instance, answers.items
+    def _send_replies(self, replies: _Replies) -> None:
+        """Send the replies; errors are logged, since their handlers have ended."""
+        node, instance, items = replies.node, replies.instance, replies.items
         if len(items) > 1:
             try:
-                self._send_replies(node, instance, items)
+                header = self._sender.header("replies", ids.new_ulid(), to=node, to_instance=instance)
+                self._sender.send_reply(header, batch.encode(items))
                 return
             except (HearthNetError, UnicodeEncodeError, msgspec.EncodeError) as error:
-                _log.info("a pack of answers is sent one by one: %s", error)
+                _log.info("a batch of replies is sent one by one: %s", error)
         for item in items:
             try:
-                self._send_answer(node, instance, item)
+                self._send_reply(node, instance, item)
             except (HearthNetError, UnicodeEncodeError, msgspec.EncodeError) as error:
                 _log.warning("the call %s was not answered: %s", item.id, error)
 
-    def _send_replies(self, node: str, instance: str, items: list[Answered]) -> None:
-        peer = self._peer
-        header = peer.header("replies", ids.new_ulid(), to=node, to_instance=instance)
-        data = frames.sealed(header, pack.encode(items), peer.keys.to(node))
-        peer.link.send(subjects.replies(peer.node_id, node, instance), data)
-
-    def _send_answer(self, node: str, instance: str, item: Answered) -> None:
-        peer = self._peer
-        shared = peer.header("replies", item.id, to=node, to_instance=instance)
-        data = frames.sealed(pack.answer_header(shared, item), bytes(item.body), peer.keys.to(node))
-        peer.link.send(subjects.reply(peer.node_id, node, instance, item.id), data)
+    def _send_reply(self, node: str, instance: str, item: Answered) -> None:
+        shared = self._sender.header("replies", item.id, to=node, to_instance=instance)
+        self._sender.send_reply(batch.answer_header(shared, item), bytes(item.body))

@@ -10,10 +10,11 @@ See: docs/protocol/frames.md#event-frames.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.capability_name import Count
@@ -24,9 +25,6 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.protocol.header import SUBJECT_KINDS
 from hearthnet.trust.community.roster import RANK
-
-if TYPE_CHECKING:
-    from hearthnet.bus.session.session import Session
 
 LOG: Final = "community.log"
 """Events of the community, as they happen."""
@@ -116,15 +114,15 @@ def read_heads(frame: Frame) -> SetDigests:
     return read_json(frame.body, _HEADS)
 
 
-async def publish(peer: Session, event_type: str, body: bytes) -> None:
+async def publish(sender: Sender, event_type: str, body: bytes) -> None:
     """Publish an event of `event_type` to all subscribers.
 
     Raises:
         HearthNetError: `partition` if the connection is closed.
     """
-    header = peer.header("event", ids.new_ulid(), event=event_type)
-    data = frames.signed(header, body, peer.identity)
-    await peer.link.publish(subjects.event(peer.node_id, event_type), data)
+    header = sender.header("event", ids.new_ulid(), event=event_type)
+    data = frames.signed(header, body, sender.identity)
+    await sender.link.publish(subjects.event(sender.node_id, event_type), data)
 
 
 class GossipReader:

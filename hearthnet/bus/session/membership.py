@@ -32,6 +32,7 @@ from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.trust.authorization import revocation
+from hearthnet.trust.authorization.authority import CallerStatus
 from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
 from hearthnet.trust.community import events as community
 from hearthnet.trust.community import roster as rosters
@@ -58,6 +59,8 @@ class Membership:
     def __init__(self, node: str, roster: Roster) -> None:
         self._node = node
         self._roster = roster
+        self._statuses: dict[str, CallerStatus] = {}
+        self._statuses_of = roster
         self.revocations = Revocations()
         self._reader = GossipReader(node, roster.community_id, lambda sender: self._roster.level(sender))
         self._written = TokenBucket(_WRITTEN, _WRITTEN_PER_SECOND)
@@ -88,6 +91,22 @@ class Membership:
     def is_member(self, node: str) -> bool:
         """Return whether `node` belongs to the community now, at any level."""
         return RANK[self._roster.level(node)] >= RANK["member"]
+
+    def status(self, node: str) -> CallerStatus:
+        """Return the present status of `node`.
+
+        Cached for members until the roster changes; an invite may expire at any moment.
+        """
+        roster = self._roster
+        if roster is not self._statuses_of:
+            self._statuses_of = roster
+            self._statuses.clear()
+        known = self._statuses.get(node)
+        if known is None:
+            known = CallerStatus(node, roster.level(node, now_ms()), roster.is_revoked(node))
+            if roster.member(node) is not None:
+                self._statuses[node] = known
+        return known
 
     def heads(self) -> SetDigests:
         """Return the extent of this process's record, without expired revocations."""

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol import frame as frames
-from hearthnet.protocol.frame import BoxKeys, Frame, FrameError
+from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.protocol.header import SUBJECT_KINDS
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ _PACK: Final = f".{subjects.PACK}"
 
 
 class ReplyHandler(Protocol):
-    """A waiter for frames under one id.
+    """A receiver of the frames under one id.
 
     All methods are called from the event loop and must not block.
     """
@@ -30,7 +31,7 @@ class ReplyHandler(Protocol):
     def on_frame(self, frame: Frame) -> None:
         """Receive a frame for this id, opened and from the node in its subject."""
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         """Handle the report that there are no subscribers for the request of this id.
 
         The server sends it to the request's reply subject, which names `node`, and any client of `node` may
@@ -42,42 +43,37 @@ class ReplyHandler(Protocol):
 
 
 class ReplyInbox:
-    """The waiters of this process by call id.
+    """The receivers of answers to this process, by call id.
 
-    Frames that do not open, have no waiter or come from nodes that are not members are dropped; faulty ones
+    Frames that do not open, have no handler or come from nodes that are not members are dropped; faulty ones
     are counted.
     """
 
-    def __init__(
-        self, node: str, instance: str, community: str, keys: BoxKeys, is_member: Callable[[str], bool]
-    ) -> None:
-        self._node = node
-        self._instance = instance
-        self._community = community
-        self._keys = keys
+    def __init__(self, own: Sender, is_member: Callable[[str], bool]) -> None:
+        self._own = own
         self._is_member = is_member
-        self._waiting: dict[str, ReplyHandler] = {}
+        self._handlers: dict[str, ReplyHandler] = {}
         self.dropped = 0
 
-    def expect(self, call_id: str, waiter: ReplyHandler) -> None:
-        """Dispatch frames with `call_id` to `waiter` from now on."""
-        self._waiting[call_id] = waiter
+    def expect(self, call_id: str, handler: ReplyHandler) -> None:
+        """Dispatch frames with `call_id` to `handler` from now on."""
+        self._handlers[call_id] = handler
 
     def forget(self, call_id: str) -> None:
-        """Remove the waiter for `call_id`."""
-        self._waiting.pop(call_id, None)
+        """Remove the handler for `call_id`."""
+        self._handlers.pop(call_id, None)
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """Process one message on a reply subject of this process."""
-        waiter = self._waiting.get(subject[-_ULID:])
+        handler = self._handlers.get(subject[-_ULID:])
         try:
-            if waiter is None:
+            if handler is None:
                 if subject.endswith(_PACK):
                     self._on_pack(subject, data)
             elif absent:
-                waiter.on_nobody(ids.PREFIX + subject[_SENDER])
+                handler.on_no_responders(ids.PREFIX + subject[_SENDER])
             else:
-                waiter.on_frame(self._open(subject, data))
+                handler.on_frame(self._open(subject, data))
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
             _log.warning("dropped a reply: %s", error)
@@ -87,30 +83,30 @@ class ReplyInbox:
         sender = ids.from_token_form(subject[_SENDER])
         frame = self._read(sender, data)
         header = frame.header
-        if header.kind != "replies" or header.to_instance != self._instance:
+        if header.kind != "replies" or header.to_instance != self._own.instance:
             raise FrameError("these are not answers to this process")
-        if subject != subjects.replies(sender, self._node, self._instance):
+        if subject != subjects.replies(sender, self._own.node_id, self._own.instance):
             raise FrameError("the subject is none for answers to this process")
         for answer in batch.answers(frame):
             self.deliver(answer)
 
     def deliver(self, frame: Frame) -> None:
-        """Dispatch a frame that was opened, or comes from this process (bus/session/loopback.py)."""
-        waiter = self._waiting.get(frame.header.id)
-        if waiter is not None:
-            waiter.on_frame(frame)
+        """Dispatch a frame that was opened, or comes from this process (bus/session/sender.py)."""
+        handler = self._handlers.get(frame.header.id)
+        if handler is not None:
+            handler.on_frame(frame)
 
     def on_lost(self) -> None:
-        """Notify all waiters that the connection broke."""
-        for waiter in list(self._waiting.values()):
-            waiter.on_lost()
+        """Notify all handlers that the connection broke."""
+        for handler in list(self._handlers.values()):
+            handler.on_lost()
 
     def _open(self, subject: str, data: bytes) -> Frame:
         sender = ids.from_token_form(subject[_SENDER])
         frame = self._read(sender, data)
         header = frame.header
-        wanted = subjects.reply(sender, self._node, self._instance, header.id)
-        if header.kind not in _KINDS or subject != wanted:
+        expected = subjects.reply(sender, self._own.node_id, self._own.instance, header.id)
+        if header.kind not in _KINDS or subject != expected:
             raise FrameError("the reply is for another call than its subject says")
         return frame
 
@@ -118,7 +114,7 @@ class ReplyInbox:
         """Read the frame in `data`, from a member and for this node."""
         if not self._is_member(sender):
             raise FrameError("the answer is not a member's")
-        frame = frames.opened(data, self._keys.of(sender), sender)
-        if frame.header.to != self._node or frame.header.community != self._community:
+        frame = frames.opened(data, self._own.keys.of(sender), sender)
+        if frame.header.to != self._own.node_id or frame.header.community != self._own.community:
             raise FrameError("the reply is for another node or community")
         return frame

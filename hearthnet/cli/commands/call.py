@@ -92,7 +92,7 @@ async def _learned(home: Home, name: str) -> Contract:
     from hearthnet.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
-        return await bus.learn(name)
+        return await bus.fetch_contract(name)
 
 
 async def _call(home: Home, name: str, request: dict[str, Any], how: _How) -> Reply:

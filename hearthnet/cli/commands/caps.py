@@ -61,7 +61,7 @@ async def offers_of(home: Home, name: str | None) -> list[OfferView]:
 
     async with await Bus.connect(home, name="cli") as bus:
         found = await bus.offers(name)
-        await bus.learn_all(found)
+        await bus.fetch_contracts(found)
         return found
 
 

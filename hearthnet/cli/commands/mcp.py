@@ -182,7 +182,7 @@ async def _states(home: Home, servers: tuple[McpServerConfig, ...]) -> list[dict
             views = [
                 view for view in await bus.offers() if view.node == own and view.offer.service == SERVICE
             ]
-            await bus.learn_all(views)
+            await bus.fetch_contracts(views)
     except HearthNetError as error:
         return [_state(server, [], error.message, running=False) for server in servers]
     missing = "" if notes else "the service mcp is not among those that run here"

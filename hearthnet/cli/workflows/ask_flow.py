@@ -31,6 +31,7 @@ from hearthnet.contracts import is_told
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.core.home import Home
+from hearthnet.core.node_state import starting_services
 
 if TYPE_CHECKING:
     from hearthnet.agent.runtime.driver import Outcome, ToolRun
@@ -158,7 +159,7 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
     last = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
     while True:
         # Read before the offers: a service that starts in between is then in both.
-        starting = bus.peer.starting()
+        starting = starting_services(home)
         connected = model_settings.names(home)
         late = asyncio.get_running_loop().time() >= last
         try:

@@ -65,7 +65,7 @@ class CallRoutes:
         name = request.query_params.get("name", "")
         bus = self._gateway.bus
         views = await bus.offers()
-        await bus.learn_all([view for view in views if client.scope.covers(view.capability)])
+        await bus.fetch_contracts([view for view in views if client.scope.covers(view.capability)])
         return JSONResponse({"capabilities": described(client.scope, views, name)})
 
     async def description(self, _request: Request) -> Response:
@@ -109,7 +109,7 @@ class CallRoutes:
         name, version = given.get("capability"), given.get("version")
         if not isinstance(name, str) or not is_told(name):
             return given
-        contract = await self._gateway.bus.learn(f"{name}@{version}" if version else name)
+        contract = await self._gateway.bus.fetch_contract(f"{name}@{version}" if version else name)
         return {**given, "capability": contract.name, "version": contract.version}
 
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:

@@ -273,9 +273,9 @@ class Clients:
             raise HearthNetError("bad_request", "the token is malformed")
         claims, peer = self._peer.tokens.claims(shown), self._peer
         check_use(claims, caller=peer.node_id, community=peer.community, now_ms=self._clock())
-        if peer.revocations.revoked(claims.iss, claims.jti):
+        if peer.membership.revocations.revoked(claims.iss, claims.jti):
             raise HearthNetError("token_revoked", "the token was revoked")
-        issuer = peer.standing(claims.iss)
+        issuer = peer.membership.status(claims.iss)
         if issuer.revoked or RANK.get(issuer.level, 0) < RANK["member"]:
             raise HearthNetError("unauthorized", "the token's issuer is no member of this community")
         return claims

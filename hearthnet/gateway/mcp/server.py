@@ -103,7 +103,7 @@ class McpSide:
     async def _look(self) -> None:
         """Read the present offers, and learn contracts that came with no installation."""
         views = await self._bus.offers()
-        await self._bus.learn_all(views)
+        await self._bus.fetch_contracts(views)
         self._offered = frozenset(str(view.capability) for view in views)
         self._shared = frozenset(str(view.capability) for view in views if view.offer.trust != SELF)
 

@@ -100,7 +100,7 @@ def open_directed(peer: Session, subject: str, data: bytes) -> Frame:
         HearthNetError: Likewise.
     """
     route = subjects.directed(subject)
-    frame = frames.opened(data, peer.keys.of(route.sender), route.sender)
+    frame = frames.opened(data, peer.sender.keys.of(route.sender), route.sender)
     header = frame.header
     if header.kind not in SUBJECT_KINDS[route.family] or header.community != peer.community:
         raise FrameError("the frame is not for this subject or community")
@@ -126,7 +126,7 @@ def fresh(peer: Session, header: Header) -> bool:
             sender has sent too much since.
     """
     now = now_ms()
-    sender = STRANGERS if peer.standing(header.sender).level == "unknown" else header.sender
+    sender = STRANGERS if peer.membership.status(header.sender).level == "unknown" else header.sender
     verdict = peer.replay.judge(sender, header.id, header.time, now)
     if verdict == "stale":
         raise HearthNetError(
@@ -152,7 +152,7 @@ def admit(
         HearthNetError: The error to return to the caller.
     """
     header = frame.header
-    caller = peer.standing(header.sender)
+    caller = peer.membership.status(header.sender)
     refuse_revoked(caller, "you were")
     if header.sender != peer.node_id:
         _charge(rates, header, endpoints)
@@ -205,7 +205,7 @@ def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) ->
 
 
 def _issuer(peer: Session, claims: Claims, caller: CallerStatus) -> CallerStatus:
-    return caller if claims.iss == caller.node else peer.standing(claims.iss)
+    return caller if claims.iss == caller.node else peer.membership.status(claims.iss)
 
 
 def _claims(peer: Session, header: Header) -> Claims | None:
@@ -217,7 +217,7 @@ def _claims(peer: Session, header: Header) -> Claims | None:
         return None
     claims = peer.tokens.claims(header.token)
     tokens.check_use(claims, caller=header.sender, community=peer.community, now_ms=now_ms())
-    if peer.revocations.revoked(claims.iss, claims.jti):
+    if peer.membership.revocations.revoked(claims.iss, claims.jti):
         raise HearthNetError("token_revoked", "the token was revoked; ask its issuer for a new one")
     if claims.run not in ("", header.run):
         raise HearthNetError("token_scope_insufficient", "the token was made for another run")
@@ -269,7 +269,7 @@ def _named(
         raise HearthNetError("bad_request", "a call names an approval or a standing grant, not both")
     grant = grants.decode(header.grant)
     grants.check_binding(grant, header.use, call, contract.schema_hash, body)
-    if peer.revocations.revoked(grant.approver, grant.id):
+    if peer.membership.revocations.revoked(grant.approver, grant.id):
         raise HearthNetError("token_revoked", "the standing grant was revoked; ask the person again")
     return None, grant
 

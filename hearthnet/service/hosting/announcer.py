@@ -61,10 +61,12 @@ class Announcer:
         self._hosted = hosted
         await self._listen()
         try:
-            await self._peer.link.settle()
+            await self._peer.link.flush_subscriptions()
             await self._publish(gone, withdrawn=True)
             await self._announce()
-            await self._peer.link.settle()  # sent before anything else can keep this process busy
+            await (
+                self._peer.link.flush_subscriptions()
+            )  # sent before anything else can keep this process busy
         except HearthNetError as error:
             if error.code != "partition":
                 raise
@@ -76,7 +78,7 @@ class Announcer:
         try:
             await self._listen()
             await self._publish(gone, withdrawn=True)
-            await self._peer.link.settle()
+            await self._peer.link.flush_subscriptions()
         except HearthNetError as error:
             _log.warning("not withdrawn, the offers will expire: %s", error)
 
@@ -124,7 +126,7 @@ class Announcer:
         public = [entry for entry in hosted if _demand(entry) != SELF]
         for topic in sorted({_topic(entry) for entry in public}):
             mine = [entry for entry in public if _topic(entry) == topic]
-            header = self._peer.header("offer", ids.new_ulid(), capability=topic)
+            header = self._peer.sender.header("offer", ids.new_ulid(), capability=topic)
             data = frames.signed(header, self._notice(mine, withdrawn=withdrawn), self._peer.identity)
             capability = parse_capability(mine[0].offer.capability)
             await self._peer.link.publish(subjects.announce(self._peer.node_id, capability), data)
@@ -147,7 +149,7 @@ class Announcer:
         rank = RANK[self._peer.roster.level(asker, now_ms())]
         if rank == RANK["unknown"]:
             raise FrameError("the asker is neither a member nor invited")
-        header = frames.read_signed(data, asker, self._peer.proved).header
+        header = frames.read_signed(data, asker, self._peer.verified).header
         if header.kind != "find" or header.community != self._peer.community:
             raise FrameError("not a find for this community")
         own = asker == self._peer.node_id
@@ -168,10 +170,10 @@ class Announcer:
             if not own:
                 # Spread the answers of many nodes; this node has only a few processes.
                 await asyncio.sleep(random.uniform(0, FIND_JITTER_MS) / 1000)
-            answer = self._peer.header("offer", header.id, to=asker, to_instance=header.from_instance)
+            answer = self._peer.sender.header("offer", header.id, to=asker, to_instance=header.from_instance)
             inner = frames.plain(answer, self._notice(mine, withdrawn=False))
             try:
-                await self._peer.link.publish(target, frames.box(inner, self._peer.keys.to(asker)))
+                await self._peer.link.publish(target, frames.box(inner, self._peer.sender.keys.to(asker)))
             except HearthNetError as error:
                 _log.info("did not answer a find: %s", error)
 

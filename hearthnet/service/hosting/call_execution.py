@@ -104,7 +104,7 @@ class CallExecution:
 
     async def _work(self) -> None:
         until = asyncio.get_running_loop().time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
-        alarm = self._peer.alarms.at(until, self)
+        timers = self._peer.timers.at(until, self)
         try:
             try:
                 call = self._call(until)
@@ -114,12 +114,12 @@ class CallExecution:
                     reply = await self._carry_out(call)
                     self._effected = self._admitted.endpoint.contract.side_effects
             finally:
-                alarm.discard(self)
+                timers.discard(self)
             if self._is_plain and self._streaming is None:
                 self._answer(reply)
             else:
                 await self._succeed(reply)
-            await self.outbox.room()
+            await self.outbox.drain()
         except asyncio.CancelledError:
             if not self._was_late():
                 await self._cancelled()
@@ -291,7 +291,7 @@ class CallExecution:
     async def _end(self, error: HearthNetError) -> None:
         if self._streaming is None:
             self.outbox.reply(error.to_body(), code=error.code)
-            await self.outbox.room()
+            await self.outbox.drain()
         else:
             await self._streaming.end("error", error.to_body())
 

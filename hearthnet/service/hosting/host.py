@@ -94,7 +94,7 @@ class Host:
         link, node, instance = self.peer.link, self.peer.node_id, self.peer.instance
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
-        self.peer.inside = self
+        self.peer.sender.local = self
         await self._announcer.open(self._built_in)
         await self._monitor.open()
         await self.refresh()
@@ -121,7 +121,7 @@ class Host:
         await end(set(tasks))
         await self._answers.finish(_FAREWELL_SECONDS)
         await self._tasks.close()
-        self.peer.inside = None
+        self.peer.sender.local = None
 
     def _served(self) -> list[Served]:
         """Return each capability that is offered now once, for operators."""
@@ -151,7 +151,7 @@ class Host:
         if frame is None:
             return
         if frame.header.kind != "calls":
-            self.take(frame)
+            self.receive_call(frame)
             return
         try:
             calls = batch.calls(frame)
@@ -159,10 +159,10 @@ class Host:
             self._drop(error)
             return
         for call in calls:
-            self.take(call, packed=True)
+            self.receive_call(call, packed=True)
 
-    def take(self, frame: Frame, *, packed: bool = False) -> None:
-        """Answer or refuse a call that was opened, or comes from this process (bus/session/loopback.py).
+    def receive_call(self, frame: Frame, *, packed: bool = False) -> None:
+        """Answer or refuse a call that was opened, or comes from this process (bus/session/sender.py).
 
         `packed`: it arrived in a batch, so its answer may be batched, too; so may the frames of a stream
         whose caller permits it.
@@ -200,7 +200,7 @@ class Host:
         nodes = {running.header.sender} if claims is None else {running.header.sender, claims.iss}
         if any(peer.roster.is_revoked(node) for node in nodes if node != peer.node_id):
             return True
-        return claims is not None and peer.revocations.revoked(claims.iss, claims.jti)
+        return claims is not None and peer.membership.revocations.revoked(claims.iss, claims.jti)
 
     def _worth_telling(self, sender: str, error: HearthNetError, packed: bool) -> bool:
         """Return whether to answer with `error`; those about the time only a few times per tick.
@@ -230,9 +230,9 @@ class Host:
     def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
         frame = self._open(subject, data)
         if frame is not None:
-            self.control(frame)
+            self.receive_control(frame)
 
-    def control(self, frame: Frame) -> None:
+    def receive_control(self, frame: Frame) -> None:
         """Process a control frame of the caller of a running call."""
         running = self._running.get(frame.header.stream)
         if running is None or running.header.sender != frame.header.sender:
@@ -275,7 +275,7 @@ class Host:
                 outbox.frame(1, "error", error.to_body())
             else:
                 outbox.reply(error.to_body(), code=error.code)
-                await outbox.room()
+                await outbox.drain()
         finally:
             self.peer.traces.end(trace)
 

@@ -9,11 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.session import loopback
 from hearthnet.bus.session.session import Session
 from hearthnet.core.times import steady_ms
-from hearthnet.protocol import frame as frames
-from hearthnet.protocol import subjects
 from hearthnet.protocol.batch import Answered
 from hearthnet.protocol.header import Header, Kind
 from hearthnet.protocol.stream import KEEPALIVE_MS
@@ -29,7 +26,7 @@ class ReplySender:
     `packed`: the call arrived in a batch, so its answers may be batched (bus/session/batching.py).
     """
 
-    __slots__ = ("_inside", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
+    __slots__ = ("_is_local", "_last_ms", "_packed", "_peer", "_signed", "_to", "_trace")
 
     def __init__(
         self, peer: Session, header: Header, trace: SpanRecord, *, signed: bool, packed: bool
@@ -39,7 +36,7 @@ class ReplySender:
         self._to = header
         self._signed = signed
         self._packed = packed
-        self._inside = loopback.local_provider(peer, header.sender, header.from_instance) is not None
+        self._is_local = peer.sender.is_local(header.sender, header.from_instance)
         self._last_ms = steady_ms()
 
     def reply(self, body: dict[str, Any], code: str = "") -> None:
@@ -57,11 +54,11 @@ class ReplySender:
         if steady_ms() - self._last_ms >= KEEPALIVE_MS:
             self._send("frame", {}, event=ALIVE)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait while the server reads more slowly than this process sends."""
         link = self._peer.link
-        if link.full:
-            await link.room()
+        if link.is_congested:
+            await link.drain()
 
     def _send(
         self,
@@ -74,18 +71,16 @@ class ReplySender:
         signed: bool = False,
     ) -> None:
         self._last_ms = steady_ms()
-        peer, to, data = self._peer, self._to, _ENCODER.encode(body)
+        sender, to, data = self._peer.sender, self._to, _ENCODER.encode(body)
         self._trace.bytes_out += len(data)
-        if self._packed and not (self._inside or signed):
+        if self._packed and not (self._is_local or signed):
             item = Answered(id=to.id, body=msgspec.Raw(data), seq=seq, event=event, code=code)
-            peer.packer.answer(to.sender, to.from_instance, item, data)
+            self._peer.batcher.add_reply(to.sender, to.from_instance, item, data)
             return
-        header = peer.header(
+        header = sender.header(
             kind, to.id, to=to.sender, to_instance=to.from_instance, seq=seq, event=event, code=code
         )
-        if self._inside:
-            peer.replies.deliver(loopback.frame(peer, header, data, signed=signed))
-            return
-        inner = frames.signed(header, data, peer.identity) if signed else frames.plain(header, data)
-        subject = subjects.reply(peer.node_id, to.sender, to.from_instance, to.id)
-        peer.link.send(subject, frames.box(inner, peer.keys.to(to.sender)))
+        if self._is_local:
+            self._peer.replies.deliver(sender.loopback(header, data, signed=signed))
+        else:
+            sender.send_reply(header, data, signed=signed)

@@ -91,7 +91,7 @@ class AntiEntropy:
     async def relay(self, events: tuple[CommunityEvent, ...], revoked: tuple[TokenRevocation, ...]) -> None:
         """Publish `events` and `revoked` to the processes of this node."""
         for body in gossip_frames.batches(events, revoked):
-            await gossip_frames.publish(self._peer, RELAY, body)
+            await gossip_frames.publish(self._peer.sender, RELAY, body)
 
     def _changed(self) -> None:
         self._announcing.set()
@@ -106,7 +106,7 @@ class AntiEntropy:
             self._announcing.clear()
             body = msgspec.json.encode(self._membership.heads())
             with contextlib.suppress(HearthNetError):
-                await gossip_frames.publish(self._peer, HEADS, body)
+                await gossip_frames.publish(self._peer.sender, HEADS, body)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_SECONDS * random.uniform(0.8, 1.2)):
                     await self._announcing.wait()

@@ -66,6 +66,6 @@ class Chain:
         """Publish `events`; a node that misses them fetches them after comparing heads."""
         try:
             for body in gossip_frames.batches(events, ()):
-                await gossip_frames.publish(self._peer, LOG, body)
+                await gossip_frames.publish(self._peer.sender, LOG, body)
         except HearthNetError as error:
             _log.warning("not told, others will ask for it: %s", error)

@@ -205,7 +205,7 @@ class AuthService(Service):
             membership.learn((), (made,))
         revoked = known[0] if known else made
         for body in gossip_frames.batches((), (revoked,)):
-            await gossip_frames.publish(self._node.bus.peer, REVOKED, body)
+            await gossip_frames.publish(self._node.bus.peer.sender, REVOKED, body)
         return Reply({"token_id": revoked.token_id, "revoked_at": rfc3339(revoked.revoked_at)})
 
     @capability("auth.token.introspect@1.0")

@@ -63,7 +63,7 @@ class MeshService(Service):
     async def describe(self, call: Call[NoParams, DescribeInput]) -> Reply:
         """Return all information about one thing."""
         snapshot, viewer = await self._sources.snapshot.get(), self._viewer(call)
-        await self._node.bus.learn_all(
+        await self._node.bus.fetch_contracts(
             [view for view in snapshot.visible(viewer) if view.is_called(call.input.name)]
         )
         thing = describing.find(snapshot, viewer, call.input.name)

@@ -237,7 +237,7 @@ async def test_an_offer_for_the_own_node_is_announced_to_nobody(mesh: Mesh) -> N
     async with await mesh.bus() as bus:
         announced: list[str] = []
         await bus.peer.link.subscribe("hn.adv.>", lambda subject, data, absent: announced.append(subject))
-        await bus.peer.link.settle()
+        await bus.peer.link.flush_subscriptions()
         async with mesh.hosting(ProbeService(trust="self")):
             assert (await bus.call(QUERY, query())).output
             await wait_for(lambda: len(announced) >= 2, what="the announcements of the others")

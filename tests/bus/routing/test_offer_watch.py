@@ -219,7 +219,7 @@ async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(
         asking = asyncio.create_task(guest.call(QUERY, query(), node=chosen))
         # The call is handed to it before the server can notice, and nobody says that it is lost.
         for _ in range(2):
-            await guest.peer.link.settle()
+            await guest.peer.link.flush_subscriptions()
         process.kill()
         watch = Stopwatch(mesh.server.process.pid)
         with pytest.raises(HearthNetError) as caught:

@@ -48,10 +48,12 @@ def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.asyncio
 async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> None:
     async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
-        bus.peer.clocks._ahead[host.peer.node_id] = -300_000
+        bus.peer.sender.clocks._ahead[host.peer.node_id] = -300_000
         async with bus.stream(CHAT, CHAT_BODY) as stream:
             events = [frame.event async for frame in stream]
-        assert abs(bus.peer.clocks.ahead(host.peer.node_id)) < 10_000, "it was refused, and the time learned"
+        assert abs(bus.peer.sender.clocks.ahead(host.peer.node_id)) < 10_000, (
+            "it was refused, and the time learned"
+        )
     assert events == ["token", "token", "token", "done"]
 
 
@@ -68,10 +70,10 @@ async def test_many_calls_at_once_by_a_wrong_clock_are_all_made_again(mesh: Mesh
     mesh.home.config_file.write_text("[limits]\ncapability_soft = 0\ntotal_soft = 0\n")
     async with mesh.hosting(ProbeService(places=64)) as host, await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
-        bus.peer.clocks._ahead[host.peer.node_id] = -300_000
+        bus.peer.sender.clocks._ahead[host.peer.node_id] = -300_000
         came = await asyncio.gather(*(bus.call(QUERY, query(), timeout_seconds=30) for _ in range(60)))
         assert len(came) == 60
-        assert abs(bus.peer.clocks.ahead(host.peer.node_id)) < 10_000, (
+        assert abs(bus.peer.sender.clocks.ahead(host.peer.node_id)) < 10_000, (
             "they were refused, and the time learned"
         )
         assert bus.peer.traces.dropped["caller"]() == 0

@@ -363,7 +363,7 @@ async def test_a_process_hears_every_member_over_the_server(mesh: Mesh) -> None:
         own = load_identity(mesh.guest.device_key)
         (event,) = invites(own, 1, guest.peer.roster)
         for body in gossip_frames.batches([event], ()):
-            await gossip_frames.publish(guest.peer, LOG, body)
+            await gossip_frames.publish(guest.peer.sender, LOG, body)
 
         def knows(bus: Bus) -> bool:
             return bus.peer.roster.history.get(event.hash) is not None
@@ -377,12 +377,12 @@ async def test_what_the_own_node_learned_elsewhere_is_for_its_own_processes(mesh
     async with await mesh.guest_bus() as guest, await mesh.guest_bus() as second, await mesh.bus() as founder:
         own = load_identity(mesh.guest.device_key)
         first, after = invites(own, 2, guest.peer.roster)
-        await gossip_frames.publish(guest.peer, RELAY, next(gossip_frames.batches([first], ())))
+        await gossip_frames.publish(guest.peer.sender, RELAY, next(gossip_frames.batches([first], ())))
         before = founder.peer.roster.version
         await wait_for(lambda: second.peer.roster.version > before, what="the relay")
-        await founder.peer.link.settle()
+        await founder.peer.link.flush_subscriptions()
         assert founder.peer.roster.version == before
-        await gossip_frames.publish(guest.peer, LOG, next(gossip_frames.batches([first, after], ())))
+        await gossip_frames.publish(guest.peer.sender, LOG, next(gossip_frames.batches([first, after], ())))
         await wait_for(lambda: founder.peer.roster.version == second.peer.roster.version, what="both")
         with pytest.raises(HearthNetError):
-            await gossip_frames.publish(guest.peer, "community.>", b"{}")
+            await gossip_frames.publish(guest.peer.sender, "community.>", b"{}")

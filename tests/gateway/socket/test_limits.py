@@ -243,7 +243,7 @@ def leftovers(house: House) -> Counter[str]:
     objects = Counter(f"object {type(one).__name__}" for one in gc.get_objects() if isinstance(one, kinds))
     peer = house.bus.peer
     subscriptions = Counter(
-        {"subscriptions": len(peer.link._handlers), "replies": len(peer.replies._waiting)}
+        {"subscriptions": len(peer.link._handlers), "replies": len(peer.replies._handlers)}
     )
     return tasks + objects + subscriptions
 

@@ -159,7 +159,7 @@ async def test_a_service_knows_the_log_before_it_answers(mesh: Mesh) -> None:
         await log.keep_revocation(document)
         async with mesh.hosting(ProbeService()) as host:
             assert event.hash in hashes(host.peer.membership)
-            assert host.peer.revocations.revoked(own.node_id, document.token_id)
+            assert host.peer.membership.revocations.revoked(own.node_id, document.token_id)
 
 
 @pytest.mark.req("COMMUNITY-7")
@@ -190,7 +190,9 @@ async def test_a_process_that_knows_less_than_its_nodes_auth_service_looks_it_up
             event = invited(bus.peer.roster, auth.peer.identity)
             await CommunityLog(store, mesh.home).claim(event)
             auth.peer.membership.learn([event])
-            await gossip_frames.publish(auth.peer, HEADS, msgspec.json.encode(auth.peer.membership.heads()))
+            await gossip_frames.publish(
+                auth.peer.sender, HEADS, msgspec.json.encode(auth.peer.membership.heads())
+            )
             await wait_for(lambda: event.hash in hashes(bus.peer.membership), what="it to be known")
         finally:
             await memory.close()
@@ -236,8 +238,8 @@ async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
             await log.claim(event)
             writer.peer.membership.learn([event])
             for body in gossip_frames.batches([event], ()):
-                await gossip_frames.publish(writer.peer, LOG, body)
-            await writer.peer.link.settle()
+                await gossip_frames.publish(writer.peer.sender, LOG, body)
+            await writer.peer.link.flush_subscriptions()
 
         async def read_between(self: CommunityLog) -> StoredCommunity:
             await write()

@@ -154,7 +154,7 @@ async def test_where_the_log_takes_nothing_the_refusal_is_in_the_programs_log(
 
     async with await mesh.bus() as bus:
         refusals = Refusals(full, {"node": bus.peer.node_id, "community": bus.peer.community})
-        header = bus.peer.header("call", ids.new_ulid(), capability=POST)
+        header = bus.peer.sender.header("call", ids.new_ulid(), capability=POST)
         refusals.take(KEY, lambda: of_call(bus.peer, header, None, "blake3:1"))
         await refusals.close()
     assert "no room" in caplog.text

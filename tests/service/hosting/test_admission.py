@@ -222,7 +222,7 @@ async def test_a_revoked_token_is_refused_at_once_and_a_known_one_is_not_verifie
             assert (await bus.call(QUERY, query(), token=one, run=RUN)).output
         assert len(host.peer.tokens) == 2
         void = revoke(bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms())
-        host.peer.revocations.add(void, host.peer.roster)
+        host.peer.membership.revocations.add(void, host.peer.roster)
         assert await _code(bus.call(QUERY, query(), token=token, run=RUN)) == "token_revoked"
         assert (await bus.call(QUERY, query(), token=other, run=RUN)).output
 
@@ -308,7 +308,7 @@ async def test_a_grant_that_was_revoked_or_comes_with_an_approval_is_none(mesh: 
         both = bus.call(POST, body, token=token, run=RUN, grant=grant, use=1, approval=_approval(bus, body))
         assert await _code(both) == "bad_request"
         void = revoke(bus.peer.identity, grant.id, grant.approver, "manual", now_ms=now_ms())
-        host.peer.revocations.add(void, host.peer.roster)
+        host.peer.membership.revocations.add(void, host.peer.roster)
         again = bus.call(POST, body, token=token, run=RUN, grant=grant, use=1)
         assert await _code(again) == "token_revoked"
         assert service.calls == []
@@ -317,13 +317,13 @@ async def test_a_grant_that_was_revoked_or_comes_with_an_approval_is_none(mesh: 
 def _frame(bus: Bus, host_node: str, instance: str, body: dict[str, Any], **fields: Any) -> tuple[str, bytes]:
     """A call as bytes, unsigned unless the test signs it: for what the library would never send."""
     capability = parse_capability(fields.pop("capability", QUERY))
-    header = bus.peer.header(
+    header = bus.peer.sender.header(
         "call", ids.new_ulid(), to=host_node, to_instance=instance, capability=str(capability), deadline=5000
     )
     header = msgspec.structs.replace(header, **fields)
     inner = frames.plain(header, msgspec.json.encode(body))
     subject = subjects.call(bus.peer.node_id, host_node, instance, capability)
-    return subject, frames.box(inner, bus.peer.keys.to(host_node))
+    return subject, frames.box(inner, bus.peer.sender.keys.to(host_node))
 
 
 class _Listener:
@@ -340,7 +340,7 @@ class _Listener:
     def on_frame(self, frame: Frame) -> None:
         self.heard.append(frame)
 
-    def on_nobody(self, node: str) -> None:
+    def on_no_responders(self, node: str) -> None:
         raise AssertionError("somebody is there")
 
     def on_lost(self) -> None:

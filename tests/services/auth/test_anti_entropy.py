@@ -169,7 +169,7 @@ async def test_who_claims_to_know_more_and_does_not_is_asked_once(
         monkeypatch.setattr(exchange._neighbours, "due", looked)
         for count in range(10):
             claimed = SetDigests(SetDigest(1_000 + count, "blake3:" + "f" * 64), SetDigest(0, ""))
-            await gossip_frames.publish(liar.peer, HEADS, msgspec.json.encode(claimed))
+            await gossip_frames.publish(liar.peer.sender, HEADS, msgspec.json.encode(claimed))
             await wait_for(lambda: len(looks) > count, 30, "the founder to look whom to ask")  # noqa: B023
         assert asked == [liar.peer.node_id]
         assert (await founder.do(INVITE))["event_id"], "it goes on doing what it is asked"
@@ -278,8 +278,8 @@ async def test_a_revocation_that_is_not_on_the_disk_is_told_to_nobody(mesh: Mesh
         founder.auth._log.keep_revocation = away  # type: ignore[method-assign,assignment]
         with pytest.raises(HearthNetError) as caught:
             await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
-        await founder.bus.peer.link.settle()
-        await guest.peer.link.settle()
+        await founder.bus.peer.link.flush_subscriptions()
+        await guest.peer.link.flush_subscriptions()
         known = (founder.auth._membership, founder.bus.peer.membership, guest.peer.membership)
         assert not any(one.revocations.revoked(founder.node_id, token["token_id"]) for one in known)
     assert caught.value.code == "capacity_exceeded"

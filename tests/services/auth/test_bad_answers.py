@@ -65,7 +65,7 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
         for count in range(1_000, 1_000 + len(BAD)):
             before = liar.given
             claimed = SetDigests(SetDigest(count, "blake3:" + "f" * 64), SetDigest(0, ""))
-            await gossip_frames.publish(guest.peer, HEADS, msgspec.json.encode(claimed))
+            await gossip_frames.publish(guest.peer.sender, HEADS, msgspec.json.encode(claimed))
             await wait_for(asked, what=f"claim {count} to be looked at")
         # What carol does now is told to nobody: the founder has it only by asking her, beside the liar.
         carol.auth._chain._tell = _silence  # type: ignore[method-assign, assignment]

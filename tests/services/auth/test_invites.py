@@ -132,7 +132,7 @@ async def test_an_invite_opens_nothing_but_the_door(mesh: Mesh) -> None:
                 await door._bus.call(QUERY, query())
             # The server stops this; should it not, nobody answers.
             peer, announcer = door._bus.peer, host._announcer
-            header = peer.header("find", ids.new_ulid(), capability=subjects.EVERYTHING)
+            header = peer.sender.header("find", ids.new_ulid(), capability=subjects.EVERYTHING)
             place = subjects.find(peer.node_id, subjects.EVERYTHING)
             assert announcer._answer(place, frames.signed(header, b"", peer.identity)) is None
     assert hidden.value.code == elsewhere.value.code == "not_found"

@@ -200,7 +200,8 @@ async def test_a_token_is_revoked_by_its_issuer_a_trusted_member_and_nobody_else
         for document, bus in ((mine, guest.bus), (theirs, founder.bus)):
             claims = tokens.decode(document["token"])
             await wait_for(
-                partial(host.peer.revocations.revoked, claims.iss, claims.jti), what="the revocation"
+                partial(host.peer.membership.revocations.revoked, claims.iss, claims.jti),
+                what="the revocation",
             )
             with pytest.raises(HearthNetError) as caught:
                 await bus.call(QUERY, query(), token=document["token"])

@@ -152,7 +152,7 @@ async def test_a_cancelled_stream_ends_as_cancelled_and_a_late_one_is_left_to_th
         def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
             sent.append((event, data))
 
-        async def room(self) -> None:
+        async def drain(self) -> None:
             return
 
     async def endless() -> AsyncGenerator[Frame, None]:

@@ -86,7 +86,7 @@ class Home:
         await self.store.link.connected()
         for peer in (self.bus.peer, *(service.peer for service in self._services)):
             await peer.link.connected()
-            await peer.link.settle()
+            await peer.link.flush_subscriptions()
 
     async def go_on(self) -> None:
         """The run goes on to its end."""

@@ -99,8 +99,8 @@ async def test_a_tool_with_boolean_schemas_is_called(mesh: Mesh, tmp_path: Path)
 async def test_progress_failures_and_a_list_that_grows(mesh: Mesh, tmp_path: Path) -> None:
     async with running(mesh, sdk(tmp_path / "odd", trust_hints=True)), await mesh.bus() as bus:
         there = await offered(bus, "count", "fail")
-        assert not (await bus.learn(PREFIX + "odd.count")).side_effects
-        assert (await bus.learn(PREFIX + "odd.fail")).side_effects
+        assert not (await bus.fetch_contract(PREFIX + "odd.count")).side_effects
+        assert (await bus.fetch_contract(PREFIX + "odd.fail")).side_effects
         body = {"params": {}, "input": {"to": 3}}
         async with bus.stream(str(there["count"].capability), body) as stream:
             frames = [(frame.event, frame.data) async for frame in stream]
@@ -180,7 +180,7 @@ async def test_an_answer_that_does_not_come_or_is_none(mesh: Mesh, tmp_path: Pat
 
         async def code(name: str) -> str:
             capability = str(there[name].capability)
-            await bus.learn(capability)
+            await bus.fetch_contract(capability)
             return (await refused(bus.call(capability, {"params": {}, "input": {"text": ""}}))).code
 
         assert list(await asyncio.gather(code("mute"), code("slow"))) == ["outcome_unknown", "timeout"]
@@ -258,18 +258,18 @@ async def test_others_see_what_is_shared_and_learn_its_contract_from_its_provide
         seen = await offered(guest, "echo")
         assert seen["echo"].capability == there["echo"].capability
         assert "private" not in seen
-        missing = await refused(guest.learn(str(there["private"].capability)))
+        missing = await refused(guest.fetch_contract(str(there["private"].capability)))
         assert missing.code == "not_found"
-        learned = await guest.learn(PREFIX + "ours.echo")
+        learned = await guest.fetch_contract(PREFIX + "ours.echo")
         assert contracts().get(learned.id) is learned
         assert learned.request_schema["description"] == "For everybody."
-        assert await guest.learn(learned.id) is learned
+        assert await guest.fetch_contract(learned.id) is learned
         assert json.loads(text_of(await ask(guest, "ours.echo", text="hi"))) == {"text": "hi"}
         unknown = await refused(
             guest.call("node.contract@1.0", {"params": {}, "input": {"capability": PREFIX + "no.tool@1.0"}})
         )
         assert unknown.code == "not_found"
-        nobody = await refused(guest.learn(PREFIX + "no.tool"))
+        nobody = await refused(guest.fetch_contract(PREFIX + "no.tool"))
         assert (nobody.code, "nobody offers" in nobody.message) == ("not_found", True)
 
 

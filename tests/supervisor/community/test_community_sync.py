@@ -51,7 +51,7 @@ class Village:
     async def tell(self, *events: CommunityEvent) -> None:
         """Tells all who follow."""
         for body in gossip_frames.batches(events, ()):
-            await gossip_frames.publish(self.bus.peer, gossip_frames.LOG, body)
+            await gossip_frames.publish(self.bus.peer.sender, gossip_frames.LOG, body)
 
     @property
     def roster(self) -> Roster:

@@ -71,7 +71,7 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
 
 async def _contract(bus: Bus, capability: str) -> Contract:
     """Return the installed contract, or that told by a provider (contracts/dynamic.py)."""
-    return await bus.learn(capability) if is_told(capability) else contracts().get(capability)
+    return await bus.fetch_contract(capability) if is_told(capability) else contracts().get(capability)
 
 
 def _check(contract: Contract, body: dict[str, Any]) -> None:

@@ -1,0 +1,121 @@
+"""The way of frames out of this process: their headers, signatures, boxes and subjects.
+
+A frame to an offer of this very process is delivered without box and server; everything else holds for it as
+for any other frame, from admission to evidence.
+
+See: docs/protocol/frames.md#loopback.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from hearthnet.bus.session.clock_skew import ClockOffsets
+from hearthnet.core import ids
+from hearthnet.core.capability_name import Capability
+from hearthnet.core.errors import HearthNetError
+from hearthnet.nats.client import NatsClient
+from hearthnet.protocol import frame as frames
+from hearthnet.protocol import subjects
+from hearthnet.protocol.frame import BoxKeys, Frame
+from hearthnet.protocol.header import Header, Kind
+from hearthnet.trust.keys import Identity
+
+
+class LocalProvider(Protocol):
+    """The host of the offers of this process."""
+
+    def receive_call(self, frame: Frame) -> None:
+        """Answer or refuse a call."""
+
+    def receive_control(self, frame: Frame) -> None:
+        """Process a frame about a running call: ack, input, cancel."""
+
+
+class Sender:
+    """The identity of one process, and its frames on their way to others.
+
+    Raises:
+        HearthNetError: From all methods that send, `payload_too_large` over the server's limit; `partition`
+            if the link is closed.
+    """
+
+    def __init__(self, identity: Identity, community: str, link: NatsClient) -> None:
+        self.identity = identity
+        self.node_id = identity.node_id
+        self.instance = ids.new_instance()
+        self.community = community
+        self.link = link
+        self.keys = BoxKeys(identity)
+        self.clocks = ClockOffsets()
+        self.local: LocalProvider | None = None
+        """The host of this process's own offers, if there is one."""
+
+    def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
+        """Make a header of this process, with the present time by the receiver's clock if known."""
+        return Header(
+            kind=kind,
+            id=frame_id,
+            sender=self.node_id,
+            from_instance=self.instance,
+            community=self.community,
+            time=self.clocks.time_at(fields.get("to", "")),
+            **fields,
+        )
+
+    def is_local(self, node: str, instance: str) -> bool:
+        """Return whether the addressed process is this one, and has a host."""
+        return self.local is not None and instance == self.instance and node == self.node_id
+
+    def send_call(self, capability: Capability, header: Header, body: bytes, *, signed: bool = False) -> None:
+        """Send a call, a batch of calls or the opening of a stream to the process that `header` names.
+
+        If no process receives it, the server reports that to the reply subject of its id.
+        """
+        to, instance = header.to, header.to_instance
+        if self.local is not None and self.is_local(to, instance):
+            self.local.receive_call(self.loopback(header, body, signed=signed))
+            return
+        data = self._boxed(header, body, signed=signed)
+        nobody = subjects.reply(to, self.node_id, self.instance, header.id)
+        self.link.send(subjects.call(self.node_id, to, instance, capability), data, nobody)
+
+    def send_control(self, header: Header, body: bytes) -> None:
+        """Send a frame about a running call to the process that `header` names.
+
+        If the process is gone, the server reports that to the reply subject of the call.
+        """
+        to, instance, call_id = header.to, header.to_instance, header.stream
+        if self.local is not None and self.is_local(to, instance):
+            self.local.receive_control(self.loopback(header, body))
+            return
+        nobody = subjects.reply(to, self.node_id, self.instance, call_id)
+        subject = subjects.control(self.node_id, to, instance, call_id)
+        self.link.send(subject, self._boxed(header, body), nobody)
+
+    def send_reply(self, header: Header, body: bytes, *, signed: bool = False) -> None:
+        """Send a reply, a frame of a stream or a batch of both to the other process that `header` names."""
+        to, instance = header.to, header.to_instance
+        if header.kind == "replies":
+            subject = subjects.replies(self.node_id, to, instance)
+        else:
+            subject = subjects.reply(self.node_id, to, instance, header.id)
+        self.link.send(subject, self._boxed(header, body, signed=signed))
+
+    def loopback(self, header: Header, body: bytes, *, signed: bool = False) -> Frame:
+        """Return the frame as its receiver in this process would open it."""
+        evidence = frames.signed(header, body, self.identity) if signed else None
+        size, limit = len(body if evidence is None else evidence), self.link.max_payload
+        if size > limit:
+            raise HearthNetError(
+                "payload_too_large",
+                f"the frame has {size} bytes, the server takes {limit}; send it by its CID",
+                details={"limit": limit},
+            )
+        return Frame(header, body, evidence)
+
+    def _boxed(self, header: Header, body: bytes, *, signed: bool = False) -> bytes:
+        key = self.keys.to(header.to)
+        if signed:
+            return frames.box(frames.signed(header, body, self.identity), key)
+        return frames.sealed(header, body, key)
