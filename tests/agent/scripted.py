@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 
+from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import contracts
 from hearthnet.core.canonical_json import digest
@@ -112,50 +113,21 @@ class ScriptedBus:
         self.principals: list[str] = []
         """For whom the calls were."""
 
-    def stream(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        token: str = "",
-        run: str = "",
-        session: str = "",
-        approval: Approval | None = None,
-        grant: Grant | None = None,
-        use: int = 0,
-        idempotency_key: str = "",
-        node: str = "",
-    ) -> Script:
-        self.sessions.append(session)
+    def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> Script:
+        self.sessions.append(options.get("session", ""))
         contracts().find(*split_name(capability)).check_request(body)
         if capability == "llm.chat@2.0" and capability not in self.tools:
-            if token:
+            if token := options.get("token", ""):
                 self.asked_under.append(self._proved(capability, body, token)[0])
             self.requests.append(body["input"])
             return self.turns[len(self.requests) - 1]
-        consent = approval if grant is None else (grant, use)
-        self._accept(capability, body, token, consent, run, idempotency_key, timeout_seconds)
+        self._accept(capability, body, options)
         lines = self.tools[capability]
         assert isinstance(lines, list)
         return Script(lines)
 
-    async def call(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        token: str = "",
-        run: str = "",
-        approval: Approval | None = None,
-        grant: Grant | None = None,
-        use: int = 0,
-        idempotency_key: str = "",
-        node: str = "",
-    ) -> Answer:
-        consent = approval if grant is None else (grant, use)
-        self._accept(capability, body, token, consent, run, idempotency_key, timeout_seconds)
+    async def call(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> Answer:
+        self._accept(capability, body, options)
         handler = self.tools[capability]
         assert callable(handler)
         return Answer(await handler(body), {"ms": 1})
@@ -177,19 +149,12 @@ class ScriptedBus:
             member, PresentedToken(claims, CallerStatus(claims.iss, "member")), demand, body
         )
 
-    def _accept(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        token: str,
-        consent: Approval | tuple[Grant, int] | None,
-        run: str,
-        key: str,
-        timeout: float | None,
-    ) -> None:
+    def _accept(self, capability: str, body: dict[str, Any], options: CallOptions) -> None:
+        grant, key, run = options.get("grant"), options.get("idempotency_key", ""), options.get("run", "")
+        consent = options.get("approval") if grant is None else (grant, options["use"])
         contract = contracts().find(*split_name(capability))
         caller, now = self.peer.identity.node_id, now_ms()
-        claims, authority = self._proved(capability, body, token)
+        claims, authority = self._proved(capability, body, options["token"])
         if authority.needs_approval:
             if consent is None:
                 raise HearthNetError("unauthorized", "no approval")
@@ -212,7 +177,7 @@ class ScriptedBus:
                 check_time(consent, now)
                 check_binding(consent, claimed)
         self.principals.append(authority.principal)
-        self.calls.append(Sent(capability, body, claims, consent, run, key, timeout))
+        self.calls.append(Sent(capability, body, claims, consent, run, key, options.get("timeout_seconds")))
 
 
 def says(text: str) -> Line:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hearthnet.agent.loop.call_machine import CallTable
+from hearthnet.agent.loop.approvals import PendingCalls
 from hearthnet.agent.loop.state import CallState, CallStep, Limits
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.runtime.driver import ToolRun
@@ -145,13 +145,13 @@ def decision(call: Call, arguments: dict[str, Any]) -> Decision | None:
 
 def _ask_nobody() -> None:
     """What waits for a person is taken for confirmed."""
-    show: Callable[[CallTable, CallState], None] = CallTable._show
+    show: Callable[[PendingCalls, CallState], None] = PendingCalls.show
 
-    def shown(calls: CallTable, call: CallState) -> None:
+    def shown(calls: PendingCalls, call: CallState) -> None:
         show(calls, call)
         call.step(CallStep.APPROVED)
 
-    replace(CallTable, "_show", shown)
+    replace(PendingCalls, "show", shown)
 
 
 async def _main(order: Order, plan: Plan) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.loop import ids
 from hearthnet.agent.loop.events import (
     Abort,
+    Action,
     AnswerEvent,
     AskClient,
     AskGrant,
@@ -29,45 +29,53 @@ from hearthnet.agent.loop.events import (
     PersonEvent,
     Undecided,
 )
+from hearthnet.agent.loop.ids import confirmation_id_of
 from hearthnet.agent.loop.outcomes import Outcomes, unknown_outcome
-from hearthnet.agent.loop.state import CallPhase, CallState, CallStep
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState
 from hearthnet.agent.tools.providers import is_for_one_home
 from hearthnet.agent.tools.result_text import error_text
-from hearthnet.agent.tools.toolbox import Prepared
+from hearthnet.agent.tools.toolbox import Prepared, Toolbox
 from hearthnet.agent.tools.types import ClientCallRequest, Deny, Edit, PendingApproval
 
 MAX_EDITS: Final = 5
 
 
-class PendingCalls(Outcomes):
-    """Requests to people and to the client, and their answers."""
+class PendingCalls:
+    """Requests to people and to the client, and their answers; their actions are appended to `out`."""
 
-    def hear(self, event: AnswerEvent) -> None:
+    def __init__(self, state: RunState, toolbox: Toolbox, outcomes: Outcomes, out: list[Action]) -> None:
+        self._state = state
+        self._toolbox = toolbox
+        self._outcomes = outcomes
+        self._out = out
+
+    def on_answer(self, event: AnswerEvent) -> None:
         """Handle an answer, or the news that there is none."""
         if isinstance(event, DecisionMade | Undecided):
-            self.hear_person(event)
+            self._on_decision(event)
         elif isinstance(event, GrantUsed | NotGranted):
-            self.hear_grant(event)
+            self._on_grant(event)
         elif isinstance(event, Located | NotLocated):
-            self.hear_home(event)
+            self._on_home(event)
         else:
-            self.hear_client(event)
+            self._on_client_result(event)
 
     # --- people
 
-    def _show(self, call: CallState) -> None:
+    def show(self, call: CallState) -> None:
+        """Have a person decide about `call`, unless a standing grant covers it."""
         state = self._state
-        call.confirmation_id = ids.confirmation_id(state.run, call.id)
+        call.confirmation_id = confirmation_id_of(state.run, call.id)
         call.shown_at, call.undecided = state.now, False
         call.expires_at = call.expires_at or state.now + state.limits.confirmation_ttl_ms
         call.untrusted = state.untrusted
         call.locating = not call.provider and is_for_one_home(self._toolbox[call.name])
         if call.locating:
-            self._out.append(AskHome(self.pending(call)))
+            self._out.append(AskHome(pending_of(self._state.run, call)))
         else:
-            self._seek_yes(call)
+            self._find_consent(call)
 
-    def hear_home(self, event: HomeEvent) -> None:
+    def _on_home(self, event: HomeEvent) -> None:
         """Set the home that one pending call is for; ignore any other call."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
         if call is None or not call.locating or call.phase is not CallPhase.PENDING:
@@ -75,15 +83,15 @@ class PendingCalls(Outcomes):
         call.locating = False
         if isinstance(event, Located):
             call.provider, call.home = event.provider, event.home
-            self._seek_yes(call)
+            self._find_consent(call)
         else:
-            self._settle(call, CallStep.ABANDONED, "refused", error_text(event.code, event.message))
+            self._outcomes.fail(call, CallStep.ABANDONED, "refused", error_text(event.code, event.message))
 
-    def _seek_yes(self, call: CallState) -> None:
+    def _find_consent(self, call: CallState) -> None:
         """Look for a standing grant where one may serve; ask a person otherwise."""
         call.granting = self._may_be_granted(call)
         if call.granting:
-            self._out.append(AskGrant(self.pending(call)))
+            self._out.append(AskGrant(pending_of(self._state.run, call)))
         else:
             self._ask(call)
 
@@ -96,7 +104,7 @@ class PendingCalls(Outcomes):
         stands = call.name in state.granted and call.name not in state.denied
         return stands and not state.untrusted and not call.problem
 
-    def hear_grant(self, event: GrantEvent) -> None:
+    def _on_grant(self, event: GrantEvent) -> None:
         """Handle the result of the search for a standing grant; ignore any other call."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
         if call is None or not call.granting or call.phase is not CallPhase.PENDING:
@@ -106,21 +114,17 @@ class PendingCalls(Outcomes):
             call.grant, call.use = event.grant, event.use
             call.step(CallStep.APPROVED)
             text = f"{call.name} runs without a question: a standing grant covers it (use {event.use})"
-            self._emit("notice", {"code": "grant_used", "text": text, "grant": event.grant})
+            self._outcomes.emit("notice", {"code": "grant_used", "text": text, "grant": event.grant})
         else:
             self._ask(call)
 
     def _ask(self, call: CallState) -> None:
-        pending = self.pending(call)
-        self._tell(call, "waiting")
-        self._emit("confirmation_required", msgspec.to_builtins(pending))
+        pending = pending_of(self._state.run, call)
+        self._outcomes.report(call, "waiting")
+        self._outcomes.emit("confirmation_required", msgspec.to_builtins(pending))
         self._out.append(AskPerson(pending))
 
-    def pending(self, call: CallState) -> PendingApproval:
-        """Return the parts of `call` that a person must see."""
-        return pending_of(self._state.run, call)
-
-    def hear_person(self, event: PersonEvent) -> None:
+    def _on_decision(self, event: PersonEvent) -> None:
         """Handle a decision about one pending call; ignore any other call."""
         call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
         if call is None or call.phase is not CallPhase.PENDING or call.locating:
@@ -132,9 +136,9 @@ class PendingCalls(Outcomes):
             reason = event.decision.reason
             self._deny(call, f"the user said no: {reason}" if reason else "the user said no")
         else:
-            self._agree(call, event)
+            self._approve(call, event)
 
-    def _agree(self, call: CallState, event: DecisionMade) -> None:
+    def _approve(self, call: CallState, event: DecisionMade) -> None:
         if event.now >= call.expires_at:
             self._expire(call)
         elif isinstance(event.decision, Edit):
@@ -154,44 +158,35 @@ class PendingCalls(Outcomes):
             self._deny(call, "the user's changes were not valid")
         else:
             call.problem = prepared
-            self._show(call)
+            self.show(call)
 
     def _deny(self, call: CallState, why: str) -> None:
-        self._settle(call, CallStep.DENIED, "denied", error_text("denied", why))
+        self._outcomes.fail(call, CallStep.DENIED, "denied", error_text("denied", why))
 
     # --- the client
 
-    def _hand_out(self, call: CallState) -> None:
+    def hand_out(self, call: CallState) -> None:
         """Hand `call` to the client to run."""
         state = self._state
         call.step(CallStep.HANDED)
         call.dispatched_at = call.dispatched_at or state.now
         if call.effect:
-            self._memory.forget()
-        self._want(call)
+            self._outcomes.memory.forget()
+        self.request_client(call)
 
-    def _want(self, call: CallState) -> None:
+    def request_client(self, call: CallState) -> None:
+        """Request the result of a call that was handed out."""
         state = self._state
         call.shown_at, call.undecided = state.now, False
         call.expires_at = call.wanted_until = (
             call.wanted_until or state.now + state.limits.confirmation_ttl_ms
         )
-        wanted = self.wanted(call)
-        self._tell(call, "wanted")
-        self._emit("tool_wanted", msgspec.to_builtins(wanted))
+        wanted = client_request_of(state.run, call)
+        self._outcomes.report(call, "wanted")
+        self._outcomes.emit("tool_wanted", msgspec.to_builtins(wanted))
         self._out.append(AskClient(wanted))
 
-    def wanted(self, call: CallState) -> ClientCallRequest:
-        """Return the parts of `call` that the client needs to run it."""
-        return ClientCallRequest(
-            run=self._state.run,
-            tool_call_id=call.id,
-            name=call.name,
-            arguments=call.arguments,
-            expires_at=call.expires_at,
-        )
-
-    def hear_client(self, event: ClientEvent) -> None:
+    def _on_client_result(self, event: ClientEvent) -> None:
         """Handle the result of a call that the client runs; ignore any other call."""
         call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
         if call is None or call.phase is not CallPhase.WANTED:
@@ -202,23 +197,23 @@ class PendingCalls(Outcomes):
             self._expire(call)
         else:
             call.foreign = True
-            self._return(call, event.content, {}, is_error=event.is_error)
+            self._outcomes.finish(call, event.content, {}, is_error=event.is_error)
 
     # --- time
 
     def _expire(self, call: CallState) -> None:
         if call.phase is CallPhase.PENDING:
             text = error_text("confirmation_expired", "nobody decided in time; nothing was done")
-            self._settle(call, CallStep.EXPIRED, "expired", text)
+            self._outcomes.fail(call, CallStep.EXPIRED, "expired", text)
         elif call.effect:
             text = unknown_outcome("the client gave no answer in time")
-            self._settle(call, CallStep.EXPIRED, "outcome_unknown", text)
+            self._outcomes.fail(call, CallStep.EXPIRED, "outcome_unknown", text)
         else:
             text = error_text("timeout", "the client gave no answer in time")
-            self._settle(call, CallStep.EXPIRED, "expired", text)
+            self._outcomes.fail(call, CallStep.EXPIRED, "expired", text)
         self._out.append(Abort(call.id))
 
-    def lose_patience(self) -> None:
+    def expire_overdue(self) -> None:
         """Expire calls whose time has passed, and stop waiting after `patience_ms`."""
         state = self._state
         for call in state.calls:
@@ -247,4 +242,15 @@ def pending_of(run: str, call: CallState) -> PendingApproval:
         untrusted=call.untrusted,
         provider=call.provider,
         home=call.home,
+    )
+
+
+def client_request_of(run: str, call: CallState) -> ClientCallRequest:
+    """Return the parts of `call` that the client needs to run it."""
+    return ClientCallRequest(
+        run=run,
+        tool_call_id=call.id,
+        name=call.name,
+        arguments=call.arguments,
+        expires_at=call.expires_at,
     )

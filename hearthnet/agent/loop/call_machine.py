@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, assert_never
 
-import msgspec
-
-from hearthnet.agent.loop import ids, limits
+from hearthnet.agent.loop import limits
 from hearthnet.agent.loop.approvals import PendingCalls
 from hearthnet.agent.loop.events import (
     Action,
@@ -24,9 +22,10 @@ from hearthnet.agent.loop.events import (
     ToolProgress,
     ToolReturned,
 )
+from hearthnet.agent.loop.ids import client_id_of
 from hearthnet.agent.loop.memory import fingerprint
-from hearthnet.agent.loop.outcomes import failure
-from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
+from hearthnet.agent.loop.outcomes import Outcomes, failure
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState
 from hearthnet.agent.tools.names import is_safe, sanitize
 from hearthnet.agent.tools.result_reader import ReaderTool
 from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep
@@ -40,12 +39,25 @@ UNKNOWN: Final = "unknown_tool"
 _TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
 
 
-class CallTable(PendingCalls):
+class CallTable:
     """The calls in `state`; the actions that they require are appended to `out`."""
 
-    def __init__(self, state: RunState, toolbox: Toolbox, per_tool_seconds: float, out: list[Action]) -> None:
-        super().__init__(state, toolbox, out)
+    def __init__(
+        self,
+        state: RunState,
+        toolbox: Toolbox,
+        per_tool_seconds: float,
+        outcomes: Outcomes,
+        pending: PendingCalls,
+        out: list[Action],
+    ) -> None:
+        self._state = state
+        self._toolbox = toolbox
         self._per_tool_seconds = per_tool_seconds
+        self._outcomes = outcomes
+        self._pending = pending
+        self._memory = outcomes.memory
+        self._out = out
 
     # --- from the model
 
@@ -60,9 +72,9 @@ class CallTable(PendingCalls):
         if event.name:
             tool = self._toolbox.find(event.name)
             data["name"] = event.name if tool is None else tool.definition.name
-        self._emit("tool_call_delta", data)
+        self._outcomes.emit("tool_call_delta", data)
 
-    def take(self, event: CallComplete) -> None:
+    def add(self, event: CallComplete) -> None:
         """Take up a complete call: refuse it, show it to a person, or queue it."""
         state, tool = self._state, self._toolbox.find(event.name)
         if len(state.calls) >= MOST_OF_A_TURN:
@@ -78,17 +90,17 @@ class CallTable(PendingCalls):
         )
         state.calls.append(call)
         state.call_count += 1
-        self._emit("tool_call", {"id": call.id, "name": call.name, "arguments": given})
-        self._tell(call, "pending")
-        if wrong := self._judge(call, tool, given) or (_TOO_DEEP if deep else ""):
-            self._settle(call, CallStep.REFUSED, "refused", wrong)
+        self._outcomes.emit("tool_call", {"id": call.id, "name": call.name, "arguments": given})
+        self._outcomes.report(call, "pending")
+        if wrong := self._refusal(call, tool, given) or (_TOO_DEEP if deep else ""):
+            self._outcomes.fail(call, CallStep.REFUSED, "refused", wrong)
         elif call.effect:
             call.step(CallStep.SHOWN)
-            self._show(call)
+            self._pending.show(call)
         else:
             call.step(CallStep.ADMITTED)
 
-    def _judge(self, call: CallState, tool: Tool | None, arguments: Any) -> str:
+    def _refusal(self, call: CallState, tool: Tool | None, arguments: Any) -> str:
         """Fill in the request of `call`; return the reason to refuse it, or an empty string."""
         state = self._state
         if not state.limit and state.call_count > state.limits.max_calls:
@@ -102,7 +114,7 @@ class CallTable(PendingCalls):
             return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
         call.capability, call.effect = tool.capability, tool.effect
         if tool.effect:
-            call.client_id = ids.client_id(state.run, call.id)
+            call.client_id = client_id_of(state.run, call.id)
         call.timeout_ms = tool.timeout_ms(self._per_tool_seconds)
         prepared = tool.prepare(arguments, call.client_id)
         if isinstance(prepared, str):
@@ -119,7 +131,7 @@ class CallTable(PendingCalls):
         if not state.flooded:
             state.flooded = True
             text = f"the model called more than {MOST_OF_A_TURN} tools in one turn; the rest is ignored"
-            self._emit("notice", {"code": "tool_call_ignored", "text": text})
+            self._outcomes.emit("notice", {"code": "tool_call_ignored", "text": text})
 
     def _fresh_id(self, given: str) -> str:
         """Return an id that no other call of the run has.
@@ -136,7 +148,7 @@ class CallTable(PendingCalls):
         used.add(fresh)
         return fresh
 
-    def take_up(self) -> None:
+    def resume(self) -> None:
         """Continue the open calls of a saved run (docs/decisions/0070).
 
         A call that was under way is sent again: a read as it is, an effect under its idempotency key, by
@@ -144,13 +156,13 @@ class CallTable(PendingCalls):
         """
         for call in self._state.calls:
             if call.phase is CallPhase.PENDING:
-                self._show(call)
+                self._pending.show(call)
             elif call.phase is CallPhase.WANTED:
-                self._want(call)
+                self._pending.request_client(call)
             elif call.phase is CallPhase.RUNNING and self._repeatable(call):
                 call.step(CallStep.REPEATED)
             elif call.phase is CallPhase.RUNNING:
-                self.abandon(call, "the process that had sent it ended before it was answered")
+                self._outcomes.cancel(call, "the process that had sent it ended before it was answered")
 
     def _repeatable(self, call: CallState) -> bool:
         return not call.effect or self._toolbox[call.name].repeatable_effect
@@ -169,18 +181,12 @@ class CallTable(PendingCalls):
         places = state.limits.max_parallel - sum(call.phase is CallPhase.RUNNING for call in state.calls)
         for call in queued:
             if self._toolbox[call.name].own:
-                self._hand_out(call)
+                self._pending.hand_out(call)
             elif (remembered := self._memory.recall(call)) is not None:
-                self._recall(call, remembered)
+                self._outcomes.recall(call, remembered)
             elif places > 0 and not self._memory.under_way(call):
                 places -= 1
                 self._dispatch(call)
-
-    def _recall(self, call: CallState, remembered: Remembered) -> None:
-        call.content = remembered.content
-        output = msgspec.json.decode(remembered.content)
-        data = {"content": output, "meta": {}, "truncated": remembered.truncated}
-        self._close(call, CallStep.RECALLED, "cached", remembered.size, data)
 
     def _dispatch(self, call: CallState) -> None:
         state = self._state
@@ -207,25 +213,25 @@ class CallTable(PendingCalls):
             )
         )
         data = {"tool_call_id": call.id, "name": call.name, "capability": call.capability}
-        self._tell(call, "running")
-        self._emit("tool_started", {**data, "arguments": call.arguments})
+        self._outcomes.report(call, "running")
+        self._outcomes.emit("tool_started", {**data, "arguments": call.arguments})
 
-    def hear_tool(self, event: CallEvent) -> None:
+    def on_tool_event(self, event: CallEvent) -> None:
         """Handle progress or the outcome of a running call; ignore any other call."""
         call = next((c for c in self._state.calls if c.id == event.tool_call_id), None)
         if call is None or call.phase is not CallPhase.RUNNING:
             return
         match event:
             case ToolProgress():
-                self._emit("tool_progress", {**event.data, "tool_call_id": call.id})
+                self._outcomes.emit("tool_progress", {**event.data, "tool_call_id": call.id})
             case ToolReturned():
                 call.foreign = self._toolbox[call.name].foreign
                 kept = event.cid, event.size
-                self._return(call, event.output, event.meta, is_error=event.is_error, kept=kept)
+                self._outcomes.finish(call, event.output, event.meta, is_error=event.is_error, kept=kept)
             case ToolFailed():
                 call.foreign = True
                 status, text = failure(call.effect, event.code, event.message)
-                self._settle(call, CallStep.RETURNED, status, text)
+                self._outcomes.fail(call, CallStep.RETURNED, status, text)
             case _:
                 assert_never(event)
 

@@ -1,7 +1,7 @@
 """The tool loop: events in, actions out.
 
 The rules in words. The tables that bind them are `TRANSITIONS` and `CALL_TRANSITIONS` in state.py; the
-steps of a single call are in calls.py.
+steps of a single call are in call_machine.py.
 
 - A run sends a request to the model and is then *asking*. The model's text passes upstream, and each complete
   tool call is taken up at once.
@@ -47,6 +47,7 @@ from typing import Any, assert_never
 import msgspec
 
 from hearthnet.agent.loop import limits, transcript, usage
+from hearthnet.agent.loop.approvals import PendingCalls, client_request_of, pending_of
 from hearthnet.agent.loop.call_machine import CallTable
 from hearthnet.agent.loop.events import (
     Action,
@@ -57,7 +58,6 @@ from hearthnet.agent.loop.events import (
     ClientAnswered,
     ClientEvent,
     DecisionMade,
-    Emit,
     Event,
     Fail,
     Finish,
@@ -82,6 +82,7 @@ from hearthnet.agent.loop.events import (
     Undecided,
     VendorData,
 )
+from hearthnet.agent.loop.outcomes import Outcomes
 from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState, RunStep
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, Toolbox
 from hearthnet.agent.tools.types import ToolChoice
@@ -98,20 +99,22 @@ class ToolLoop:
     ) -> None:
         self.state = state
         self._out: list[Action] = []
-        self._calls = CallTable(state, toolbox, per_tool_seconds, self._out)
+        self._outcomes = Outcomes(state, self._out)
+        self._pending = PendingCalls(state, toolbox, self._outcomes, self._out)
+        self._calls = CallTable(state, toolbox, per_tool_seconds, self._outcomes, self._pending, self._out)
 
     def feed(self, event: Event) -> list[Action]:
         """Return the actions that `event` requires, in order. Never raises."""
-        if not self._heeds(event):
+        if not self._accepts(event):
             return []
         self._pass_time(event)
-        self._take(event)
-        self._go_on()
+        self._handle(event)
+        self._advance()
         actions = self._out[:]
         self._out.clear()
         return actions
 
-    def _heeds(self, event: Event) -> bool:
+    def _accepts(self, event: Event) -> bool:
         if self.state.phase is Phase.SUSPENDED:
             return isinstance(event, Resume | Cancel)
         return self.state.phase is not Phase.ENDED
@@ -131,7 +134,7 @@ class ToolLoop:
             due.append(state.now + state.limits.wall_clock_ms - state.spent_ms)
         return min(due, default=None)
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case (
                 TextDelta()
@@ -143,9 +146,9 @@ class ToolLoop:
                 | ModelFailed()
             ):
                 if self.state.phase is Phase.ASKING:
-                    self._hear(event)
+                    self._on_model_event(event)
             case ToolProgress() | ToolReturned() | ToolFailed():
-                self._calls.hear_tool(event)
+                self._calls.on_tool_event(event)
             case (
                 DecisionMade()
                 | Undecided()
@@ -156,9 +159,9 @@ class ToolLoop:
                 | Located()
                 | NotLocated()
             ):
-                self._calls.hear(event)
+                self._pending.on_answer(event)
             case Tick():
-                self._calls.lose_patience()
+                self._pending.expire_overdue()
             case Start():
                 if self.state.phase is Phase.READY:
                     self._ask_model(RunStep.STARTED)
@@ -188,28 +191,28 @@ class ToolLoop:
         state.calls, state.text, state.aliases = [], [], {}
         state.thoughts, state.served, state.flooded = [], [], False
         count = {"iteration": state.iteration, "max_iterations": state.limits.max_iterations}
-        self._emit("iteration", {**count, "final": state.closing})
+        self._outcomes.emit("iteration", {**count, "final": state.closing})
         choice = "none" if state.closing else self._choice()
         self._out.append(
             AskModel(messages=list(state.messages), tool_choice=choice, iteration=state.iteration)
         )
 
-    def _hear(self, event: ModelEvent) -> None:
+    def _on_model_event(self, event: ModelEvent) -> None:
         match event:
             case TextDelta():
                 self.state.text.append(event.text)
-                self._emit("token", {"text": event.text, "logprob": event.logprob})
+                self._outcomes.emit("token", {"text": event.text, "logprob": event.logprob})
             case VendorData(event="thought") if not self.state.served:
                 self.state.thoughts.append(event.data)
             case VendorData():
                 self.state.served.append((len(self.state.text), event.data))
             case PassThrough():
-                self._emit(event.event, event.data)
+                self._outcomes.emit(event.event, event.data)
             case CallDelta():
                 if not self.state.closing:
                     self._calls.show_delta(event)
             case CallComplete():
-                self._hear_call(event)
+                self._on_call(event)
             case ModelDone():
                 self._end_turn(event.meta)
             case ModelFailed():
@@ -217,12 +220,12 @@ class ToolLoop:
             case _:
                 assert_never(event)
 
-    def _hear_call(self, event: CallComplete) -> None:
+    def _on_call(self, event: CallComplete) -> None:
         if self.state.closing:
             text = f"the model called {event.name[:80]!r}, but no tool may be called any more; ignored"
-            self._emit("notice", {"code": "tool_call_ignored", "text": text})
+            self._outcomes.emit("notice", {"code": "tool_call_ignored", "text": text})
         else:
-            self._calls.take(event)
+            self._calls.add(event)
 
     def _end_turn(self, meta: dict[str, Any]) -> None:
         state = self.state
@@ -250,12 +253,12 @@ class ToolLoop:
         state.step(RunStep.RESUMED)
         answers: list[PersonEvent | ClientEvent] = [*event.decisions, *event.answers]
         for answer in answers:
-            self._calls.hear(answer)
+            self._pending.on_answer(answer)
         if state.phase is Phase.ASKING:
             self._request_turn()
         else:
-            self._calls.lose_patience()
-            self._calls.take_up()
+            self._pending.expire_overdue()
+            self._calls.resume()
 
     # --- time
 
@@ -276,11 +279,11 @@ class ToolLoop:
         state.limit = "wall_clock"
         for call in state.calls:
             if not call.effect and call.phase in (CallPhase.QUEUED, CallPhase.RUNNING):
-                self._calls.abandon(call, limits.refusal_text(state))
+                self._outcomes.cancel(call, limits.refusal_text(state))
 
     # --- what follows
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         """Take every step that the state now allows."""
         state = self.state
         if state.phase in (Phase.ASKING, Phase.WORKING):
@@ -306,40 +309,40 @@ class ToolLoop:
 
     def _next_turn(self) -> None:
         state = self.state
-        self._keep_turn()
+        self._record_turn()
         state.limit = limits.exceeded_limit(state)
         self._ask_model(RunStep.SETTLED)
 
     def _suspend(self, unsettled: list[CallState]) -> None:
         state = self.state
         state.step(RunStep.PARKED)
-        pending = [self._calls.pending(call) for call in unsettled if call.phase is CallPhase.PENDING]
-        wanted = [self._calls.wanted(call) for call in unsettled if call.phase is CallPhase.WANTED]
+        pending = [pending_of(state.run, call) for call in unsettled if call.phase is CallPhase.PENDING]
+        wanted = [client_request_of(state.run, call) for call in unsettled if call.phase is CallPhase.WANTED]
         asked = {"pending": msgspec.to_builtins(pending), "wanted": msgspec.to_builtins(wanted)}
         results = [] if unsettled else transcript.results(state)
         told = {**asked, "results": results} if results else asked
-        self._emit("suspended", {"run": state.run, "requires_follow_up": True, **told})
+        self._outcomes.emit("suspended", {"run": state.run, "requires_follow_up": True, **told})
         text = "".join(state.text)
         self._out.append(Suspend(run=state.run, text=text, pending=pending, wanted=wanted, results=results))
 
     def _cancel(self) -> None:
-        self._give_up("cancelled: the run was cancelled")
+        self._cancel_open("cancelled: the run was cancelled")
         self.state.step(RunStep.CANCELLED)
         self._finish("cancelled")
 
     def _fail(self, error: dict[str, Any]) -> None:
-        self._give_up("cancelled: the model failed before this call had ended")
-        self._keep_turn()
+        self._cancel_open("cancelled: the model failed before this call had ended")
+        self._record_turn()
         self.state.step(RunStep.FAILED)
-        self._emit("error", error)
+        self._outcomes.emit("error", error)
         self._out.append(Fail(error))
 
-    def _give_up(self, text: str) -> None:
+    def _cancel_open(self, text: str) -> None:
         for call in self.state.calls:
             if call.open:
-                self._calls.abandon(call, text)
+                self._outcomes.cancel(call, text)
 
-    def _keep_turn(self) -> dict[str, Any]:
+    def _record_turn(self) -> dict[str, Any]:
         """Add the turn and its results to the transcript; return the assistant's message."""
         state = self.state
         message = {"role": "assistant", "content": "".join(state.text)}
@@ -362,12 +365,9 @@ class ToolLoop:
         }
         if state.shown:
             done["selection"] = msgspec.to_builtins(usage.selection_of(state))
-        message = self._keep_turn()
-        self._emit("done", done)
+        message = self._record_turn()
+        self._outcomes.emit("done", done)
         self._out.append(Finish(message=message, done=done))
-
-    def _emit(self, event: str, data: dict[str, Any]) -> None:
-        self._out.append(Emit(event, data))
 
 
 def _count(meta: dict[str, Any], name: str) -> int:

@@ -14,7 +14,6 @@ from hearthnet.agent.loop.memory import RunMemory
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.agent.loop.statuses import status_frame
 from hearthnet.agent.tools.result_text import error_text, fit, json_text
-from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import CallStanding, CallStatus
 
 LOST: Final = frozenset({"timeout", "partition"})
@@ -29,13 +28,12 @@ _UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
 class Outcomes:
     """The ends of the calls in `state`; the actions that they require are appended to `out`."""
 
-    def __init__(self, state: RunState, toolbox: Toolbox, out: list[Action]) -> None:
+    def __init__(self, state: RunState, out: list[Action]) -> None:
         self._state = state
-        self._toolbox = toolbox
         self._out = out
-        self._memory = RunMemory(state)
+        self.memory = RunMemory(state)
 
-    def _return(
+    def finish(
         self,
         call: CallState,
         output: Any,
@@ -49,44 +47,53 @@ class Outcomes:
             full = json_text(output)
         except (TypeError, ValueError, OverflowError, RecursionError):
             text = error_text("internal_error", "what the tool gave back has no JSON text")
-            self._settle(call, CallStep.RETURNED, "failed", text)
+            self.fail(call, CallStep.RETURNED, "failed", text)
             return
         call.content, call.is_error = fit(full, self._state.limits.max_result_bytes), is_error
         size, truncated = len(full.encode("utf-8")), call.content != full
         if kept[0]:
             size, truncated = kept[1], True
             self._state.results[kept[0]] = size
-        self._memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
+        self.memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
         data = {"content": output, "meta": meta, "truncated": truncated}
-        self._close(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)
+        self._end(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)
 
-    def abandon(self, call: CallState, text: str) -> None:
-        """Give up `call`: cancelled, or with unknown outcome if it is an effect under way."""
+    def cancel(self, call: CallState, text: str) -> None:
+        """End `call` without a result: cancelled, or with unknown outcome if it is an effect under way."""
         self._out.append(Abort(call.id))
         if call.effect and call.phase in _UNDER_WAY:
-            self._settle(call, CallStep.ABANDONED, "outcome_unknown", unknown_outcome(text))
+            self.fail(call, CallStep.ABANDONED, "outcome_unknown", unknown_outcome(text))
         else:
-            self._settle(call, CallStep.ABANDONED, "cancelled", text)
+            self.fail(call, CallStep.ABANDONED, "cancelled", text)
 
-    def _settle(self, call: CallState, step: CallStep, status: CallStatus, text: str) -> None:
+    def fail(self, call: CallState, step: CallStep, status: CallStatus, text: str) -> None:
         """Give `call` the error result `text`."""
         call.content, call.is_error = text, True
-        self._close(call, step, status, len(text.encode("utf-8")), {"content": text})
+        self._end(call, step, status, len(text.encode("utf-8")), {"content": text})
 
-    def _close(
+    def _end(
         self, call: CallState, step: CallStep, status: CallStatus, size: int, data: dict[str, Any]
     ) -> None:
         if call.effect and call.phase in _UNDER_WAY:
-            self._memory.forget()
+            self.memory.forget()
         call.step(step)
         record = self._state.record(call, status, size)
-        self._tell(call, status)
-        self._emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
+        self.report(call, status)
+        self.emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
 
-    def _tell(self, call: CallState, status: CallStanding) -> None:
-        self._emit("tool_status", status_frame(call, status))
+    def recall(self, call: CallState, remembered: Remembered) -> None:
+        """Give `call` the result of an earlier, equal call."""
+        call.content = remembered.content
+        output = msgspec.json.decode(remembered.content)
+        data = {"content": output, "meta": {}, "truncated": remembered.truncated}
+        self._end(call, CallStep.RECALLED, "cached", remembered.size, data)
 
-    def _emit(self, event: str, data: dict[str, Any]) -> None:
+    def report(self, call: CallState, status: CallStanding) -> None:
+        """Emit the status of `call`."""
+        self.emit("tool_status", status_frame(call, status))
+
+    def emit(self, event: str, data: dict[str, Any]) -> None:
+        """Emit a frame of the run."""
         self._out.append(Emit(event, data))
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from hearthnet.agent.loop.events import Dispatch
-from hearthnet.agent.loop.ids import confirmation_id
+from hearthnet.agent.loop.ids import confirmation_id_of
 from hearthnet.agent.persistence.decision_log import SignedDecision
 from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, RunAuthority
 from hearthnet.agent.tools.providers import Offers, provider_of
@@ -162,7 +162,7 @@ class ClientAuthority:
         self._own_node(actor)
         said = None
         if self._said is not None:
-            said = await self._said.decided(self._run, confirmation_id(self._run, call.tool_call_id))
+            said = await self._said.decided(self._run, confirmation_id_of(self._run, call.tool_call_id))
         if said is not None and said.signed_yes is not None:
             return said.signed_yes
         if self._owner is not None and said is not None and self._allowed_by_owner(said, call):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.loop import ids as derive
 from hearthnet.agent.loop.events import (
     Dispatch,
     GrantUsed,
@@ -21,6 +20,7 @@ from hearthnet.agent.loop.events import (
     ToolFailed,
     ToolReturned,
 )
+from hearthnet.agent.loop.ids import client_id_of
 from hearthnet.agent.loop.outcomes import LOST
 from hearthnet.agent.runtime import spans
 from hearthnet.agent.runtime.authority import CallAuthority
@@ -31,13 +31,13 @@ from hearthnet.agent.tools.result_reader import READ_RESULT, piece, shown, surel
 from hearthnet.agent.tools.result_text import json_text
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
+from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.calls.unary import EffectInDoubt
 from hearthnet.contracts import is_told
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval
-from hearthnet.trust.authorization.grant import Grant
+from hearthnet.trust.authorization.approval import ANY_PROVIDER
 
 ATTEMPTS_OF_EFFECTS: Final = 4
 """The number of times that an effect is sent while its reply is lost."""
@@ -48,13 +48,6 @@ _LONGEST_PAUSE_SECONDS: Final = 1.0
 _BUSY: Final = frozenset({"capacity_exceeded", "rate_limited"})
 _GRACE_SECONDS: Final = 1.0
 _log: Final = logging.getLogger("hearthnet.tools")
-
-
-class _Consent(TypedDict, total=False):
-    approval: Approval
-    grant: Grant
-    use: int
-    node: str
 
 
 class Dispatcher:
@@ -85,23 +78,25 @@ class Dispatcher:
     async def outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
         """Run `call` and return its outcome. Raises nothing but `CancelledError`."""
         with spans.tool_span(self._bus.peer, self._run, call) as span:
-            outcome = await self._outcome(call, on_progress)
+            outcome: ToolReturned | ToolFailed
+            try:
+                if call.name == READ_RESULT and not call.capability:
+                    outcome = await self._read(call)
+                else:
+                    outcome = await self._returned(call, *await self._attempts(call, on_progress))
+            except HearthNetError as error:
+                outcome = self._failed(call, error.code, error.message)
+            except Exception:
+                incident = ids.new_ulid()
+                _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
+                outcome = self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
             spans.note(span, outcome)
             return outcome
 
-    async def _outcome(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
-        try:
-            if call.name == READ_RESULT and not call.capability:
-                return await self._read(call)
-            output, meta = await self._attempts(call, on_progress)
-        except HearthNetError as error:
-            return self._failed(call, error.code, error.message)
-        except Exception:
-            incident = ids.new_ulid()
-            _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
-            return self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
+    async def _returned(self, call: Dispatch, output: Any, meta: dict[str, Any]) -> ToolReturned:
+        """Return the outcome of an answered call; a result that is too large is stored."""
         failed = is_told(call.capability) and isinstance(output, dict) and output.get("is_error") is True
-        cid, size, output = await self._kept(call, output)
+        cid, size, output = await self._stored(call, output)
         return ToolReturned(
             now=self._clock.now_ms(),
             tool_call_id=call.tool_call_id,
@@ -112,7 +107,7 @@ class Dispatcher:
             is_error=failed,
         )
 
-    async def _kept(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
+    async def _stored(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
         """Store a result that is too large; return its CID, its size and the part to show.
 
         The CID is empty for a result that fits or could not be stored.
@@ -205,7 +200,7 @@ class Dispatcher:
         home = home_of(peer, node)
         return Located(now=self._clock.now_ms(), confirmation_id=about, provider=node, home=home)
 
-    async def _consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
+    async def _consent(self, tool: BoundTool, call: Dispatch) -> CallOptions:
         """Return the approval or grant that the provider requires, and the node to call.
 
         None is sent where the contract has no side effects, even if the tool definition demands a
@@ -227,7 +222,7 @@ class Dispatcher:
         grant = await asyncio.to_thread(self._grants.find, call.grant)
         return {"grant": grant, "use": call.use, "node": grant.provider}
 
-    async def _composed_consent(self, tool: BoundTool, call: Dispatch) -> _Consent:
+    async def _composed_consent(self, tool: BoundTool, call: Dispatch) -> CallOptions:
         """Return the node that makes the call, this one if it can, and the approval for it."""
         own = self._bus.peer.identity.node_id
         nodes = sorted({view.node for view in await self._bus.offers(TOOLS_CALL_ID)})
@@ -239,13 +234,13 @@ class Dispatcher:
         return {"node": node, "approval": await self._authority.approve(tool, call, self._bus, node)}
 
     async def _send_composed(
-        self, tool: BoundTool, call: Dispatch, consent: _Consent, seconds: float
+        self, tool: BoundTool, call: Dispatch, consent: CallOptions, seconds: float
     ) -> tuple[Any, dict[str, Any]]:
         """Make the call through llm.tools.call, with a token for the serving node (decision 0072)."""
         approval = consent.get("approval")
         node, token = consent["node"], self._authority.token(tool, approval=approval)
         given: dict[str, Any] = {
-            "tool_call_id": "tc_" + derive.client_id(self._run, call.tool_call_id),
+            "tool_call_id": "tc_" + client_id_of(self._run, call.tool_call_id),
             "target_capability": tool.capability,
             "target_body": call.body,
         }
@@ -260,44 +255,25 @@ class Dispatcher:
         return reply.output, reply.meta
 
     async def _send(
-        self, tool: BoundTool, call: Dispatch, consent: _Consent, on_progress: OnProgress
+        self, tool: BoundTool, call: Dispatch, consent: CallOptions, on_progress: OnProgress
     ) -> tuple[Any, dict[str, Any]]:
         seconds = call.timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
                 if tool.composed:
                     return await self._send_composed(tool, call, consent, seconds)
-                if tool.contract.stream_schema is not None:
-                    return await self._stream(tool, call, consent, seconds, on_progress)
-                reply = await self._bus.call(
-                    call.capability,
-                    call.body,
-                    timeout_seconds=seconds,
-                    token=self._authority.token(tool, approval=consent.get("approval")),
-                    run=self._run,
-                    idempotency_key=call.client_id if tool.effect else "",
+                options: CallOptions = {
                     **consent,
-                )
+                    "timeout_seconds": seconds,
+                    "run": self._run,
+                    "idempotency_key": call.client_id if tool.effect else "",
+                }
+                if tool.contract.stream_schema is not None:
+                    options["token"] = self._authority.token(tool)
+                    stream = self._bus.stream(call.capability, call.body, **options)
+                    return await drain(tool.capability, stream, on_progress)
+                options["token"] = self._authority.token(tool, approval=consent.get("approval"))
+                reply = await self._bus.call(call.capability, call.body, **options)
                 return reply.output, reply.meta
         except TimeoutError:
             raise HearthNetError("timeout", f"{tool.capability} gave no answer in {seconds:g} s") from None
-
-    async def _stream(
-        self,
-        tool: BoundTool,
-        call: Dispatch,
-        consent: _Consent,
-        seconds: float,
-        on_progress: OnProgress,
-    ) -> tuple[Any, dict[str, Any]]:
-        """Drain a streaming capability into one result and pass its progress on."""
-        stream = self._bus.stream(
-            call.capability,
-            call.body,
-            timeout_seconds=seconds,
-            token=self._authority.token(tool),
-            run=self._run,
-            idempotency_key=call.client_id if tool.effect else "",
-            **consent,
-        )
-        return await drain(tool.capability, stream, on_progress)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final, assert_never
+from typing import Any, Final, Unpack, assert_never
 
 import msgspec
 
@@ -53,7 +53,7 @@ from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.event_queue import EventQueue
 from hearthnet.agent.runtime.model_turns import ModelClient
-from hearthnet.agent.runtime.ports import BusPort, Clock, Decide, Listener, RunTool
+from hearthnet.agent.runtime.ports import BusPort, Clock, RunPorts
 from hearthnet.agent.tools.types import ClientCallRequest, PendingApproval
 from hearthnet.core import tasks
 from hearthnet.core.errors import HearthNetError
@@ -93,12 +93,10 @@ class ToolRun:
         dispatcher: Dispatcher,
         request: dict[str, Any],
         *,
-        stream_to: Listener | None,
-        decide: Decide | None,
-        run_tool: RunTool | None = None,
         clock: Clock,
         keeper: Checkpointer | None = None,
         answers: Mapping[str, ClientResult] | None = None,
+        **ports: Unpack[RunPorts],
     ) -> None:
         """Create a run; `request` is the body of `llm.chat` without messages and tool choice.
 
@@ -109,9 +107,9 @@ class ToolRun:
         self._bus = bus
         self._dispatcher = dispatcher
         self._model = ModelClient(bus, request, loop.state, clock, dispatcher.model_token)
-        self._stream_to = stream_to
-        self._decide = decide
-        self._run_tool_of_client = run_tool
+        self._stream_to = ports.get("stream_to")
+        self._decide = ports.get("decide")
+        self._run_tool_of_client = ports.get("run_tool")
         self._clock = clock
         self._keeper = keeper
         self._answers = dict(answers or {})

@@ -15,13 +15,13 @@ See: docs/tools.md#a-run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
-from hearthnet.agent.loop import ids as derive
 from hearthnet.agent.loop.call_machine import UNKNOWN
 from hearthnet.agent.loop.events import Dispatch, ToolReturned
+from hearthnet.agent.loop.ids import client_id_of, confirmation_id_of
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.outcomes import failure
 from hearthnet.agent.loop.state import Limits, RunState, new_run
@@ -35,7 +35,7 @@ from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.model_turns import take_thread_length, warm
-from hearthnet.agent.runtime.ports import BusPort, Clock, Decide, GrantsPort, Listener, ResultsPort, RunTool
+from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort, RunPorts
 from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
 from hearthnet.agent.tools.result_text import error_text
@@ -134,13 +134,7 @@ class ToolExecutor:
             ToolError: `requires_confirmation` for a call with side effects: show its `pending`, then call
                 `dispatch_confirmed`. The loop does all of this by itself.
         """
-        prepared = self._prepare(call, call.arguments)
-        if isinstance(prepared, ToolResult):
-            return prepared
-        tool, ready = prepared
-        if tool.effect:
-            raise ToolError(REQUIRES_CONFIRMATION, self._pending(call, tool, ready))
-        return await self._send(call, tool, ready)
+        return await self._run_call(call, call.arguments, is_confirmed=False)
 
     async def dispatch_confirmed(self, call: ToolCall, decision: Decision | None = None) -> ToolResult:
         """Run one call that a person has decided about; without `decision` it is approved."""
@@ -148,25 +142,37 @@ class ToolExecutor:
         if isinstance(decision, Deny):
             return _error(call, error_text("denied", decision.reason or "the user said no"))
         arguments = decision.arguments if isinstance(decision, Edit) else call.arguments
-        prepared = self._prepare(call, arguments)
-        if isinstance(prepared, ToolResult):
-            return prepared
-        return await self._send(call, *prepared)
+        return await self._run_call(call, arguments, is_confirmed=True)
 
-    def _prepare(self, call: ToolCall, arguments: dict[str, Any]) -> tuple[BoundTool, Prepared] | ToolResult:
+    async def _run_call(self, call: ToolCall, arguments: dict[str, Any], *, is_confirmed: bool) -> ToolResult:
         tool = self._toolbox.find(call.name)
         if tool is None:
             return _error(call, error_text(UNKNOWN, self._toolbox.unknown(call.name).message))
         if not isinstance(tool, BoundTool):
             return _error(call, error_text("bad_request", "only the client can run its own tool"))
-        prepared = tool.prepare(arguments, derive.client_id(self._run, call.id))
+        client_id = client_id_of(self._run, call.id)
+        prepared = tool.prepare(arguments, client_id)
         if isinstance(prepared, str):
             return _error(call, prepared)
-        return tool, prepared
+        if tool.effect and not is_confirmed:
+            raise ToolError(REQUIRES_CONFIRMATION, self._pending(call, tool, prepared, client_id))
+        dispatch = Dispatch(
+            tool_call_id=call.id,
+            name=tool.definition.name,
+            capability=tool.capability,
+            body=prepared.body,
+            client_id=client_id,
+            timeout_ms=tool.timeout_ms(self._per_tool_seconds),
+            arguments_digest=prepared.arguments_digest,
+        )
+        outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
+        if isinstance(outcome, ToolReturned):
+            return ToolResult(call.id, call.name, outcome.output, outcome.is_error)
+        return _error(call, failure(tool.effect, outcome.code, outcome.message)[1])
 
-    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> PendingApproval:
+    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared, client_id: str) -> PendingApproval:
         return PendingApproval(
-            confirmation_id=derive.confirmation_id(self._run, call.id),
+            confirmation_id=confirmation_id_of(self._run, call.id),
             run=self._run,
             tool_call_id=call.id,
             name=tool.definition.name,
@@ -174,34 +180,16 @@ class ToolExecutor:
             arguments=call.arguments,
             body=ready.body,
             arguments_digest=ready.arguments_digest,
-            client_id=derive.client_id(self._run, call.id),
+            client_id=client_id,
             expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
         )
-
-    async def _send(self, call: ToolCall, tool: BoundTool, ready: Prepared) -> ToolResult:
-        dispatch = Dispatch(
-            tool_call_id=call.id,
-            name=tool.definition.name,
-            capability=tool.capability,
-            body=ready.body,
-            client_id=derive.client_id(self._run, call.id),
-            timeout_ms=tool.timeout_ms(self._per_tool_seconds),
-            arguments_digest=ready.arguments_digest,
-        )
-        outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
-        if isinstance(outcome, ToolReturned):
-            return ToolResult(call.id, call.name, outcome.output, outcome.is_error)
-        return _error(call, failure(tool.effect, outcome.code, outcome.message)[1])
 
     # --- a conversation
 
     async def run_chat_with_tools(
         self,
         chat_request_body: dict[str, Any],
-        *,
-        stream_to: Listener | None = None,
-        decide: Decide | None = None,
-        run_tool: RunTool | None = None,
+        **ports: Unpack[RunPorts],
     ) -> dict[str, Any]:
         """Alternate between the model and its tools until it answers; return the last message.
 
@@ -210,7 +198,7 @@ class ToolExecutor:
         message has the text so far, with `requires_follow_up`, `run`, `pending` and `wanted`
         (docs/protocol/agent.md#done). Raises the model's error where there is no answer.
         """
-        run = self.open_run(chat_request_body, stream_to=stream_to, decide=decide, run_tool=run_tool)
+        run = self.open_run(chat_request_body, **ports)
         return _answer(await run.drive())
 
     async def resume(
@@ -218,15 +206,10 @@ class ToolExecutor:
         run: str,
         decisions: Mapping[str, Decision] | None = None,
         answers: Mapping[str, ClientResult] | None = None,
-        *,
-        stream_to: Listener | None = None,
-        decide: Decide | None = None,
-        run_tool: RunTool | None = None,
+        **ports: Unpack[RunPorts],
     ) -> dict[str, Any]:
         """Continue a saved run as `run_chat_with_tools` does; raises as `open_saved`."""
-        opened = await self.open_saved(
-            run, decisions, answers, stream_to=stream_to, decide=decide, run_tool=run_tool
-        )
+        opened = await self.open_saved(run, decisions, answers, **ports)
         return _answer(await opened.drive())
 
     async def prewarm(self, chat_request_body: dict[str, Any]) -> None:
@@ -252,10 +235,7 @@ class ToolExecutor:
     def open_run(
         self,
         chat_request_body: dict[str, Any],
-        *,
-        stream_to: Listener | None = None,
-        decide: Decide | None = None,
-        run_tool: RunTool | None = None,
+        **ports: Unpack[RunPorts],
     ) -> ToolRun:
         """Return a run that has not begun: `drive` returns its outcome, `cancel` ends it.
 
@@ -290,11 +270,9 @@ class ToolExecutor:
             self._bus,
             self._new_dispatcher(state.run, self._toolbox),
             request,
-            stream_to=stream_to,
-            decide=decide,
-            run_tool=run_tool,
             clock=self._clock,
             keeper=keeper,
+            **ports,
         )
 
     async def open_saved(
@@ -302,10 +280,7 @@ class ToolExecutor:
         run: str,
         decisions: Mapping[str, Decision] | None = None,
         answers: Mapping[str, ClientResult] | None = None,
-        *,
-        stream_to: Listener | None = None,
-        decide: Decide | None = None,
-        run_tool: RunTool | None = None,
+        **ports: Unpack[RunPorts],
     ) -> ToolRun:
         """Take over a saved run, with its own tools and limits, and return it to be driven.
 
@@ -334,12 +309,10 @@ class ToolExecutor:
             self._bus,
             self._new_dispatcher(run, toolbox),
             record.request,
-            stream_to=stream_to,
-            decide=decide,
-            run_tool=run_tool,
             clock=self._clock,
             keeper=keeper,
             answers=answers,
+            **ports,
         )
 
     def _record(self, state: RunState, request: dict[str, Any]) -> RunRecord:

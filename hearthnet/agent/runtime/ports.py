@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict, Unpack
 
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.grant_store import Use
 from hearthnet.agent.tools.toolbox import BoundTool
 from hearthnet.agent.tools.types import ClientCallRequest, Decision, PendingApproval
+from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.keys import Identity
 
@@ -43,6 +43,14 @@ RunTool = Callable[[ClientCallRequest], Awaitable[ClientResult | None]]
 
 Listener = Callable[[dict[str, Any]], Awaitable[None]]
 """Takes one frame `{"event", "data", "seq"}`."""
+
+
+class RunPorts(TypedDict, total=False):
+    """The ends of a run beside its bus: its listener, a person who decides, the client with its own tools."""
+
+    stream_to: Listener | None
+    decide: Decide | None
+    run_tool: RunTool | None
 
 
 class AnswerPort(Protocol):
@@ -88,36 +96,9 @@ class BusPort(Protocol):
     def peer(self) -> PeerPort: ...
 
     async def call(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        token: str = "",
-        run: str = "",
-        approval: Approval | None = None,
-        grant: Grant | None = None,
-        use: int = 0,
-        idempotency_key: str = "",
-        node: str = "",
+        self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]
     ) -> AnswerPort: ...
-
-    def stream(
-        self,
-        capability: str,
-        body: dict[str, Any],
-        *,
-        timeout_seconds: float | None = None,
-        token: str = "",
-        run: str = "",
-        session: str = "",
-        approval: Approval | None = None,
-        grant: Grant | None = None,
-        use: int = 0,
-        idempotency_key: str = "",
-        node: str = "",
-    ) -> StreamPort: ...
-
+    def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamPort: ...
     async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.agent.loop.ids import client_id, confirmation_id
+from hearthnet.agent.loop.ids import client_id_of, confirmation_id_of
 from hearthnet.agent.tools.names import NameMap, is_safe, placeholder, unknown_tool
 from hearthnet.core.canonical_json import derived_id
 from hearthnet.core.errors import HearthNetError
@@ -74,12 +74,12 @@ def test_an_unknown_tool_is_named_with_what_there_is(name: str, said: str) -> No
 
 @given(st.text(), st.text())
 def test_derived_ids_have_the_form_of_a_ulid_and_differ_by_purpose(run: str, call: str) -> None:
-    derived = client_id(run, call)
+    derived = client_id_of(run, call)
     assert len(derived) == 26
     assert derived[0] in "01234567"
-    assert derived == client_id(run, call)
+    assert derived == client_id_of(run, call)
     assert derived not in {
-        confirmation_id(run, call),
+        confirmation_id_of(run, call),
         derived_id("client", run + call),
-        client_id(call, run + "x"),
+        client_id_of(call, run + "x"),
     }
