@@ -13,7 +13,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import attempt
 from hearthnet.core.errors import HearthNetError
-from hearthnet.protocol import stream as stream_machine
+from hearthnet.protocol import stream
 from tests.bus import failing_worker
 from tests.bus.failing_worker import Worker
 from tests.helpers.mesh import Mesh
@@ -145,7 +145,7 @@ async def test_a_process_that_stands_still_counts_as_gone_until_it_goes_on(
         ]
         await wait_for(there, what="both to be there")
         monkeypatch.setattr(attempt, "SILENCE_MS", 1_500)
-        monkeypatch.setattr(stream_machine, "SILENCE_MS", 1_500)
+        monkeypatch.setattr(stream, "SILENCE_MS", 1_500)
         with paused(worker.process.pid):
             assert [code for code, _ in await asyncio.gather(*waiting)] == ["partition"] * 2
         assert (await bus.call(QUERY, query())).instance == worker.instance

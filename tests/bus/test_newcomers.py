@@ -10,8 +10,7 @@ import pytest
 from hearthnet.bus.session import membership
 from hearthnet.core import ids
 from hearthnet.core.times import now_ms
-from hearthnet.trust.community import commands
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import commands, events
 from hearthnet.trust.community.events import INVITE_PURPOSE, JOINED, CommunityEvent, Joined
 from hearthnet.trust.community.roster import Roster, merge
 from hearthnet.trust.keys import Identity
@@ -33,12 +32,12 @@ def asking(held: Roster, invite: CommunityEvent, who: Identity) -> CommunityEven
     bare = Joined(
         invite_event_hash=invite.hash,
         invite_key=KEY.node_id,
-        member=community.entry_of(who, "newcomer"),
+        member=events.entry_of(who, "newcomer"),
         invite_signature="",
     )
-    signature = KEY.sign(INVITE_PURPOSE, community.request(held.community_id, bare))
+    signature = KEY.sign(INVITE_PURPOSE, events.request(held.community_id, bare))
     content = msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
-    return community.write(
+    return events.write(
         who, held.community_id, JOINED, content, place=held.next(who.node_id), now_ms=now_ms()
     )
 
@@ -77,22 +76,22 @@ async def test_so_does_it_for_what_its_newcomers_write_and_whom_they_invite(
     (stranger,) = strangers(1)
     assert process.fetched([asking(held, invite, stranger)], ())
     first = asking(held, invite, stranger)
-    events = [first]
+    made_events = [first]
     now, known = now_ms(), merge(held, [first])
     for _ in range(6):
-        content = community.invited(
+        content = events.invited(
             held.community_id, stranger.node_id, KEY, display_name="", expires_at=now + 3_600_000
         )
-        made = community.write(
+        made = events.write(
             stranger,
             held.community_id,
-            community.INVITED,
+            events.INVITED,
             content,
             place=known.next(stranger.node_id),
             now_ms=now,
         )
         known = merge(known, [made])
-        events += [made, asking(known, made, strangers(1)[0])]
-    for event in events:
+        made_events += [made, asking(known, made, strangers(1)[0])]
+    for event in made_events:
         process.fetched([event], ())
     assert process.roster.version - held.version == 4

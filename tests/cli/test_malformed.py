@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hearthnet.cli import app as commands
+from hearthnet.cli import app
 from hearthnet.core.errors import HearthNetError
 from tests.cli.conftest import Here
 from tests.helpers.shell import Shell
@@ -121,8 +121,8 @@ def test_commands_with_damaged_files_say_so_in_words(
 
 @pytest.mark.req("CLI-42")
 def test_every_group_of_commands_meets_malformed_input() -> None:
-    context = click.Context(commands.app)
-    assert {call[0] for call in CALLS} >= set(commands.app.list_commands(context)) - {"up", "version"}
+    context = click.Context(app.app)
+    assert {call[0] for call in CALLS} >= set(app.app.list_commands(context)) - {"up", "version"}
 
 
 @pytest.mark.req("CLI-42", "POWER-3")
@@ -146,7 +146,7 @@ def test_errors_out_of_task_groups_are_translated_alone(
     def fails(*_: object, **__: object) -> None:
         raise BaseExceptionGroup("unhandled errors in a TaskGroup", [BaseExceptionGroup("inner", [error])])
 
-    monkeypatch.setattr(commands.app, "invoke", fails)
+    monkeypatch.setattr(app.app, "invoke", fails)
     assert here("version") == status
     assert words in here.err
     assert "TaskGroup" not in here.err

@@ -21,8 +21,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import batch, frame, header, subjects
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization import approval, grant, revocation, token
-from hearthnet.trust.community import event_validation, invites, proposals, roster
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import event_validation, events, invites, proposals, roster
 from hearthnet.trust.keys import Identity, signing_input, verify
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -228,15 +227,15 @@ def test_the_texts_of_the_standard() -> None:
 def test_the_events_of_a_community_and_what_they_come_to() -> None:
     by_id = {identity(seed).node_id: identity(seed) for seed in COMMUNITY["seeds_hex"].values()}
     community_id = identity(COMMUNITY["seeds_hex"]["root"]).node_id
-    events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
-    for event in events:
+    decoded = [events.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
+    for event in decoded:
         event_validation.validate_event(event, community_id)
         unsigned = msgspec.structs.replace(event, signature="")
-        assert signed_document.sign(unsigned, by_id[event.author], community.PURPOSE) == event
-    assert [event.hash for event in events] == COMMUNITY["hashes"]
-    assert events[0].signing_bytes().decode() == COMMUNITY["signing_bytes_of_the_first"]
-    held = roster.derive(community_id, reversed(events))
-    assert held.events == tuple(events)
+        assert signed_document.sign(unsigned, by_id[event.author], events.PURPOSE) == event
+    assert [event.hash for event in decoded] == COMMUNITY["hashes"]
+    assert decoded[0].signing_bytes().decode() == COMMUNITY["signing_bytes_of_the_first"]
+    held = roster.derive(community_id, reversed(decoded))
+    assert held.events == tuple(decoded)
     expected = COMMUNITY["comes_to"]
     assert (held.version, held.name, held.created_at) == (
         expected["version"],
@@ -259,8 +258,8 @@ def test_an_invite_and_a_proposal_as_texts() -> None:
     assert msgspec.to_builtins(handed) == INVITE["invite"]
     assert handed.key().node_id == INVITE["invite_key"]
     assert invites.encode(handed) == INVITE["text"]
-    events = [community.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
-    held = roster.derive(handed.community_id, [one for one in events if one.lamport <= 11])
+    decoded = [events.decode(json.dumps(event).encode()) for event in COMMUNITY["events"]]
+    held = roster.derive(handed.community_id, [one for one in decoded if one.lamport <= 11])
     for text, said, agreed in (
         ("proposal_text", "proposal", "agreement"),
         ("inviting_text", "inviting", "inviting_agreement"),

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import Contract, contracts, is_told
-from hearthnet.contracts import registry as loading_module
+from hearthnet.contracts import Contract, contracts, is_told, registry
 from hearthnet.contracts.dynamic import MOST_BYTES, checked, versioned
 from hearthnet.contracts.registry import Contracts
 from hearthnet.core.errors import HearthNetError
@@ -102,7 +101,7 @@ def test_what_was_learned_is_found_and_is_no_installed_contract(monkeypatch: pyt
     assert not any(is_told(one.name) for one in known)
     with pytest.raises(HearthNetError, match="is not the version"):
         known.learn(msgspec.structs.replace(first, version="1.0"))
-    monkeypatch.setattr(loading_module, "MOST_TOLD", 2)
+    monkeypatch.setattr(registry, "MOST_TOLD", 2)
     known.learn(first)
     known.learn(versioned(contract(summary="A third one.")))
     assert known.get(first.id) is first, "it was told again, and so later"

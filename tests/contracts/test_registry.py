@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import Contracts, contracts
-from hearthnet.contracts import registry as loading_module
+from hearthnet.contracts import Contracts, contracts, registry
 from hearthnet.core.errors import HearthNetError
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"
@@ -130,7 +129,7 @@ def test_a_field_may_word_a_shared_definition_its_own_way() -> None:
         "a": {"type": "string", "description": "shared"},
         "b": {"items": {"$ref": "_common.json#/$defs/a"}},
     }
-    expanded = loading_module.expand(
+    expanded = registry.expand(
         [{"$ref": "_common.json#/$defs/a", "description": "own"}, {"$ref": "_common.json#/$defs/b"}],
         definitions,
     )
@@ -178,5 +177,5 @@ def test_an_installed_package_brings_its_own(tmp_path: Path, monkeypatch: pytest
     folder_with(tmp_path, a="1.7").rename(tmp_path / "aside")
     package.mkdir()
     shutil.copytree(tmp_path / "aside", package / "_contracts")
-    monkeypatch.setattr(loading_module, "__file__", str(package / "contracts" / "loading.py"))
+    monkeypatch.setattr(registry, "__file__", str(package / "contracts" / "loading.py"))
     assert [contract.id for contract in contracts.__wrapped__()] == ["rag.query@1.7"]

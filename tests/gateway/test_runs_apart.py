@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from hearthnet.agent.loop.state import Limits
-from hearthnet.agent.persistence.run_store import MemoryRuns
-from hearthnet.agent.persistence.run_store import StoredDocument as Saved
+from hearthnet.agent.persistence.run_store import MemoryRuns, StoredDocument
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.client_authority import ClientApprover
 from hearthnet.agent.runtime.executor import ToolExecutor
@@ -272,7 +271,7 @@ class Counting(MemoryRuns):
 
     reads = 0
 
-    async def load(self, run: str) -> Saved | None:
+    async def load(self, run: str) -> StoredDocument | None:
         self.reads += 1
         return await super().load(run)
 

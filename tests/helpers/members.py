@@ -8,8 +8,7 @@ import msgspec
 
 from hearthnet.core import ids, times
 from hearthnet.trust import signed_document
-from hearthnet.trust.community import commands, event_validation, invites, quorum, roster
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import commands, event_validation, events, invites, quorum, roster
 from hearthnet.trust.community.events import CommunityEvent, CoSigner, Level
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -44,13 +43,13 @@ def act(
     held: Roster,
     author: Identity,
     event_type: str,
-    content: community.Data,
+    content: events.Data,
     place: tuple[int, str, int] | None = None,
     now_ms: int = NOW,
 ) -> CommunityEvent:
     """An event that `author` really signed, whether it is allowed or not."""
     at = held.next(author.node_id) if place is None else place
-    return community.write(author, held.community_id, event_type, content, place=at, now_ms=now_ms)
+    return events.write(author, held.community_id, event_type, content, place=at, now_ms=now_ms)
 
 
 def agreeing(
@@ -58,9 +57,7 @@ def agreeing(
 ) -> tuple[CoSigner, ...]:
     """The signatures of `signers` under what is to happen to `target`."""
     agreed = quorum.cosign_payload(event_type, held.community_id, target.node_id, what, client_id)
-    return tuple(
-        CoSigner(one.node_id, ids.b64(one.sign(community.COSIGN_PURPOSE, agreed))) for one in signers
-    )
+    return tuple(CoSigner(one.node_id, ids.b64(one.sign(events.COSIGN_PURPOSE, agreed))) for one in signers)
 
 
 def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]:
@@ -69,18 +66,18 @@ def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]
     deep: Any = {}
     for _ in range(event_validation.MAX_DEPTH - 2):
         deep = [deep]
-    events: list[CommunityEvent] = []
+    offered: list[CommunityEvent] = []
     for changes in (
         {"schema_version": 2, "data": {}},
         {"schema_version": 2**31, "event_type": "community." + "z" * 40, "data": {"deep": deep}},
         {"event_type": "community.fair.opened", "data": filling},
     ):
-        kept = roster.merge(held, events)
-        left = community.Withdrawn(invite_event_hash="blake3:" + "0" * 64)
-        event = act(kept, author, community.WITHDRAWN, left, now_ms=times.now_ms())
-        events.append(
-            signed_document.sign(msgspec.structs.replace(event, **changes), author, community.PURPOSE)
+        kept = roster.merge(held, offered)
+        left = events.Withdrawn(invite_event_hash="blake3:" + "0" * 64)
+        event = act(kept, author, events.WITHDRAWN, left, now_ms=times.now_ms())
+        offered.append(
+            signed_document.sign(msgspec.structs.replace(event, **changes), author, events.PURPOSE)
         )
-    room = event_validation.MAX_BYTES - len(community.encode(events[-1]))
-    filled = msgspec.structs.replace(events[-1], data={**filling, "m0": "x" * room})
-    return (*events[:-1], signed_document.sign(filled, author, community.PURPOSE))
+    room = event_validation.MAX_BYTES - len(events.encode(offered[-1]))
+    filled = msgspec.structs.replace(offered[-1], data={**filling, "m0": "x" * room})
+    return (*offered[:-1], signed_document.sign(filled, author, events.PURPOSE))

@@ -13,7 +13,7 @@ import pytest_asyncio
 from nats import errors
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.nats import nats_server as servers
+from hearthnet.supervisor.nats import nats_server
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.server_config import BusLogin, LeafListener, LeafRemote, ServerSettings, render
 from hearthnet.trust.keys import Identity
@@ -62,7 +62,7 @@ async def test_a_configuration_that_the_server_refuses_changes_nothing(
     friend = Identity.generate()
     visitor = await callers.connect(house.url, house.identity.login())
     before = house.home.server_config.read_bytes()
-    monkeypatch.setattr(servers, "render", lambda settings: render(settings) + "\nno_such_setting: 1\n")
+    monkeypatch.setattr(nats_server, "render", lambda settings: render(settings) + "\nno_such_setting: 1\n")
     with pytest.raises(HearthNetError, match=r"refuses the new configuration: .*no_such_setting"):
         await house.server.admit(admitted(house.identity, friend))
     assert house.home.server_config.read_bytes() == before

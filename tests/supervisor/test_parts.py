@@ -31,7 +31,7 @@ from hearthnet.supervisor.os.log_file import LogFile, LogHandler
 from hearthnet.supervisor.os.os_process import Process, exit_text
 from hearthnet.supervisor.os.program import program
 from hearthnet.supervisor.ready_file import ReadyFile
-from hearthnet.supervisor.services import service_process as children
+from hearthnet.supervisor.services import service_process
 from hearthnet.supervisor.services.service_process import ServiceProcess
 from hearthnet.supervisor.services.specs import ChildSpec, choose, installed
 from hearthnet.supervisor.services.status_pipe import Status, StatusPipe
@@ -304,7 +304,7 @@ def double(tmp_path: Path, *behaviours: str) -> tuple[ServiceProcess, int]:
 async def test_a_silent_service_is_not_waited_for_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "STALLED_SECONDS", 0.5)
+    monkeypatch.setattr(service_process, "STALLED_SECONDS", 0.5)
     child, held = double(tmp_path, "silent")
     task = asyncio.create_task(child.supervise())
     await child.settled()

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from hearthnet.core import ids
-from hearthnet.trust.community import events as community
-from hearthnet.trust.community import reducer, roster
+from hearthnet.trust.community import events, reducer, roster
 from hearthnet.trust.community.events import CommunityEvent, Joined, Level, Promoted
 from hearthnet.trust.community.replay import RosterReplay
 from hearthnet.trust.community.roster import Roster
@@ -181,7 +180,7 @@ def test_who_leaves_takes_nobody_along_and_cannot_date_anything_back(level: Leve
     }
     assert left.is_revoked(MAX.node_id)
     for after in (0, 1):
-        late = act(left, TILDA, community.PROMOTED, raising(NORA), early(left, TILDA, after))
+        late = act(left, TILDA, events.PROMOTED, raising(NORA), early(left, TILDA, after))
         assert "takes that level" in flaw(left, late)
 
 
@@ -194,7 +193,7 @@ def test_a_revoked_node_cannot_date_anything_back() -> None:
         late = act(
             out,
             TILDA,
-            community.PROMOTED,
+            events.PROMOTED,
             Promoted(target_node_id=MAX.node_id, new_level="trusted", client_id="x"),
             place,
         )
@@ -210,7 +209,7 @@ def test_a_revoked_node_cannot_date_anything_back() -> None:
 def test_a_demoted_node_cannot_date_anything_back_and_may_act_again_when_raised_again() -> None:
     out = with_events(town(), removal(town(), QUINN, TILDA, SAM, UMA, level="member"))
     content = Promoted(target_node_id=MAX.node_id, new_level="trusted", client_id="x")
-    late = act(out, TILDA, community.PROMOTED, content, early(out, TILDA))
+    late = act(out, TILDA, events.PROMOTED, content, early(out, TILDA))
     assert "takes that level" in flaw(out, late)
     assert flaw(out, invited(out, TILDA, place=early(out, TILDA))) == "", "as a member may"
     again = raise_to(with_events(out, late), QUINN, TILDA, "trusted", NOW)
@@ -227,12 +226,12 @@ def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEv
     most of its own events: accomplices in, raised, and with their signatures everybody else out.
     """
     place = early(held, by, 1)
-    events: list[CommunityEvent] = []
+    written: list[CommunityEvent] = []
     pretended = held
 
     def add(event: CommunityEvent) -> CommunityEvent:
         nonlocal pretended
-        events.append(event)
+        written.append(event)
         pretended = roster.merge(pretended, [event])
         return event
 
@@ -241,18 +240,18 @@ def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEv
         content = Joined(
             invite_event_hash=inviting.hash,
             invite_key=KEY.node_id,
-            member=community.entry_of(accomplice, "x"),
+            member=events.entry_of(accomplice, "x"),
             invite_signature="",
         )
-        signature = KEY.sign(community.INVITE_PURPOSE, community.request(held.community_id, content))
+        signature = KEY.sign(events.INVITE_PURPOSE, events.request(held.community_id, content))
         content = msgspec.structs.replace(content, invite_signature=ids.b64(signature))
-        joining = add(act(held, accomplice, community.JOINED, content, (1, "", inviting.lamport + 1)))
+        joining = add(act(held, accomplice, events.JOINED, content, (1, "", inviting.lamport + 1)))
         letting_in = add(admitted(held, by, joining, (place[0] + 1, inviting.hash, inviting.lamport + 2)))
         lifting = add(
             act(
                 held,
                 by,
-                community.PROMOTED,
+                events.PROMOTED,
                 Promoted(target_node_id=accomplice.node_id, new_level="trusted", client_id="x"),
                 (place[0] + 2, letting_in.hash, inviting.lamport + 3),
             )
@@ -262,7 +261,7 @@ def takeover(held: Roster, by: Identity, *victims: Identity) -> list[CommunityEv
         first = next(one for one in held.events if one.author == victim.node_id)
         out = add(removal(held, by, victim, *ACCOMPLICES, known=(first.hash,), place=place))
         place = (place[0] + 1, out.hash, out.lamport + 1)
-    return events
+    return written
 
 
 @pytest.mark.req("COMM-8")
@@ -302,23 +301,23 @@ def test_of_two_removals_that_exclude_each_other_the_one_with_more_independent_s
     by_two = act(
         town(),
         TILDA,
-        community.REVOKED,
-        community.Revoked(
+        events.REVOKED,
+        events.Revoked(
             target_node_id=QUINN.node_id,
             reason="other",
             client_id="x",
-            co_signers=agreeing(town(), community.REVOKED, QUINN, "other", "x", SAM, FOUNDER),
+            co_signers=agreeing(town(), events.REVOKED, QUINN, "other", "x", SAM, FOUNDER),
         ),
     )
     by_four = act(
         town(),
         TILDA,
-        community.REVOKED,
-        community.Revoked(
+        events.REVOKED,
+        events.Revoked(
             target_node_id=QUINN.node_id,
             reason="other",
             client_id="x",
-            co_signers=agreeing(town(), community.REVOKED, QUINN, "other", "x", SAM, UMA, FOUNDER),
+            co_signers=agreeing(town(), events.REVOKED, QUINN, "other", "x", SAM, UMA, FOUNDER),
         ),
     )
     nearer = with_events(town(), by_three, by_two)
@@ -343,9 +342,9 @@ def test_who_was_lowered_and_raised_again_is_as_far_from_the_founder_as_its_new_
     lower = with_events(town(), removal(town(), QUINN, TILDA, SAM, UMA, level="member"))
     again = raise_to(lower, QUINN, TILDA, "trusted", NOW)
     assert line(again) == (QUINN.node_id, 2)
-    content = act(again, ROOT, community.PROMOTED, raising(TILDA))
+    content = act(again, ROOT, events.PROMOTED, raising(TILDA))
     assert line(with_events(again, content)) == (ROOT.node_id, 0)
-    farther = act(town(), QUINN, community.PROMOTED, raising(TILDA))
+    farther = act(town(), QUINN, events.PROMOTED, raising(TILDA))
     assert line(with_events(town(), farther)) == (FOUNDER.node_id, 1)
 
 

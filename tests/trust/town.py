@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Literal
 
-from hearthnet.trust.community import commands, invites, roster
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import commands, events, invites, roster
 from hearthnet.trust.community.events import Admitted, CommunityEvent, Demoted, Level, Promoted, Revoked
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -77,16 +76,16 @@ def removal(
     ends = held.history.tips.get(target.node_id, ())
     heads = tuple(tip.hash for tip in ends) if known is None else known
     if level is None:
-        signatures = agreeing(held, community.REVOKED, target, "other", client_id, *co_signers)
-        content: community.Data = Revoked(
+        signatures = agreeing(held, events.REVOKED, target, "other", client_id, *co_signers)
+        content: events.Data = Revoked(
             target_node_id=target.node_id,
             reason="other",
             client_id=client_id,
             co_signers=signatures,
             target_heads=heads,
         )
-        return act(held, by, community.REVOKED, content, place)
-    signatures = agreeing(held, community.DEMOTED, target, level, client_id, *co_signers)
+        return act(held, by, events.REVOKED, content, place)
+    signatures = agreeing(held, events.DEMOTED, target, level, client_id, *co_signers)
     content = Demoted(
         target_node_id=target.node_id,
         new_level="trusted" if level == "trusted" else "member",
@@ -94,7 +93,7 @@ def removal(
         co_signers=signatures,
         target_heads=heads,
     )
-    return act(held, by, community.DEMOTED, content, place)
+    return act(held, by, events.DEMOTED, content, place)
 
 
 def early(held: Roster, author: Identity, after: int = 0) -> tuple[int, str, int]:
@@ -132,10 +131,10 @@ def invited(
     invitee: str = "",
 ) -> CommunityEvent:
     """An invite, whether allowed or not."""
-    content = community.invited(
+    content = events.invited(
         held.community_id, by.node_id, key, display_name="", expires_at=expires_at, invitee=invitee
     )
-    return act(held, by, community.INVITED, content, place)
+    return act(held, by, events.INVITED, content, place)
 
 
 def admitted(
@@ -143,7 +142,7 @@ def admitted(
 ) -> CommunityEvent:
     """A newcomer let in, whether allowed or not."""
     content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
-    return act(held, by, community.ADMITTED, content, place)
+    return act(held, by, events.ADMITTED, content, place)
 
 
 def asked(held: Roster, who: Identity, key: Identity = KEY, now_ms: int = NOW) -> CommunityEvent:

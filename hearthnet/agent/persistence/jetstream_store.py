@@ -26,7 +26,7 @@ from hearthnet.service.effects.jetstream_records import (
     StoreTimeout,
     WrongSequence,
 )
-from hearthnet.trust import audit_chain as audit
+from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.keys import Identity
 
@@ -158,7 +158,7 @@ class StoredRuns:
         log: list[AuditEntry] = []
         audit_log = (await self._open()).audit
         async for batch in audit_log.lines(since, await self.place()):
-            log += [audit.read(message.data) for message in batch]
+            log += [audit_chain.read(message.data) for message in batch]
         return entries_of(run, log)
 
     async def _last(self, subject: str) -> Message | None:

@@ -34,7 +34,7 @@ from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.authority import CallerStatus
 from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import events
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent, Joined
 from hearthnet.trust.community.roster import RANK, Roster
@@ -187,12 +187,12 @@ class Membership:
             return
         batch = gossip_frames.read_batch(frame)
         self._reader.spend(sender, len(batch.events) + len(batch.revocations))
-        events = [community.decode(bytes(raw)) for raw in batch.events]
+        received = [events.decode(bytes(raw)) for raw in batch.events]
         revoked = [self._revoke(revocation.decode(bytes(raw))) for raw in batch.revocations]
         if any(revoked):
             self._tell()
         try:
-            for event in events:
+            for event in received:
                 self._note(event)
         finally:
             if self._waiting and self._timer is None:

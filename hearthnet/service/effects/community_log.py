@@ -28,7 +28,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.service.effects import jetstream_records
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.revocation import TokenRevocation
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import events
 from hearthnet.trust.community.events import CommunityEvent
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class CommunityLog:
                 `capacity_exceeded` if the disk is full.
         """
         subject = _place(event)
-        await self._append(subject, community.encode(event))
+        await self._append(subject, events.encode(event))
         kept = await self._event(subject)
         if kept is None:
             raise HearthNetError(
@@ -78,7 +78,7 @@ class CommunityLog:
         Raises:
             HearthNetError: As `claim`.
         """
-        data = community.encode(event)
+        data = events.encode(event)
         if await self._append(_place(event), data):
             return
         kept = await self._event(_place(event))
@@ -104,17 +104,17 @@ class CommunityLog:
         Raises:
             HearthNetError: `partition` if the store does not answer.
         """
-        events: list[CommunityEvent] = []
+        community_events: list[CommunityEvent] = []
         revocations: list[TokenRevocation] = []
         async for message in self._messages():
             try:
                 if message.subject.startswith("cm.revoked."):
                     revocations.append(revocation.decode(message.data))
                 else:
-                    events.append(community.decode(message.data))
+                    community_events.append(events.decode(message.data))
             except HearthNetError as error:
                 _log.error("%s in %s is damaged: %s", message.subject, _WHAT, error)
-        return StoredCommunity(tuple(events), tuple(revocations))
+        return StoredCommunity(tuple(community_events), tuple(revocations))
 
     async def _messages(self) -> AsyncIterator[jetstream_records.Message]:
         """Yield every message; others may leave the stream, anywhere in it, while this reads."""
@@ -153,7 +153,7 @@ class CommunityLog:
         found = await jetstream_records.last(
             self._store, STREAM, subject, _WHAT, jetstream_records.ANSWER_SECONDS
         )
-        return None if found is None else community.decode(found.data)
+        return None if found is None else events.decode(found.data)
 
 
 class CommunityState:

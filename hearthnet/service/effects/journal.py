@@ -37,7 +37,7 @@ from hearthnet.service.effects.claims import Claims
 from hearthnet.service.effects.exactly_once import Effects, Work
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import ConsentRefused, Key, Refusals, of_call
-from hearthnet.trust import audit_chain as audit
+from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import AuditEntry
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Records:
             use=call.use,
             digest=call.arguments_digest,
             idempotency_key=call.idempotency_key,
-            frame=content_hash(evidence) if erasable else audit.evidence(evidence),
+            frame=content_hash(evidence) if erasable else audit_chain.evidence(evidence),
         )
         async with self._noting:
             if not self._open and self._presence is not None:
@@ -239,7 +239,7 @@ class Records:
         found: dict[int, AuditEntry] = {}
         async for batch in log.lines(since, (await log.end()).sequence):
             for message in batch:
-                entry = audit.read(message.data)
+                entry = audit_chain.read(message.data)
                 if entry.kind == "ended":
                     found.pop(entry.began, None)
                 elif entry.kind == "began" and entry.instance == instance:

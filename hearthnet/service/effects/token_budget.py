@@ -24,8 +24,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.sliding_window import Rates
 from hearthnet.core.tasks import heeding_cancellation
 from hearthnet.core.times import steady_ms
-from hearthnet.service.effects import claims as claimed
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import claims, jetstream_records
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization.token import Claims
 
@@ -99,10 +98,10 @@ class Budget:
         except (errors.Error, TimeoutError, ValueError) as error:
             raise _uncounted() from error
 
-    async def _count_effect(self, claims: Claims, limit: int, idempotency_key: str) -> None:
-        records = claimed.Claims(await self._store(), self._room)
-        where = claimed.key(_EFFECTS, claims.iss, claims.jti)
-        this = claimed.key(_EFFECTS, idempotency_key)
+    async def _count_effect(self, token: Claims, limit: int, idempotency_key: str) -> None:
+        records = claims.Claims(await self._store(), self._room)
+        where = claims.key(_EFFECTS, token.iss, token.jti)
+        this = claims.key(_EFFECTS, idempotency_key)
         clock = asyncio.get_running_loop().time
         until = clock() + _SECONDS
         while (left := until - clock()) > 0:

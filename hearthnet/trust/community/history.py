@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.community import event_validation
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import event_validation, events
 from hearthnet.trust.community.events import (
     Admitted,
     CommunityEvent,
@@ -187,7 +186,7 @@ def _has_its_place(event: CommunityEvent, held: Mapping[str, CommunityEvent], co
 
 
 def _founder(event: CommunityEvent) -> str:
-    if event.event_type != community.CREATED or not isinstance(event.content, Created):
+    if event.event_type != events.CREATED or not isinstance(event.content, Created):
         return ""
     return event.content.founder.node_id
 

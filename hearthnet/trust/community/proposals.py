@@ -18,8 +18,7 @@ from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import text_armor
-from hearthnet.trust.community import events
-from hearthnet.trust.community import quorum as agreement
+from hearthnet.trust.community import events, quorum
 from hearthnet.trust.community.events import INVITED, RANK, REVOKED, CoSigner, CoSigners, HashOrNone
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -53,7 +52,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def agreement(self) -> bytes:
         """Return the bytes that each signer signs."""
-        return agreement.cosign_payload(
+        return quorum.cosign_payload(
             self.event_type,
             self.community_id,
             self.target_node_id,
@@ -121,7 +120,7 @@ def check(proposal: Proposal, held: Roster) -> tuple[str, ...]:
             )
     elif held.member(target) is None:
         raise HearthNetError("not_found", f"{target} is no member of {held.name}")
-    agreement.check_signatures(proposal.agreement(), proposal.co_signers)
+    quorum.check_signatures(proposal.agreement(), proposal.co_signers)
     able = (one.node_id for one in proposal.co_signers if _may_sign(proposal, held, one.node_id))
     return tuple(node for node in dict.fromkeys(able) if node != target)
 
@@ -133,8 +132,8 @@ def needed(proposal: Proposal, held: Roster) -> int:
     """
     others = (one.node_id for one in held.members if one.node_id != proposal.target_node_id)
     able = sum(_may_sign(proposal, held, node) for node in others)
-    return agreement.required_signatures(held.policy, proposal.event_type, able)
+    return quorum.required_signatures(held.policy, proposal.event_type, able)
 
 
 def _may_sign(proposal: Proposal, held: Roster, node: str) -> bool:
-    return RANK[held.level(node)] >= agreement.min_rank(held.policy, proposal.event_type)
+    return RANK[held.level(node)] >= quorum.min_rank(held.policy, proposal.event_type)

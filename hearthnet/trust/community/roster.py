@@ -19,8 +19,7 @@ from hearthnet.core.canonical_json import canonical_json, content_hash, read_jso
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import rfc3339
 from hearthnet.trust import signed_document
-from hearthnet.trust.community import event_validation
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import event_validation, events
 from hearthnet.trust.community.events import LOGIN_PURPOSE as LOGIN_PURPOSE
 from hearthnet.trust.community.events import RANK as RANK
 from hearthnet.trust.community.events import CommunityEvent, EventEntry
@@ -180,7 +179,7 @@ _DECODER: Final = msgspec.json.Decoder(Roster)
 
 def member(identity: Identity, level: Level, display_name: str, now_ms: int) -> Member:
     """Return the entry of `identity`, with its login bound to it."""
-    return _member(community.entry_of(identity, display_name), level, rfc3339(now_ms))
+    return _member(events.entry_of(identity, display_name), level, rfc3339(now_ms))
 
 
 def create(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
@@ -188,11 +187,11 @@ def create(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
     founder = EventEntry(
         first.node_id, first.display_name, first.login, first.login_signature, first.login_proof
     )
-    event = community.write(
+    event = events.write(
         root,
         root.node_id,
-        community.CREATED,
-        community.Created(name=name, founder=founder),
+        events.CREATED,
+        events.Created(name=name, founder=founder),
         place=(1, "", 1),
         now_ms=now_ms,
     )
@@ -317,7 +316,7 @@ def _member(entry: EventEntry, level: Level, added_at: str) -> Member:
     )
 
 
-def _invite(event: CommunityEvent, content: community.Invited) -> Invite:
+def _invite(event: CommunityEvent, content: events.Invited) -> Invite:
     return Invite(
         event_id=event.event_id,
         event_hash=event.hash,

@@ -27,7 +27,7 @@ from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization import token as token_format
 from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import events
 from hearthnet.trust.community import invites as invite_texts
 from hearthnet.trust.community.events import Admitted, CommunityEvent
 from hearthnet.trust.community.roster import Roster
@@ -235,12 +235,12 @@ class AuthService(Service):
         return Reply(_event_reply(event), {"repeated": repeated})
 
 
-def page(events: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
-    """Return the first of `events`: at most `limit`, and at most `MOST_BYTES` in all."""
+def page(log: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
+    """Return the first of `log`: at most `limit`, and at most `MOST_BYTES` in all."""
     taken: list[CommunityEvent] = []
     size = 0
-    for event in events[:limit]:
-        size += len(community.encode(event))
+    for event in log[:limit]:
+        size += len(events.encode(event))
         if taken and size > MOST_BYTES:
             break
         taken.append(event)

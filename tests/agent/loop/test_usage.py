@@ -11,7 +11,7 @@ from hearthnet.agent.loop.usage import Selection, Usage, count, selection_of, us
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.types import CallRecord
 from hearthnet.bus.session.tracing import Traces
-from hearthnet.cli.commands.tools import _used as told
+from hearthnet.cli.commands.tools import _used
 from tests.agent.bench import QUERY, RUN
 from tests.agent.runtime.test_executor import tools
 from tests.agent.scripted import ScriptedBus, calls, done, gives, says
@@ -79,4 +79,4 @@ async def test_done_says_it_without_what_was_asked() -> None:
     ],
 )
 def test_the_command_says_it_where_there_is_something_to_say(used: dict[str, int], said: str) -> None:
-    assert told(used) == said
+    assert _used(used) == said

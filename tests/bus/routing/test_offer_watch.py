@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.routing import discovery
-from hearthnet.bus.routing import offer_watch as watching
+from hearthnet.bus.routing import discovery, offer_watch
 from hearthnet.bus.routing.discovery import GRACE_SECONDS
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.offer_watch import Event, OfferChange, OfferWatch, PendingUpdates
@@ -245,7 +244,7 @@ async def test_a_killed_process_is_gone_within_the_lifetime_of_its_offers(
         process.kill()
         await process.wait()
         assert (await _next(changes)).event == "gone"
-        assert watch.seconds() <= 3.0 + watching.LOOK_SECONDS + 0.5
+        assert watch.seconds() <= 3.0 + offer_watch.LOOK_SECONDS + 0.5
         assert guest._discovery.registry.everything(0) == []
 
 

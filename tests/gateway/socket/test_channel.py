@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.socket import channel as channels
+from hearthnet.gateway.socket import channel
 from hearthnet.gateway.socket.channel import MOST_FRAMES, Channel, Channels, Frame
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 from hearthnet.gateway.socket.protocol import WINDOW
@@ -191,7 +191,7 @@ async def test_a_stream_without_a_sum_has_its_source_wait() -> None:
 @pytest.mark.req("SOCK-8")
 @pytest.mark.asyncio
 async def test_bytes_count_as_frames_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channels, "MOST_BYTES", 1000)
+    monkeypatch.setattr(channel, "MOST_BYTES", 1000)
     made = Channel("s", OWNER, sums_up=False)
     made.put("chunk", {"data": "x" * 1000})
     assert made.full

@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES, Home
-from hearthnet.service.effects import exactly_once as effects_module
+from hearthnet.service.effects import exactly_once
 from hearthnet.service.effects.claims import Claims, key
 from hearthnet.service.effects.exactly_once import Effect, Effects
 from hearthnet.service.effects.jetstream_records import DiskGuard
@@ -47,8 +47,8 @@ async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) ->
 async def test_an_outcome_that_cannot_be_written_is_written_later(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(effects_module, "_AGAIN_SECONDS", 0.05)
-    monkeypatch.setattr(effects_module, "_WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(exactly_once, "_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(exactly_once, "_WRITE_SECONDS", 1.0)
     effect = Effect(state="taken", capability="x@1.0", digest="", instance="aaaaaaaa", call="1")
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
         claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")

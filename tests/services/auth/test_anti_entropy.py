@@ -15,7 +15,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.trust.community import roster as rosters
-from hearthnet_auth import service as auth_service
+from hearthnet_auth import service
 from tests.helpers.members import not_understood
 from tests.helpers.mesh import Mesh
 from tests.helpers.service_processes import call_at, processes_of_service
@@ -127,7 +127,7 @@ async def test_who_is_behind_gets_it_in_pages_and_revocations_with_the_last(
 
         everything, nothing = await ask(heads={}), await ask(heads=known.heads())
         first = await ask(heads={}, limit=2)
-        monkeypatch.setattr(auth_service, "MOST_BYTES", 10)
+        monkeypatch.setattr(service, "MOST_BYTES", 10)
         smallest = await ask(heads={})
         with pytest.raises(HearthNetError) as malformed:
             await ask(heads={founder.node_id: ["7:blake3:" + "z" * 64]})

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_embed import EmbedService
-from hearthnet_embed import gguf as module
+from hearthnet_embed import EmbedService, gguf
 from hearthnet_embed.backend import Embedded
 from hearthnet_embed.gguf import Engine, Gguf, GgufBox
 from hearthnet_llm.builtin import model_file
@@ -35,7 +34,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_file_is_offered_under_its_name(
     mesh: Mesh, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_TOKENS", 32)
+    monkeypatch.setattr(gguf, "MAX_TOKENS", 32)
     mesh.home.config_file.write_text(f'[embed]\nbuiltin = false\nmodel_file = "{file}"\n')
     long = "garden " * 50
     texts = ["Rain fell on the roof.", long, *["Rain fell on the roof."] * 9, "nul \0 in it"]
@@ -83,7 +82,7 @@ class Slow(Engine):
 
 @pytest.mark.asyncio
 async def test_where_too_many_wait_a_caller_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 1)
+    monkeypatch.setattr(gguf, "_MOST_WAITING", 1)
     model = Gguf("slow", Slow())
     first = asyncio.create_task(model.embed(["a"] * 20))
     await asyncio.sleep(0)

@@ -21,8 +21,7 @@ from hearthnet_llm.interface.content_parts import (
     ToolListingPart,
 )
 from hearthnet_llm.interface.frames import Done, Notice, ServerToolEvent, TextDelta, ToolCall
-from hearthnet_llm.interface.request import Message
-from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.interface.request import Message, Thinking
 from hearthnet_llm.threads.assistant_message import AssistantMessage
 from hearthnet_llm.vendors import anthropic, ollama, openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
@@ -273,7 +272,7 @@ def test_other_vendors_leave_out_what_only_this_one_wants_back() -> None:
 
 @pytest.mark.parametrize("vendor", ["zai", "deepseek", "openrouter", "mistral", "alibaba", ""])
 def test_a_way_to_think_that_only_this_vendor_has_breaks_no_other(vendor: str) -> None:
-    asked = changed(thinking=Think("between_calls"))
+    asked = changed(thinking=Thinking("between_calls"))
     assert "between" not in json.dumps(openai.encode(asked, Target("m", vendor=vendor)).body)
     assert "between" not in json.dumps(ollama.encode(asked, Target("m")).body)
 

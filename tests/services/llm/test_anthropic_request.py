@@ -15,8 +15,7 @@ from hearthnet_llm.interface.content_parts import (
     TextPart,
     ThinkingPart,
 )
-from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Thinking, Tool
 from hearthnet_llm.vendors import anthropic, bedrock_anthropic, bedrock_converse
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
@@ -128,14 +127,14 @@ def test_a_schema_is_sent_and_one_without_is_refused() -> None:
 @pytest.mark.parametrize(
     ("think", "native", "temperature"),
     [
-        (Think("on", budget_tokens=2000), {"type": "enabled", "budget_tokens": 2000}, None),
-        (Think("on"), {"type": "adaptive"}, None),
-        (Think("auto", show="hidden"), {"type": "adaptive", "display": "omitted"}, None),
-        (Think("off"), {"type": "disabled"}, 0.5),
+        (Thinking("on", budget_tokens=2000), {"type": "enabled", "budget_tokens": 2000}, None),
+        (Thinking("on"), {"type": "adaptive"}, None),
+        (Thinking("auto", show="hidden"), {"type": "adaptive", "display": "omitted"}, None),
+        (Thinking("off"), {"type": "disabled"}, 0.5),
     ],
 )
 def test_thinking_leaves_out_the_sampling_that_the_vendor_then_refuses(
-    think: Think, native: Any, temperature: float | None
+    think: Thinking, native: Any, temperature: float | None
 ) -> None:
     made = anthropic.encode(changed(thinking=think), TARGET).body
     assert made["thinking"] == native
@@ -198,7 +197,7 @@ def test_max_tokens_unnamed_is_as_many_as_the_model_has(model: str, told: int | 
 
 @pytest.mark.req("LLM-145")
 def test_max_tokens_unnamed_is_more_than_the_thinking_budget() -> None:
-    asked = changed(max_tokens=None, thinking=Think("on", budget_tokens=20_000))
+    asked = changed(max_tokens=None, thinking=Thinking("on", budget_tokens=20_000))
     for target in (Target("claude-3-5-haiku"), Target("claude-3-7-sonnet", answer=9000)):
         assert anthropic.encode(asked, target).body["max_tokens"] == 21_024
 

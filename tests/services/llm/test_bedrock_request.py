@@ -9,8 +9,7 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import CacheHint, DocumentPart, JsonPart, TextPart, ThinkingPart
-from hearthnet_llm.interface.request import Message, Named, ResponseSchema, Tool
-from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors import bedrock_anthropic, bedrock_converse
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
@@ -128,15 +127,15 @@ def test_no_tool_means_no_tools_unless_they_were_called() -> None:
     [
         (
             "anthropic.claude-x",
-            Think("on", budget_tokens=9),
+            Thinking("on", budget_tokens=9),
             {"thinking": {"type": "enabled", "budget_tokens": 9}},
         ),
         (
             "us.amazon.nova-2",
-            Think("on", "low"),
+            Thinking("on", "low"),
             {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}},
         ),
-        ("openai.gpt-oss", Think(effort="high"), {"reasoning_effort": "high"}),
+        ("openai.gpt-oss", Thinking(effort="high"), {"reasoning_effort": "high"}),
         ("openai.gpt-oss", None, None),
     ],
 )

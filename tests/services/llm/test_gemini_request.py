@@ -9,8 +9,7 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import DocumentPart, ImagePart, TextPart, ThinkingPart, VideoPart
-from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Thinking, Tool
 from hearthnet_llm.vendors import gemini
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, changed, sent
@@ -163,7 +162,7 @@ def test_text_of_a_tool_is_its_output() -> None:
 
 
 def test_a_schema_and_thinking_have_their_fields() -> None:
-    made = body(response_schema=ResponseSchema("answer", ANSWER), thinking=Think("off", show="parsed"))
+    made = body(response_schema=ResponseSchema("answer", ANSWER), thinking=Thinking("off", show="parsed"))
     assert made["generationConfig"] == {
         "maxOutputTokens": 200,
         "temperature": 0.5,
@@ -175,8 +174,8 @@ def test_a_schema_and_thinking_have_their_fields() -> None:
     assert (
         body(response_schema=ResponseSchema())["generationConfig"]["responseMimeType"] == "application/json"
     )
-    assert body(thinking=Think("auto"))["generationConfig"]["thinkingConfig"] == {"thinkingBudget": -1}
-    assert body(thinking=Think(effort="low"))["generationConfig"]["thinkingConfig"] == {
+    assert body(thinking=Thinking("auto"))["generationConfig"]["thinkingConfig"] == {"thinkingBudget": -1}
+    assert body(thinking=Thinking(effort="low"))["generationConfig"]["thinkingConfig"] == {
         "thinkingLevel": "low"
     }
 
@@ -277,5 +276,5 @@ def test_names_may_be_written_in_either_way() -> None:
     }
     request, target = gemini.read(HttpRequest("POST", "/v1/models/g:generateContent", native), "")
     assert request.max_tokens == 5
-    assert request.thinking == Think(show="hidden")
+    assert request.thinking == Thinking(show="hidden")
     assert gemini.encode(request, target).body == native

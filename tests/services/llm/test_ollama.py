@@ -20,8 +20,7 @@ from hearthnet_llm.interface.frames import (
     TextDelta,
     ToolCall,
 )
-from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.interface.request import Message, Named, ResponseSchema, ServerTool, Thinking, Tool
 from hearthnet_llm.vendors import ollama
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ANSWER, ASKED, PNG, WEATHER, changed, heard, sent
@@ -101,14 +100,14 @@ def test_a_choice_leaves_out_what_may_not_be_called(choice: Any, tools: Any) -> 
 @pytest.mark.parametrize(
     ("think", "native"),
     [
-        (Think("on"), True),
-        (Think("off"), False),
-        (Think(effort="high"), "high"),
-        (Think("on", "low"), "low"),
-        (Think("auto"), None),
+        (Thinking("on"), True),
+        (Thinking("off"), False),
+        (Thinking(effort="high"), "high"),
+        (Thinking("on", "low"), "low"),
+        (Thinking("auto"), None),
     ],
 )
-def test_thinking_has_one_field(think: Think, native: Any) -> None:
+def test_thinking_has_one_field(think: Thinking, native: Any) -> None:
     assert ollama.encode(changed(thinking=think), TARGET).body.get("think") == native
 
 

@@ -22,8 +22,15 @@ from pydantic import BaseModel, TypeAdapter
 
 from hearthnet_llm.interface.content_parts import CacheHint, DocumentPart, TextPart, ThinkingPart
 from hearthnet_llm.interface.frames import Frame, ReasoningDelta, TextDelta, ToolCall
-from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, ServerTool, Tool
-from hearthnet_llm.interface.request import Thinking as Think
+from hearthnet_llm.interface.request import (
+    ChatRequest,
+    Message,
+    Named,
+    ResponseSchema,
+    ServerTool,
+    Thinking,
+    Tool,
+)
 from hearthnet_llm.vendors.wire import Target
 from tests.conformance.providers.compare import differences
 from tests.services.llm import test_anthropic_answer, test_bedrock_answer, test_gemini_answer, test_ollama
@@ -68,8 +75,8 @@ HINTED = changed(
     [
         changed(temperature=None),
         changed(temperature=None, tool_choice=Named("clock"), parallel_tool_calls=False),
-        changed(temperature=None, response_schema=SCHEMA, thinking=Think("on", budget_tokens=2048)),
-        changed(temperature=None, thinking=Think("auto", "low", show="parsed")),
+        changed(temperature=None, response_schema=SCHEMA, thinking=Thinking("on", budget_tokens=2048)),
+        changed(temperature=None, thinking=Thinking("auto", "low", show="parsed")),
         HINTED,
     ],
 )
@@ -132,7 +139,7 @@ def _with_bytes(value: Any) -> Any:
     [
         ASKED,
         changed(tool_choice="required", response_schema=SCHEMA),
-        changed(tool_choice=Named("clock"), thinking=Think("on", budget_tokens=2048)),
+        changed(tool_choice=Named("clock"), thinking=Thinking("on", budget_tokens=2048)),
         changed(
             messages=[
                 *HINTED.messages[:1],
@@ -201,7 +208,8 @@ def accepted(kind: type[BaseModel], value: Any) -> bool:
         ASKED,
         changed(tool_choice=Named("clock", ["weather"]), response_schema=SCHEMA, top_k=5, seed=1),
         changed(
-            thinking=Think("auto", show="parsed"), tools=[Tool("web_search", server=ServerTool("web_search"))]
+            thinking=Thinking("auto", show="parsed"),
+            tools=[Tool("web_search", server=ServerTool("web_search"))],
         ),
     ],
 )
@@ -232,7 +240,9 @@ def test_googles_sdk_reads_a_stream_as_it_is_read_here() -> None:
 # --- Ollama ---
 
 
-@pytest.mark.parametrize("request_", [ASKED, changed(thinking=Think("on"), response_schema=SCHEMA, seed=4)])
+@pytest.mark.parametrize(
+    "request_", [ASKED, changed(thinking=Thinking("on"), response_schema=SCHEMA, seed=4)]
+)
 def test_ollamas_types_take_what_is_sent(request_: ChatRequest) -> None:
     body = sent("ollama", Target("qwen3:4b"), request_).body
     assert accepted(OllamaRequest, body)

@@ -16,7 +16,7 @@ from hearthnet.core.ids import new_ulid
 from hearthnet_rag.index.database import FILE
 from hearthnet_rag.index.index import IndexEntry
 from hearthnet_rag.index.journal import Journal, Record
-from hearthnet_rag.ingest import document_import as entries_module
+from hearthnet_rag.ingest import document_import
 from hearthnet_rag.ingest.document_import import METADATA_BYTES, entry_of
 from hearthnet_rag.library import Library
 from hearthnet_rag.readers.pool import Readers
@@ -88,7 +88,7 @@ def test_too_much_is_refused(library: Library, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(HearthNetError, match="metadata is longer") as caught:
         library.ingest(record(TEXT, metadata={"note": "x" * METADATA_BYTES}), TEXT)
     assert caught.value.details == {"path": "/input/metadata", "limit": METADATA_BYTES}
-    monkeypatch.setattr(entries_module, "LARGEST_BYTES", 10)
+    monkeypatch.setattr(document_import, "LARGEST_BYTES", 10)
     with pytest.raises(HearthNetError, match=r"a\.md has \d+ bytes, more than 10; split it") as caught:
         library.ingest(record(TEXT, metadata={"path": "a.md"}), TEXT)
     assert caught.value.code == "bad_request"

@@ -9,8 +9,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.readers import read_document, zip_documents
 from hearthnet_rag.readers.documents import DOCX, EPUB
-from tests.services.rag.made import docx, epub, paragraph, repacked
-from tests.services.rag.made import packed as zipped
+from tests.services.rag.made import docx, epub, packed, paragraph, repacked
 
 CHAPTER = "<h1>Soup</h1><p>Boil the soup.</p>"
 BOMB = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "lol"><!ENTITY c "&b;&b;&b;">]><a>&c;</a>'
@@ -116,7 +115,7 @@ def test_a_locked_epub_is_refused_and_scrambled_fonts_are_no_lock() -> None:
     ],
 )
 def test_an_archive_that_is_no_document_is_refused_with_why(files: dict[str, bytes], words: str) -> None:
-    assert words in refusal(zipped(files)).message
+    assert words in refusal(packed(files)).message
 
 
 @pytest.mark.req("RAG-35")
@@ -129,7 +128,7 @@ def test_names_that_lead_out_of_the_archive_lead_nowhere() -> None:
 def test_bombs_are_refused_before_they_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     zeros = bytes(zip_documents._RATIO_FROM + 1)
     assert "more than 200 to 1" in refusal(docx("", parts={"word/media/a.xml": zeros})).message
-    many = zipped({str(number): b"" for number in range(zip_documents.MOST_ENTRIES + 1)})
+    many = packed({str(number): b"" for number in range(zip_documents.MOST_ENTRIES + 1)})
     assert refusal(many).details["limit"] == zip_documents.MOST_ENTRIES
     monkeypatch.setattr(zip_documents, "MOST_UNPACKED", 1000)
     assert refusal(docx("")).details["limit"] == 1000
@@ -137,7 +136,7 @@ def test_bombs_are_refused_before_they_are_unpacked(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.req("RAG-35")
 def test_an_archive_that_lies_about_its_size_is_broken() -> None:
-    honest = zipped({"META-INF/container.xml": b"<c>" + bytes(range(97, 123)) * 40 + b"</c>"})
+    honest = packed({"META-INF/container.xml": b"<c>" + bytes(range(97, 123)) * 40 + b"</c>"})
     size = struct.pack("<I", 1047)
     assert honest.count(size) == 2
     assert "is broken, or was cut off" in refusal(honest.replace(size, struct.pack("<I", 10))).message

@@ -21,7 +21,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects.community_log import CommunityLog
-from hearthnet.supervisor.community import community_sync as community_module
+from hearthnet.supervisor.community import community_sync
 from hearthnet.supervisor.community.community_sync import Community
 from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.community.roster_file import RosterFile
@@ -139,7 +139,7 @@ async def test_an_invite_opens_the_door_until_it_runs_out(village: Village, call
 async def test_an_invite_that_was_used_hears_its_answer_and_then_has_to_go(
     village: Village, callers: Callers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(community_module, "LINGER_MS", 500)
+    monkeypatch.setattr(community_sync, "LINGER_MS", 500)
     key, newcomer, admit = Identity.generate(), Identity.generate(), village.community._admit
     doors: list[tuple[bool, int, float]] = []
 

@@ -15,8 +15,7 @@ import pytest_asyncio
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import token_form
 from hearthnet.nats.jetstream_client import StoreLink
-from hearthnet.supervisor.nats import nats_process, streams
-from hearthnet.supervisor.nats import nats_server as servers
+from hearthnet.supervisor.nats import nats_process, nats_server, streams
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_server import Server
@@ -242,7 +241,7 @@ async def test_a_server_that_does_not_start_is_quoted(
 ) -> None:
     running = Server(prepared, LogFile(prepared.home.log("nats-server")), lambda line: None)
     broken = render(running._settings(-1, -1)).replace("listen:", "lisssten {:")
-    monkeypatch.setattr(servers, "render", lambda settings: broken)
+    monkeypatch.setattr(nats_server, "render", lambda settings: broken)
     with pytest.raises(
         HearthNetError, match=r"nats-server did not start \(.+\); see .*nats-server\.log"
     ) as caught:

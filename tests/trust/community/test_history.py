@@ -8,8 +8,7 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
-from hearthnet.trust.community import commands, event_validation, roster
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import commands, event_validation, events, roster
 from hearthnet.trust.community.events import Admitted, CommunityEvent, Invited, PolicyUpdated
 from hearthnet.trust.community.history import MAX_ENDS, History
 from hearthnet.trust.community.roster import Roster
@@ -38,8 +37,8 @@ def invited(
     held: Roster, by: Identity, key: Identity, place: tuple[int, str, int] | None = None
 ) -> CommunityEvent:
     """An invite."""
-    content = community.invited(held.community_id, by.node_id, key, display_name="", expires_at=NOW + DAY_MS)
-    return act(held, by, community.INVITED, content, place)
+    content = events.invited(held.community_id, by.node_id, key, display_name="", expires_at=NOW + DAY_MS)
+    return act(held, by, events.INVITED, content, place)
 
 
 def refused(held: Roster, *events: CommunityEvent) -> None:
@@ -71,12 +70,12 @@ def test_whatever_an_event_names_comes_before_it() -> None:
         assert roster.merge(town(), [event]) is town()
         early = msgspec.structs.replace(event, lamport=inviting.lamport)
         author = {one.node_id: one for one in (TILDA, QUINN, ROOT)}[event.author]
-        refused(held, signed_document.sign(early, author, community.PURPOSE))
+        refused(held, signed_document.sign(early, author, events.PURPOSE))
     unknown = Admitted(joined_event_hash="blake3:" + "0" * 64, node_id=EVE.node_id)
-    event = act(town(), FOUNDER, community.ADMITTED, unknown)
+    event = act(town(), FOUNDER, events.ADMITTED, unknown)
     assert town().missing_before([event]) == (event,)
     heads: dict[str, tuple[str, ...]] = {MAX.node_id: (inviting.hash,)}
-    event = act(town(), ROOT, community.POLICY, PolicyUpdated(policy=roster.Policy(), heads=heads))
+    event = act(town(), ROOT, events.POLICY, PolicyUpdated(policy=roster.Policy(), heads=heads))
     assert town().missing_before([event]) == (event,)
 
 
@@ -102,29 +101,29 @@ def test_only_an_invite_under_its_own_key_makes_a_stranger_an_author() -> None:
         (inviting.hash, KEYS[2]),
         (town().events[0].hash, KEYS[0]),
     ):
-        bare = community.Joined(
+        bare = events.Joined(
             invite_event_hash=event_hash,
             invite_key=key.node_id,
-            member=community.entry_of(EVE, "eve"),
+            member=events.entry_of(EVE, "eve"),
             invite_signature="",
         )
-        signature = key.sign(community.INVITE_PURPOSE, community.request(held.community_id, bare))
+        signature = key.sign(events.INVITE_PURPOSE, events.request(held.community_id, bare))
         content = msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
-        refused(held, act(held, EVE, community.JOINED, content))
-    stranger = act(held, EVE, community.INVITED, _own_invite(held, EVE))
+        refused(held, act(held, EVE, events.JOINED, content))
+    stranger = act(held, EVE, events.INVITED, _own_invite(held, EVE))
     assert roster.merge(held, [stranger]) is held
 
 
 def _own_invite(held: Roster, by: Identity) -> Invited:
-    return community.invited(held.community_id, by.node_id, KEYS[3], display_name="", expires_at=NOW + DAY_MS)
+    return events.invited(held.community_id, by.node_id, KEYS[3], display_name="", expires_at=NOW + DAY_MS)
 
 
 @pytest.mark.req("COMM-1", "COMM-4")
 def test_what_does_not_hold_is_left_out_and_the_rest_kept() -> None:
     good = invited(town(), MAX, KEYS[0])
     forged = msgspec.structs.replace(invited(town(), NORA, KEYS[1]), wall_clock="2026-11-21T20:15:01Z")
-    malformed = act(town(), TILDA, community.PROMOTED, raising(MAX))
-    malformed = signed_document.sign(msgspec.structs.replace(malformed, data={}), TILDA, community.PURPOSE)
+    malformed = act(town(), TILDA, events.PROMOTED, raising(MAX))
+    malformed = signed_document.sign(msgspec.structs.replace(malformed, data={}), TILDA, events.PURPOSE)
     unspeakable = msgspec.structs.replace(good, data={"x": 2**60})
     foreign = roster.create(EVE, roster.member(MAX, "anchor", "x", NOW), "Eschenweg", NOW).events[0]
     held = roster.merge(town(), [forged, malformed, unspeakable, foreign, good])
@@ -143,7 +142,7 @@ def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(event_validation, "validate_event", counting)
     new = invited(town(), MAX, KEYS[0])
-    again = [community.decode(community.encode(event)) for event in town().events]
+    again = [events.decode(events.encode(event)) for event in town().events]
     with_events(town(), *again, new)
     assert checked == [new]
     held = roster.decode(roster.encode(roster.seal(town(), FOUNDER)), FOUNDER.node_id)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document, text_armor
-from hearthnet.trust.community import commands, invites, roster
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import commands, events, invites, roster
 from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.community.roster import Policy, Roster
 from hearthnet.trust.keys import Identity
@@ -173,11 +172,11 @@ def test_an_altered_invite_opens_nothing() -> None:
     for changes in (
         {"invite_key": MALLORY.node_id},
         {"invite_event_hash": town().events[0].hash},
-        {"member": msgspec.to_builtins(community.entry_of(MALLORY, "x"))},
+        {"member": msgspec.to_builtins(events.entry_of(MALLORY, "x"))},
     ):
         event = msgspec.structs.replace(asked, data={**asked.data, **changes})
         with pytest.raises(HearthNetError) as caught:
-            invites.admit(held, MAX, signed_document.sign(event, EVE, community.PURPOSE), NOW)
+            invites.admit(held, MAX, signed_document.sign(event, EVE, events.PURPOSE), NOW)
         assert caught.value.code in {"invalid_signature", "bad_request"}
     bound = open_invite(town(), invitee=EVE.node_id)
     foreign = invites.ask(bound, KEY, MALLORY, "Mallory", NOW)
@@ -219,8 +218,8 @@ def test_a_request_that_does_not_follow_the_newcomers_events_waits() -> None:
     held = open_invite(town())
     asked = invites.ask(held, KEY, EVE, "Eve", NOW)
     content = asked.content
-    assert isinstance(content, community.Joined)
-    later = act(held, EVE, community.JOINED, content, (2, asked.hash, asked.lamport + 1))
+    assert isinstance(content, events.Joined)
+    later = act(held, EVE, events.JOINED, content, (2, asked.hash, asked.lamport + 1))
     with pytest.raises(HearthNetError, match="does not follow") as caught:
         invites.admit(held, MAX, later, NOW)
     assert caught.value.code == "unauthorized"

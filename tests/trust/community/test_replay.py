@@ -8,8 +8,7 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
-from hearthnet.trust.community import commands, event_validation, invites, roster
-from hearthnet.trust.community import events as community
+from hearthnet.trust.community import commands, event_validation, events, invites, roster
 from hearthnet.trust.community.events import (
     Admitted,
     Created,
@@ -80,13 +79,13 @@ def test_an_open_invite_is_a_level_of_its_own_until_it_ends() -> None:
     assert held.invite(KEY.node_id) == open_invite
     assert (open_invite.inviter, open_invite.login) == (MAX.node_id, KEY.login().public)
     for by, allowed in ((NORA, False), (MAX, True), (TILDA, True), (ROOT, True)):
-        gone = act(held, by, community.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
+        gone = act(held, by, events.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
         after = with_events(held, gone)
         assert (after.flaw(gone) == "") is allowed
         assert (after.level(KEY.node_id, NOW) == "unknown") is allowed
         assert (after.invites == ()) is allowed
     twice = with_events(held, commands.withdraw(held, MAX, open_invite.event_id, NOW))
-    again = act(twice, TILDA, community.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
+    again = act(twice, TILDA, events.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
     assert "no such open invite" in flaw(twice, again)
 
 
@@ -152,9 +151,7 @@ def test_nobody_is_let_in_twice_and_nobody_under_anothers_name() -> None:
     held = with_events(town(), invited(town(), MAX))
     request = asked(held, EVE)
     waiting = with_events(held, request)
-    other = act(
-        waiting, MAX, community.ADMITTED, Admitted(joined_event_hash=request.hash, node_id=NORA.node_id)
-    )
+    other = act(waiting, MAX, events.ADMITTED, Admitted(joined_event_hash=request.hash, node_id=NORA.node_id))
     assert "nobody asked" in flaw(waiting, other)
     inside = with_events(waiting, admitted(waiting, MAX, request))
     assert "a member already" in flaw(inside, admitted(inside, NORA, request))
@@ -167,12 +164,12 @@ def test_no_login_serves_two() -> None:
     """Two nodes of one owner, who alone can prove the login for both: the second stays out."""
     held = with_events(town(), invited(town(), FOUNDER))
     login = MAX.login()
-    entry = community.EventEntry(
+    entry = events.EventEntry(
         EVE.node_id,
         "x",
         login.public,
-        ids.b64(EVE.sign(community.LOGIN_PURPOSE, login.public.encode())),
-        ids.b64(login.sign(community.PROOF_PURPOSE, EVE.node_id.encode())),
+        ids.b64(EVE.sign(events.LOGIN_PURPOSE, login.public.encode())),
+        ids.b64(login.sign(events.PROOF_PURPOSE, EVE.node_id.encode())),
     )
     bare = Joined(
         invite_event_hash=held.invites[0].event_hash,
@@ -180,9 +177,9 @@ def test_no_login_serves_two() -> None:
         member=entry,
         invite_signature="",
     )
-    signature = KEY.sign(community.INVITE_PURPOSE, community.request(held.community_id, bare))
+    signature = KEY.sign(events.INVITE_PURPOSE, events.request(held.community_id, bare))
     content = msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
-    request = act(held, EVE, community.JOINED, content)
+    request = act(held, EVE, events.JOINED, content)
     waiting = with_events(held, request)
     assert "another member's" in flaw(waiting, admitted(waiting, FOUNDER, request))
 
@@ -215,7 +212,7 @@ def test_no_member_is_pushed_out_by_an_event_that_claims_to_be_earlier() -> None
     withdrawn = act(
         held,
         MAX,
-        community.WITHDRAWN,
+        events.WITHDRAWN,
         Withdrawn(invite_event_hash=inviting.hash),
         early(held, MAX),
     )
@@ -238,7 +235,7 @@ def test_no_member_is_pushed_out_by_an_event_that_claims_to_be_earlier() -> None
     )
     request = invites.ask(rival, KEY, MALLORY, "rival", NOW)
     earlier = msgspec.structs.replace(request, lamport=inviting.lamport + 1)
-    earlier = signed_document.sign(earlier, MALLORY, community.PURPOSE)
+    earlier = signed_document.sign(earlier, MALLORY, events.PURPOSE)
     place = (inviting.sequence + 1, inviting.hash, inviting.lamport + 2)
     letting_in = admitted(held, MAX, earlier, place)
     both = with_events(held, earlier, letting_in)
@@ -263,18 +260,18 @@ def test_nobody_gives_a_level_that_it_has_not() -> None:
         (ROOT, MAX, "anchor", True),
     ):
         content = Promoted(target_node_id=target.node_id, new_level=level, client_id="x")  # type: ignore[arg-type]
-        event = act(town(), by, community.PROMOTED, content)
+        event = act(town(), by, events.PROMOTED, content)
         larger = roster.merge(town(), [event])
         assert (larger.level(target.node_id) == level) is allowed
     stranger = Promoted(target_node_id=EVE.node_id, new_level="trusted", client_id="x")
-    assert "no member" in flaw(town(), act(town(), FOUNDER, community.PROMOTED, stranger))
+    assert "no member" in flaw(town(), act(town(), FOUNDER, events.PROMOTED, stranger))
 
 
 @pytest.mark.req("COMM-5")
 def test_a_promotion_below_the_level_that_somebody_has_lowers_nothing() -> None:
     held = with_events(town(), promoted(town(), FOUNDER, TILDA, "anchor"))
     content = Promoted(target_node_id=TILDA.node_id, new_level="trusted", client_id="x")
-    assert with_events(held, act(held, QUINN, community.PROMOTED, content)).level(TILDA.node_id) == "anchor"
+    assert with_events(held, act(held, QUINN, events.PROMOTED, content)).level(TILDA.node_id) == "anchor"
 
 
 @pytest.mark.req("COMM-5")
@@ -282,7 +279,7 @@ def test_events_of_those_who_were_never_in_are_not_even_kept() -> None:
     event = act(
         town(),
         EVE,
-        community.PROMOTED,
+        events.PROMOTED,
         Promoted(target_node_id=EVE.node_id, new_level="trusted", client_id="x"),
     )
     assert roster.merge(town(), [event]) is town()
@@ -294,8 +291,8 @@ def test_a_community_is_founded_once() -> None:
     again = act(
         held,
         ROOT,
-        community.CREATED,
-        Created(name="Eschenweg", founder=community.entry_of(EVE, "eve")),
+        events.CREATED,
+        Created(name="Eschenweg", founder=events.entry_of(EVE, "eve")),
         (1, "", 1),
     )
     larger = with_events(held, again)
@@ -318,7 +315,7 @@ def test_no_event_uses_up_the_numbers_that_order_them() -> None:
     near = invited(town(), MAX, place=(sequence, previous, town().head_lamport + MAX_LEAP))
     assert flaw(town(), near) == ""
     with pytest.raises((HearthNetError, msgspec.ValidationError)):
-        community.decode(community.encode(msgspec.structs.replace(far, lamport=2**53)))
+        events.decode(events.encode(msgspec.structs.replace(far, lamport=2**53)))
 
 
 @pytest.mark.req("COMM-7")
@@ -337,6 +334,6 @@ def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> N
     assert "takes level trusted" not in flaw(again, late)
     with pytest.raises(HearthNetError, match="root alone"):
         event_validation.validate_event(
-            act(town(), FOUNDER, community.POLICY, PolicyUpdated(policy=STRICT, heads={})),
+            act(town(), FOUNDER, events.POLICY, PolicyUpdated(policy=STRICT, heads={})),
             town().community_id,
         )

@@ -21,7 +21,7 @@ from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
 from hearthnet_llm.media.limits import LIMITS
 from hearthnet_llm.media.prepare import Fetch, prepared, unknown
 from hearthnet_llm.responses import retry_truncated_call, retry_without_tool
-from hearthnet_llm.text_tools import backend as text_tools
+from hearthnet_llm.text_tools import backend
 from hearthnet_llm.vendors import ollama, openai, wire
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.calls import Unclosed
@@ -70,7 +70,7 @@ class Remote:
     def stream(self, request: ChatRequest) -> FrameStream:
         """As `Backend.stream`."""
         if self._profile.tool_mode == "text":
-            return text_tools.stream(request, self._profile.model, self._native)
+            return backend.stream(request, self._profile.model, self._native)
         return self._native(request)
 
     def complete(self, request: CompleteRequest) -> FrameStream:

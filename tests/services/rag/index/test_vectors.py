@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_rag.index import vectors as module
+from hearthnet_rag.index import vectors
 from hearthnet_rag.index.index import Index
 from hearthnet_rag.index.vectors import (
     PendingVectors,
@@ -180,8 +180,8 @@ def test_new_vectors_are_read_alone_and_all_of_them_after_some_went(
         read.append(len(rowids))
         return rowids, signs
 
-    whole = module._read_signs
-    monkeypatch.setattr(module, "_read_signs", counted)
+    whole = vectors._read_signs
+    monkeypatch.setattr(vectors, "_read_signs", counted)
     cids = []
     for number in range(6):
         cids.append(index.add("home", entry(english(f"# N{number}\n\ntext"))).doc_cid)
