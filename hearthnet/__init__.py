@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hearthnet.service.call import Call, Reply
     from hearthnet.service.decorators import Offer, capability
     from hearthnet.service.hosting.context import NodeContext
+    from hearthnet.service.hosting.run import run
     from hearthnet.service.hosting.service import Service
     from hearthnet.service.stream import Stream
 else:
@@ -56,6 +57,7 @@ else:
             "ToolExecutor": "hearthnet.agent.runtime.executor",
             "capability": "hearthnet.service.decorators",
             "connect": "hearthnet.bus.bus",
+            "run": "hearthnet.service.hosting.run",
         },
     )
 
@@ -86,6 +88,7 @@ __all__ = [
     "__version__",
     "capability",
     "connect",
+    "run",
 ]
 
 

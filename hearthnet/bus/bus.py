@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from hearthnet import telemetry
-from hearthnet.bus.calls import contract_fetch, unary
+from hearthnet.bus.calls import unary
 from hearthnet.bus.calls.attempt import CallOptions, Request
+from hearthnet.bus.calls.contract_fetch import ContractLearner
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing import affinity
@@ -24,6 +25,7 @@ from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability, split_name
 from hearthnet.core.errors import HearthNetError
@@ -47,6 +49,7 @@ class Bus:
         self.peer = peer
         self._exporter = exporter
         self._discovery = Discovery(peer)
+        self._contracts = ContractLearner(peer.home, peer.node_id, self.call)
 
     @classmethod
     async def connect(cls, home: Home, name: str) -> Bus:
@@ -94,7 +97,9 @@ class Bus:
         """
         if is_told(capability):
             capability = (await self.fetch_contract(capability)).id
-        return await unary.call(self.peer, self._discovery, _request(capability, body, options))
+        return await unary.call(
+            self.peer, self._discovery, _request(self.peer.node_id, capability, body, options)
+        )
 
     def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamCall:
         """Open a stream: `async with bus.stream(...) as stream: async for frame in stream`.
@@ -102,7 +107,7 @@ class Bus:
         Leaving it cancels. All else is as in `call`, except that contracts supplied by providers are not
         fetched; call `fetch_contract` before.
         """
-        request = _request(capability, body, options)
+        request = _request(self.peer.node_id, capability, body, options)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
         return StreamCall(self.peer, self._discovery, request)
@@ -122,25 +127,24 @@ class Bus:
     async def fetch_contract(self, capability: str) -> Contract:
         """Return the contract of `capability`, from its provider if it is not installed.
 
-        This node's provider is called first (contracts/dynamic.py).
+        This node's provider is called first, and for names of other packages alone (contracts/dynamic.py).
 
         Raises:
             HearthNetError: `not_found` if no process offers it; the provider's error.
         """
         if not is_told(capability):
             return find_contract(capability)
-        cached = contract_fetch.cached_contract(capability)
-        if cached is not None:
-            return cached
-        view = contract_fetch.first_provider(capability, await self.offers(capability), self.peer.node_id)
-        return await contract_fetch.fetch_contract(view, self.call)
+        there = self._contracts.known(capability)
+        if there is not None:
+            return there
+        return await self._contracts.fetch(
+            self._contracts.first_provider(capability, await self.offers(capability))
+        )
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""
-        dynamic = [view for view in offers if is_told(view.capability.name)]
-        await asyncio.gather(
-            *(contract_fetch.fetch_contract(view, self.call) for view in dynamic), return_exceptions=True
-        )
+        told = filter(self._contracts.may_learn, offers)
+        await asyncio.gather(*map(self._contracts.fetch, told), return_exceptions=True)
 
     def watch(self, capability: str) -> OfferWatch:
         """Follow the offers of `name` or `name@major.minor` (see `OfferWatch`)."""
@@ -197,8 +201,8 @@ def connect(home: str | Path | None = None, *, name: str = "program") -> Joining
     return Joining(Home.resolve(None if home is None else Path(home)), name)
 
 
-def _request(capability: str, body: dict[str, Any], options: CallOptions) -> Request:
-    """Return the request, after checking the arguments before anything is sent."""
+def _request(own: str, capability: str, body: dict[str, Any], options: CallOptions) -> Request:
+    """Return the request of the node `own`, after checking the arguments before anything is sent."""
     contract = find_contract(capability)
     contract.check_request(body)
     if options.get("session"):
@@ -207,6 +211,10 @@ def _request(capability: str, body: dict[str, Any], options: CallOptions) -> Req
         ids.public_key(options["node"])
     elif (approval := options.get("approval")) is not None and approval.provider != ANY_PROVIDER:
         options["node"] = approval.provider
+    if is_home_only(contract.name):
+        if options.get("node", own) not in ("", own):
+            raise HearthNetError("unauthorized", f"{contract.id} is called at its own home only")
+        options["node"] = own
     if contract.idempotent == "client_id" and not options.get("idempotency_key"):
         options["idempotency_key"] = str(body["input"]["client_id"])
     options["hops"] = options.get("hops") or tracing.hops()

@@ -1,8 +1,9 @@
-"""Contracts supplied by the provider of a capability instead of installed (decision 0106).
+"""Contracts supplied by the provider of a capability instead of installed (decisions 0106, 0186).
 
-Their names begin with `experimental.`, so that none can replace an installed one. The version is derived from
-the whole contract: a changed contract is another capability, which no earlier consent, grant or token version
-covers. No I/O.
+Their names are outside the namespaces of installed contracts, so that none can replace an installed one.
+Under `experimental.` the version is derived from the whole contract: a changed contract is another
+capability, which no earlier consent, grant or token version covers. Elsewhere the version is the author's;
+such a contract is taken from this node's own processes only. No I/O.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.schema import compile_schema
 from hearthnet.core.canonical_json import canonical_json, content_hash
 from hearthnet.core.capability_name import parse_capability
@@ -27,6 +29,11 @@ _MAJORS: Final = 10**15 - 1
 
 def is_told(name: str) -> bool:
     """Return whether providers supply the contract of `name`, with or without version."""
+    return is_derived(name) or is_home_only(name)
+
+
+def is_derived(name: str) -> bool:
+    """Return whether the version of `name` is derived from its contract."""
     return name.startswith(PREFIX)
 
 
@@ -37,8 +44,23 @@ def versioned(contract: Contract) -> Contract:
         HearthNetError: `bad_request` for another kind of name, an invalid schema or more than `MOST_BYTES`.
     """
     draft = msgspec.structs.replace(contract, version=_DRAFT)
+    if not is_derived(contract.name):
+        raise HearthNetError("bad_request", f"{contract.name} is not under {PREFIX}")
     _check(draft)
     return msgspec.structs.replace(contract, version=_version(draft))
+
+
+def verify(contract: Contract) -> None:
+    """Check that a provider may supply `contract`.
+
+    Raises:
+        HearthNetError: `bad_request` if its version does not follow from its contents, if a schema is invalid
+            or too large, or if contracts of that name are installed.
+    """
+    if is_home_only(contract.name):
+        _check(contract)
+    elif versioned(contract).version != contract.version:
+        raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
 
 
 def checked(value: Any, capability: str) -> Contract:
@@ -47,7 +69,7 @@ def checked(value: Any, capability: str) -> Contract:
     `capability` is `name@major.minor`.
 
     Raises:
-        HearthNetError: `bad_request` if it is another one, or its version does not follow from its contents.
+        HearthNetError: `bad_request` if it is another one, or no contract that a provider may supply.
     """
     try:
         contract = msgspec.convert(value, Contract)
@@ -55,8 +77,9 @@ def checked(value: Any, capability: str) -> Contract:
         raise HearthNetError(
             "bad_request", f"what was told of {capability} is no contract: {error}"
         ) from error
-    if contract.id != capability or versioned(contract).version != contract.version:
+    if contract.id != capability:
         raise HearthNetError("bad_request", f"what was told is not the contract of {capability}")
+    verify(contract)
     return contract
 
 
@@ -66,8 +89,6 @@ def _version(draft: Contract) -> str:
 
 
 def _check(contract: Contract) -> None:
-    if not is_told(contract.name):
-        raise HearthNetError("bad_request", f"{contract.name} is not under {PREFIX}")
     parse_capability(contract.id)
     size = len(canonical_json(msgspec.to_builtins(contract)))
     if size > MOST_BYTES:

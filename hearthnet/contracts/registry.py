@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told, versioned
+from hearthnet.contracts.dynamic import is_told, verify
 from hearthnet.core.capability_name import Capability, parse_capability, split_name
 from hearthnet.core.errors import HearthNetError
 
@@ -40,15 +40,21 @@ class Contracts:
     def learn(self, contract: Contract) -> None:
         """Add a contract received from a provider.
 
+        It replaces an earlier one of the same version, which exists only for names whose versions are their
+        author's.
+
         Raises:
-            HearthNetError: `bad_request` if its version does not follow from its contents.
+            HearthNetError: As `hearthnet.contracts.dynamic.verify`.
         """
-        if versioned(contract).version != contract.version:
-            raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
+        verify(contract)
         self._told.pop(contract.capability, None)
         self._told[contract.capability] = contract
         if len(self._told) > MOST_TOLD:
             del self._told[next(iter(self._told))]
+
+    def has_learned(self, capability: Capability) -> bool:
+        """Return whether the contract of exactly this version was learned."""
+        return capability in self._told
 
     def __iter__(self) -> Iterator[Contract]:
         """Iterate over the installed contracts, by name and version."""
@@ -107,7 +113,9 @@ class Contracts:
             if capability.name == name and version in (None, capability[1:]):
                 return self._told[capability]
         told = name if version is None else f"{name}@{version[0]}.{version[1]}"
-        raise HearthNetError("not_found", f"nobody has told what {told} takes; see: hearthnet caps")
+        near = self.nearest(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
+        raise HearthNetError("not_found", f"nobody has told what {told} takes; {hint}", alt=near)
 
     def _versions(self, name: str) -> list[Capability]:
         if name not in self._known:

@@ -15,6 +15,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service import Service
+from hearthnet.service.hosting.loading import importing
 from tests.helpers.mesh import Mesh
 from tests.service.workers import approval
 
@@ -29,7 +30,8 @@ def guide(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     module = ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)
-    exec(compile("\n\n".join(blocks), str(GUIDE), "exec"), module.__dict__)
+    with importing():  # it ends with hearthnet.run
+        exec(compile("\n\n".join(blocks), str(GUIDE), "exec"), module.__dict__)
     return module
 
 
@@ -94,3 +96,15 @@ async def test_a_service_asks_others_inside_its_callers_deadline(guide: ModuleTy
             "rag.query", {"params": {"corpus": "seeds"}, "input": {"query": "oil"}}, timeout_seconds=30
         )
     assert [chunk["text"] for chunk in reply.output["chunks"]] == ["Oil the blade before winter."]
+
+
+@pytest.mark.req("AUTHOR-1")
+@pytest.mark.asyncio
+async def test_functions_of_the_guide_answer(guide: ModuleType, mesh: Mesh) -> None:
+    async with mesh.hosting(guide.service) as host, await mesh.bus() as bus:
+        assert host.offers == ["hello.greet@1.0", "hello.sign@1.0"]
+        reply = await bus.call("hello.greet", {"params": {}, "input": {"name": "Ada"}})
+        assert reply.output == "Hello Ada"
+        given = {"name": "Ada", "guests": ["Bo"], "client_id": ids.new_ulid()}
+        signed = await bus.call("hello.sign", {"params": {}, "input": given})
+        assert signed.output == {"entries": 2}

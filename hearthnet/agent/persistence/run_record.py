@@ -193,7 +193,9 @@ def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
     if (record.run, record.owner) != (run, identity.node_id):
         raise altered(run)
     for contract in record.told:
-        contracts().learn(contract)
+        # What a provider has told since counts more, where the version is its author's.
+        if not contracts().has_learned(contract.capability):
+            contracts().learn(contract)
     return record
 
 

@@ -33,7 +33,7 @@ from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.calls.unary import EffectInDoubt
-from hearthnet.contracts import is_told
+from hearthnet.contracts.dynamic import is_derived
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -95,7 +95,7 @@ class Dispatcher:
 
     async def _returned(self, call: Dispatch, output: Any, meta: dict[str, Any]) -> ToolReturned:
         """Return the outcome of an answered call; a result that is too large is stored."""
-        failed = is_told(call.capability) and isinstance(output, dict) and output.get("is_error") is True
+        failed = is_derived(call.capability) and isinstance(output, dict) and output.get("is_error") is True
         cid, size, output = await self._stored(call, output)
         return ToolReturned(
             now=self._clock.now_ms(),

@@ -27,7 +27,7 @@ class ContractSource(Protocol):
 
 
 async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> list[ToolDefinition]:
-    """Return the tools that call `capabilities` (`experimental.` names, version optional).
+    """Return the tools that call `capabilities` (names that are not installed, version optional).
 
     A call of another node's tool always needs a decision, whatever its contract declares: that it only reads
     is the statement of its owner.
@@ -44,6 +44,11 @@ async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> lis
     return tools
 
 
+def _hidden(contract: Contract) -> frozenset[str]:
+    """Return the arguments that the executor fills in."""
+    return frozenset({"client_id"} if contract.idempotent == "client_id" else ())
+
+
 def told_tool(contract: Contract, *, own: bool) -> ToolDefinition:
     """Return the tool that calls `contract`, under the capability's name.
 
@@ -54,7 +59,7 @@ def told_tool(contract: Contract, *, own: bool) -> ToolDefinition:
     return ToolDefinition(
         name=contract.name,
         description=description[:MOST_DESCRIBED],
-        parameters_schema=contract.tool_schema(None, frozenset()),
+        parameters_schema=contract.tool_schema(None, _hidden(contract)),
         bound_capability=contract.name,
         bound_version=(contract.major, contract.minor),
         side_effects=contract.side_effects or not own,

@@ -226,7 +226,8 @@ class Discovery:
         Raises:
             HearthNetError: `partition` if that fails.
         """
-        if contract.id in self.tables:
+        known = self.tables.get(contract.id)
+        if known is not None and known.contract.schema_hash == contract.schema_hash:
             return
         topic = subjects.topic(contract.capability)
         if topic not in self._followed:

@@ -118,6 +118,12 @@ class Registry:
             for listing in self._topics.get(topic, {}).values():
                 if table.add(listing):
                     listing.insert()
+        elif table.contract.schema_hash != contract.schema_hash:
+            # The author has changed a learned contract under its version (contracts/dynamic.py).
+            table = tables[contract.id] = RoutingTable(contract)
+            for listing in self._topics.get(topic, {}).values():
+                self._unlist(listing, topic)
+                self._list(listing, topic)
         return table
 
     def call_started(self, listing: RoutingEntry) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus.calls.contract_fetch import cached_contract
 from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def covered(scope: Scope, contract: Contract) -> bool:
 
     Capabilities for the node itself are never callable by clients.
     """
-    own = contract.trust_required == SELF or contract.name in UNDELEGABLE
+    own = contract.trust_required == SELF or contract.name in UNDELEGABLE or is_home_only(contract.name)
     return not own and scope.covers(contract.capability)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from hearthnet.bus.bus import find_contract
 from hearthnet.contracts import is_told
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered
 from hearthnet.trust.authorization.authority import SELF
@@ -79,6 +80,10 @@ def check_offered(
 
 def _check_configured(name: str, servers: Sequence[McpServerConfig], *, offered: bool) -> None:
     """Raise the error of `check_offered` for a name without an offer to others, if any."""
+    if is_home_only(name) and offered:
+        raise HearthNetError(
+            "unauthorized", f"{name} is in a namespace of its own: it is for this node alone, not for clients"
+        )
     server = whole_server(name) or name.rpartition(".")[0]
     known = {f"{_PREFIX}{one.name}": one for one in servers}
     config = known.get(server)

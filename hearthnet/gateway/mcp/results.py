@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from hearthnet.contracts import Contract, is_told
+from hearthnet.contracts import Contract
+from hearthnet.contracts.dynamic import is_derived
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.mcp.tools import promised
 
@@ -19,7 +20,7 @@ def result(
 
     `any_output`: the value need not be an object.
     """
-    if is_told(contract.name) and isinstance(output, dict) and isinstance(output.get("content"), list):
+    if is_derived(contract.name) and isinstance(output, dict) and isinstance(output.get("content"), list):
         found = {
             "content": [_block(part) for part in output["content"]],
             "isError": output.get("is_error") is True,

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from hearthnet.agent.tools.names import NameMap
 from hearthnet.contracts import Contract, is_told
+from hearthnet.contracts.dynamic import is_derived
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered
@@ -82,7 +83,7 @@ class McpTool:
 
     def _output(self) -> dict[str, Any] | None:
         """Return the schema of the value in every result; None where there is none."""
-        if is_told(self.contract.name):
+        if is_derived(self.contract.name):
             return promised(self.contract)
         return None if self.takes_progress else lean_schemas.output_schema(self.contract)
 

@@ -10,9 +10,12 @@ import logging
 from collections import Counter
 from typing import Final
 
+import msgspec
+
 from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts import Contract, is_told
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet, end
@@ -33,6 +36,7 @@ from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
 from hearthnet.service.hosting.trace_endpoint import TraceEndpoint
+from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
@@ -144,6 +148,9 @@ class Host:
             raise HearthNetError(
                 "bad_request", f"{self._service.name} offers {offer.capability} and has no method for it"
             )
+        if is_home_only(endpoint.contract.name):
+            # Whatever the contract allows: another home could not tell whose name it is.
+            offer = msgspec.structs.replace(offer, trust=SELF)
         return ActiveOffer(endpoint.contract, offer)
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
@@ -308,8 +315,8 @@ class Host:
 
 def _built_in(service: Service) -> list[Offer]:
     """Return the offers of every process, and those of a service with contracts of its own."""
-    tells = type(service).endpoints is not Service.endpoints
-    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if tells else [TraceEndpoint.OFFER]
+    own = service.has_own_contracts
+    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if own else [TraceEndpoint.OFFER]
 
 
 def _key(offer: Offer) -> str:

@@ -19,6 +19,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.host import Host
+from hearthnet.service.hosting.loading import importing
 from hearthnet.service.hosting.service import GROUP, Service
 from hearthnet.service.hosting.status import Status, hold_lifeline
 
@@ -33,7 +34,9 @@ def load(name: str) -> Service:
         HearthNetError: `not_found` if there is none.
     """
     for entry in entry_points(group=GROUP, name=name):
-        service: Service = entry.load()()
+        with importing():
+            found = entry.load()
+        service: Service = found if isinstance(found, Service) else found()
         return service
     raise HearthNetError("not_found", f"no service {name!r} is installed; install hearthnet-{name}")
 

@@ -1,0 +1,1 @@
+"""Capabilities made from functions, and their contracts (docs/services.md#a-function)."""
