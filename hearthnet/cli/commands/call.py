@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from hearthnet.cli.input.argument_form import read_pairs
 from hearthnet.cli.input.json_input import read_body
 from hearthnet.cli.input.local_call import fill_client_id
 from hearthnet.cli.input.options import home_option, json_option, settings_of
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 @click.command("call")
 @click.argument("name")
+@click.argument("pairs", nargs=-1, metavar="[FIELD=VALUE]...")
 @click.option(
     "--body",
-    required=True,
     metavar="JSON|@FILE|-",
     help='The request, {"params": {...}, "input": {...}}; - reads it from stdin.',
 )
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 def command(
     context: click.Context,
     name: str,
-    body: str,
+    pairs: tuple[str, ...],
+    body: str | None,
     home: Home,
     json: bool,
     timeout: float | None,
@@ -48,7 +50,8 @@ def command(
 ) -> None:
     """Call a capability and print its reply, or its frames as they come.
 
-    NAME is a capability, such as market.list or rag.query@1.0.
+    NAME is a capability, such as market.list or rag.query@1.0. Each FIELD=VALUE is a field of its params or
+    input: text as it is, anything else as JSON. --body gives the whole request instead.
 
     With --json, stdout has only the reply body {"output", "meta"}, or one frame {"event", "data", "seq"} a
     line.
@@ -59,9 +62,14 @@ def command(
     from hearthnet.cli.commands.token import read_token
     from hearthnet.contracts import is_told
 
-    request = read_body(body)
+    if body is not None and pairs:
+        raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)
+    request = None if body is None else read_body(body)
     contract = asyncio.run(_learned(home, name)) if is_told(name) else find_contract(name)
     name = contract.id if is_told(name) else name
+    if request is None:
+        fields = read_pairs(pairs, contract.tool_schema(None, frozenset()))
+        request = contract.split_arguments(fields, None)
     made = fill_client_id(contract, request)
     contract.check_request(request)
     if made:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from hearthnet.cli.output.text import one_line
+from hearthnet.core.errors import HearthNetError
 
 _REMOVED: Final = "-"
 _EXAMPLES: Final = {
@@ -48,7 +50,7 @@ class Field:
                 raise ValueError(f"{self.name} cannot be left out")
             arguments.pop(self.name, None)
         else:
-            arguments[self.name] = self._parse(text)
+            arguments[self.name] = self.parse(text)
 
     @property
     def _is_list_of_text(self) -> bool:
@@ -57,8 +59,18 @@ class Field:
             self.schema.get("type") == "array" and isinstance(items, dict) and items.get("type") == "string"
         )
 
-    def _parse(self, text: str) -> Any:
-        if self.schema.get("type") == "string" or "enum" in self.schema:
+    @property
+    def _takes_text(self) -> bool:
+        choices = [self.schema, *(one for one in self.schema.get("anyOf", ()) if isinstance(one, dict))]
+        return any(one.get("type") == "string" or "enum" in one for one in choices)
+
+    def parse(self, text: str) -> Any:
+        """Return the value that `text` stands for: itself where the field takes text, else JSON.
+
+        Raises:
+            ValueError: The text is not valid.
+        """
+        if self._takes_text:
             return _quoted(text)
         if self._is_list_of_text and not text.startswith("["):
             return [part.strip() for part in text.split(",") if part.strip()]
@@ -78,6 +90,27 @@ def fields(schema: dict[str, Any]) -> list[Field]:
         for name, inner in properties.items()
         if inner is not False
     ]
+
+
+def read_pairs(pairs: Iterable[str], schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments in `FIELD=VALUE` texts for a tool's flat schema; they are not validated.
+
+    Raises:
+        HearthNetError: `bad_request` for another form, a field that is given twice, and text without one.
+    """
+    known = {field.name: field for field in fields(schema)}
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise HearthNetError("bad_request", f"{one_line(pair)!r} has no value; write FIELD=VALUE")
+        if name in found:
+            raise HearthNetError("bad_request", f"{one_line(name)!r} is given twice")
+        try:
+            found[name] = known.get(name, Field(name, {"type": "string"}, required=False)).parse(text)
+        except ValueError as error:
+            raise HearthNetError("bad_request", str(error)) from error
+    return found
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.cli.input.argument_form import fields
+from hearthnet.cli.input.argument_form import fields, read_pairs
 
 SCHEMA = {
     "type": "object",
@@ -42,6 +42,23 @@ def typed(name: str, text: str) -> dict[str, Any]:
 )
 def test_typed_text_becomes_a_value(name: str, text: str, value: object) -> None:
     assert typed(name, text)[name] == value
+
+
+@pytest.mark.req("CLI-44")
+def test_pairs_become_arguments_of_their_fields_types() -> None:
+    schema = {
+        "properties": {**SCHEMA["properties"], "note": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
+    }
+    pairs = ["title=a=b", "ttl_seconds=3600", "tags=a,b", "note=5", "category=offer", "other=7", "title2="]
+    assert read_pairs(pairs, schema) == {
+        "title": "a=b",
+        "ttl_seconds": 3600,
+        "tags": ["a", "b"],
+        "note": "5",
+        "category": "offer",
+        "other": "7",
+        "title2": "",
+    }
 
 
 def test_a_dash_leaves_out_what_is_optional_only() -> None:
