@@ -40,6 +40,7 @@ _COMMANDS: Final = (
     "logs",
     "models",
     "mcp",
+    "contract",
     "version",
 )
 _HELP: Final = """Share what the computers of a household can do.

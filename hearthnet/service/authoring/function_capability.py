@@ -6,6 +6,7 @@ See: docs/services.md#a-function.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from hearthnet.contracts.namespaces import is_home_only, namespace
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.authoring.docstring import Docstring, read_docstring
-from hearthnet.service.authoring.signature import FunctionSignature, definition_error, read_signature
+from hearthnet.service.authoring.signature import FunctionSignature, code_of, definition_error, read_signature
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Endpoint
 from hearthnet.trust.authorization.authority import SELF
@@ -67,6 +68,8 @@ class FunctionCapability:
                 `read_signature`.
         """
         self.function: Final = function
+        # A program is compiled under the name by which it was started, which may be a relative one.
+        self.module: Final = Path(code_of(function).co_filename).resolve()
         self._docstring = read_docstring(function, otherwise=name)
         self._signature = read_signature(function, self._docstring)
         try:

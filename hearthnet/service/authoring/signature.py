@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
+from types import CodeType
 from typing import Any, Final
 
 import msgspec
@@ -38,8 +39,20 @@ class FunctionSignature(msgspec.Struct, frozen=True):
 
 def place_of(function: Callable[..., Any]) -> str:
     """Return `file:line` of a function, that of its first decorator."""
-    code = function.__code__
+    code = code_of(function)
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def code_of(function: Callable[..., Any]) -> CodeType:
+    """Return the code of a function, that of the innermost one where decorators wrap it.
+
+    Raises:
+        HearthNetError: `bad_request` for any other object.
+    """
+    inner = inspect.unwrap(function)
+    if not inspect.isfunction(inner):
+        raise HearthNetError("bad_request", f"{function!r} cannot provide a capability: it is no function")
+    return inner.__code__
 
 
 def definition_error(function: Callable[..., Any], problem: str) -> HearthNetError:

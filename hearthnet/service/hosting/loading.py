@@ -55,11 +55,15 @@ def load_service(source: str) -> Service:
     try:
         with importing():
             module = import_module(name)
+    except HearthNetError:
+        raise
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
         raise HearthNetError(
-            "not_found", f"there is no module {name}; install its package, or change to its folder"
+            "not_found", f"there is no module {error.name}; install its package, or change to its folder"
+        ) from error
+    except Exception as error:
+        raise HearthNetError(
+            "bad_request", f"cannot import {name}: {type(error).__name__}: {error}"
         ) from error
     found = {key: one for key, one in vars(module).items() if isinstance(one, Service)}
     if attribute:

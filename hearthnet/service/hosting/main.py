@@ -17,6 +17,7 @@ from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError, first_of
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
+from hearthnet.service.authoring.frozen import check_frozen
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.loading import importing
@@ -42,7 +43,14 @@ def load(name: str) -> Service:
 
 
 async def serve(service: Service, home: Home, status: Status, stop: asyncio.Event) -> None:
-    """Run `service` on the node of `home` until `stop` is set."""
+    """Run `service` on the node of `home` until `stop` is set.
+
+    Raises:
+        HearthNetError: `schema_mismatch` for a contract that is not the frozen one; `partition` if no node
+            runs, or its server refuses this process; the errors of the service's start.
+    """
+    for capability in service.functions():
+        check_frozen(capability)
     state = read_node_state(home)
     url = state.server.url
     status.starting("joining the bus", 0, 1)

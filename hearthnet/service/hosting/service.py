@@ -9,7 +9,6 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
-from hearthnet.contracts import Contract
 from hearthnet.contracts.namespaces import RESERVED
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.authoring.function_capability import (
@@ -99,9 +98,9 @@ class Service:
 
         return provide
 
-    def contracts(self) -> list[Contract]:
-        """Return the contracts of the functions, by name and version."""
-        return [self._functions[name].contract for name in sorted(self._functions)]
+    def functions(self) -> list[FunctionCapability]:
+        """Return the capabilities of its functions, by name and version."""
+        return [self._functions[name] for name in sorted(self._functions)]
 
     async def start(self, node: NodeContext) -> None:
         """Open the resources of the service. Called once, before anything is offered."""

@@ -63,7 +63,7 @@ def contract_of(function: Function, name: str = "hello.greet@1.0", **terms: Any)
     """The contract that a service makes of a function."""
     service = hearthnet.Service("hello")
     assert service.capability(name, **terms)(function) is function
-    return service.contracts()[0]
+    return service.functions()[0].contract
 
 
 def fields_of(function: Function) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def test_second_function_for_a_capability_is_refused_with_both_lines() -> None:
     with pytest.raises(HearthNetError, match="and so does plain at ") as caught:
         service.capability("hello.greet@1.0")(other)
     assert f"{__file__}:{inspect.getsourcelines(plain)[1]}; keep one of them" in caught.value.message
-    assert [one.id for one in service.contracts()] == ["hello.greet@1.0", "hello.greet@1.1"]
+    assert [one.contract.id for one in service.functions()] == ["hello.greet@1.0", "hello.greet@1.1"]
 
 
 @pytest.mark.req("AUTHOR-2")

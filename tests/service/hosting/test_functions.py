@@ -147,5 +147,5 @@ async def test_contract_of_the_next_process_is_learned_anew(mesh: Mesh) -> None:
 
 @pytest.mark.req("AUTHOR-3")
 def test_scope_covers_no_capability_of_another_namespace() -> None:
-    (contract,) = hello(trust="member").contracts()
-    assert not covered(Scope((GREET,)), contract)
+    (capability,) = hello(trust="member").functions()
+    assert not covered(Scope((GREET,)), capability.contract)

@@ -1,0 +1,45 @@
+"""`hearthnet contract`: the contracts of a service's functions as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import one_line
+
+
+@click.group("contract")
+def command() -> None:
+    """Write the contracts of your service's functions to files."""
+
+
+@command.command("freeze")
+@click.argument("source", metavar="MODULE[:SERVICE]")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where to write. Default: the folder contracts beside the module.",
+)
+@click.option("--check", is_flag=True, help="Write nothing; end with 1 where a file is missing or differs.")
+def freeze(source: str, out: Path | None, check: bool) -> None:
+    """Write each contract of a service to NAME@VERSION.json.
+
+    A service whose contract differs from its file does not start. MODULE is a module that can be imported,
+    or a file such as hello.py.
+    """
+    from hearthnet.core.errors import OTHER
+    from hearthnet.service.authoring import frozen
+    from hearthnet.service.hosting.loading import load_service
+
+    differs = False
+    for capability in load_service(source).functions():
+        file = frozen.frozen_file(capability, out)
+        state = (frozen.frozen_state if check else frozen.freeze)(capability, out)
+        differs = differs or state != "unchanged"
+        terminal.line(f"{state.ljust(9)}  {one_line(str(file))}")
+    if check and differs:
+        terminal.error("not frozen as they are; write them with: hearthnet contract freeze")
+        click.get_current_context().exit(OTHER)
