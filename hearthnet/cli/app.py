@@ -40,6 +40,7 @@ _COMMANDS: Final = (
     "logs",
     "models",
     "mcp",
+    "service",
     "contract",
     "version",
 )

@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.cli.input.argument_form import fields, read_pairs
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["category", "title"],
     "properties": {
