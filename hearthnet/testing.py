@@ -98,7 +98,7 @@ class Node:
     async def _call(self, capability: str, fields: dict[str, Any]) -> Any:
         if self._bus is None:
             self._bus = await Bus.connect(Home(self.home), "test")
-        contract = await self._bus.learn(capability)
+        contract = await self._bus.fetch_contract(capability)
         body = contract.split_arguments(fields, None)
         fill_client_id(contract, body)
         return (await self._bus.call(contract.id, body)).output

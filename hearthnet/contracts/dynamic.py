@@ -46,7 +46,7 @@ def versioned(contract: Contract) -> Contract:
     draft = msgspec.structs.replace(contract, version=_DRAFT)
     if not is_derived(contract.name):
         raise HearthNetError("bad_request", f"{contract.name} is not under {PREFIX}")
-    _check(draft)
+    check_usable(draft)
     return msgspec.structs.replace(contract, version=_version(draft))
 
 
@@ -58,7 +58,7 @@ def verify(contract: Contract) -> None:
             or too large, or if contracts of that name are installed.
     """
     if is_home_only(contract.name):
-        _check(contract)
+        check_usable(contract)
     elif versioned(contract).version != contract.version:
         raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
 
@@ -88,7 +88,13 @@ def _version(draft: Contract) -> str:
     return f"{1 + int(hashed.rpartition(':')[2], 16) % _MAJORS}.0"
 
 
-def _check(contract: Contract) -> None:
+def check_usable(contract: Contract) -> None:
+    """Check that a contract from outside this project can be called.
+
+    Raises:
+        HearthNetError: `bad_request` for an invalid name or schema, more than `MOST_BYTES`, and a request
+            that is no object of params and input.
+    """
     parse_capability(contract.id)
     size = len(canonical_json(msgspec.to_builtins(contract)))
     if size > MOST_BYTES:

@@ -1,8 +1,8 @@
-"""The namespaces of capability names: those of this project, and those of others (decision 0186). Pure.
+"""The namespaces of capability names: those of this project and of others (decisions 0186, 0187). Pure.
 
 A namespace is the part of a name before its first dot. Contracts in the namespaces of this project are
-installed with it, except under `experimental.`. Every other namespace belongs to the package of a service,
-whose processes supply its contracts.
+installed with it, except under `experimental.`. Every other namespace belongs to a package: its contracts are
+installed with it, or its processes supply them.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ from typing import Final
 
 RESERVED: Final = frozenset(
     {
-        *(
-            "auth",
-            "chat",
-            "community",
-            "embed",
-            "evidence",
-            "experimental",
-            "federation",
-            "file",
-            "img",
-            "llm",
-        ),
-        *("market", "mesh", "node", "ocr", "rag", "rerank", "stt", "trans", "tts"),
+        "auth",
+        "chat",
+        "community",
+        "embed",
+        "evidence",
+        "experimental",
+        "federation",
+        "file",
+        "img",
+        "llm",
+        "market",
+        "mesh",
+        "node",
+        "ocr",
+        "rag",
+        "rerank",
+        "stt",
+        "trans",
+        "tts",
     }
 )
 """The namespaces of this project, those without a capability included."""
@@ -37,7 +43,7 @@ def namespace(name: str) -> str:
 def is_home_only(name: str) -> bool:
     """Return whether `name` is outside the namespaces of this project.
 
-    Such a capability is offered to its own node only, and called and learned from there only: nothing proves
-    to another home whose name it is.
+    Such a capability is offered to its own node only, and called and learned from there only: another home
+    may have another package with that name.
     """
     return "." in name and namespace(name) not in RESERVED

@@ -1,18 +1,26 @@
-"""The contracts of this installation, each read at its first use."""
+"""The contracts of this installation, each read at its first use.
+
+Those of this project lie in one folder. A name outside its namespaces is looked up in the installed packages
+(contracts/packages.py), whose metadata other processes need not read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_told, verify
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import Capability, parse_capability, split_name
 from hearthnet.core.errors import HearthNetError
+
+if TYPE_CHECKING:
+    from hearthnet.contracts.packages import PackagedContracts
 
 COMMON: Final = "_common.json"
 _REFERENCE: Final = f"{COMMON}#/$defs/"
@@ -21,10 +29,11 @@ MOST_TOLD: Final = 1_024
 
 
 class Contracts:
-    """The contracts in one folder; names come from file names, so listing opens no file."""
+    """The contracts in one folder, and of packages; names come from file names, so listing opens no file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, packages: Callable[[], PackagedContracts] | None = None) -> None:
         self._folder = folder
+        self._packages = packages
         stems = sorted(path.stem for path in folder.glob("*@*.json"))
         if not stems:
             raise HearthNetError(
@@ -57,12 +66,12 @@ class Contracts:
         return capability in self._told
 
     def __iter__(self) -> Iterator[Contract]:
-        """Iterate over the installed contracts, by name and version."""
+        """Iterate over the contracts of this project, by name and version."""
         for versions in self._known.values():
             yield from map(self._load, versions)
 
     def names(self) -> list[str]:
-        """Return the names of all installed capabilities, without versions, sorted."""
+        """Return the names of all capabilities of this project, without versions, sorted."""
         return list(self._known)
 
     def nearest(self, name: str) -> list[str]:
@@ -79,7 +88,7 @@ class Contracts:
                 in `alt`; `schema_mismatch` for an unknown version, with the known ones in `alt`.
         """
         wanted = parse_capability(identifier)
-        if is_told(identifier):
+        if is_told(identifier) and not self._packaged(wanted.name):
             return self._find_told(wanted.name, wanted[1:])
         if wanted in self._versions(wanted.name):
             return self._load(wanted)
@@ -99,7 +108,7 @@ class Contracts:
             return known
         bare, own = split_name(name)
         wanted = version or own
-        if is_told(bare):
+        if is_told(bare) and not self._packaged(bare):
             return self._find_told(bare, wanted)
         for capability in reversed(self._versions(bare)):
             if wanted is None or capability.serves(Capability(bare, *wanted)):
@@ -119,10 +128,16 @@ class Contracts:
 
     def _versions(self, name: str) -> list[Capability]:
         if name not in self._known:
+            if there := self._packaged(name):
+                return there
             near = self.nearest(name)
             hint = f"did you mean {' or '.join(near)}?" if near else "see `hearthnet caps`"
             raise HearthNetError("not_found", f"there is no capability {name!r}; {hint}", alt=near)
         return self._known[name]
+
+    def _packaged(self, name: str) -> list[Capability]:
+        """Return the versions of `name` that an installed package has a contract of."""
+        return self._packages().versions(name) if self._packages and is_home_only(name) else []
 
     def _mismatch(self, identifier: str, name: str) -> HearthNetError:
         there = [str(capability) for capability in self._versions(name)]
@@ -139,6 +154,8 @@ class Contracts:
         return contract
 
     def _read(self, capability: Capability) -> Contract:
+        if self._packages and capability.name not in self._known:
+            return self._packages().found[capability].contract
         path = self._folder / f"{capability}.json"
         raw = expand(_parse(path), self._definitions)
         try:
@@ -195,4 +212,11 @@ def contracts() -> Contracts:
     """Return the contracts of this installation, in the package or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "_contracts"
-    return Contracts(installed if installed.is_dir() else package.parent / "contracts")
+    return Contracts(installed if installed.is_dir() else package.parent / "contracts", _packaged)
+
+
+def _packaged() -> PackagedContracts:
+    """Return the contracts of packages; the import of `importlib.metadata` is left to those who need it."""
+    from hearthnet.contracts.packages import packaged_contracts
+
+    return packaged_contracts()

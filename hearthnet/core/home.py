@@ -104,6 +104,11 @@ class Home:
         return self.path / "community" / "ports.json"
 
     @property
+    def seen_contracts(self) -> Path:
+        """The digests of the contracts of installed packages, as this node first saw them."""
+        return self.path / "contracts.json"
+
+    @property
     def nats(self) -> Path:
         """The folder of the NATS server."""
         return self.path / "nats"

@@ -80,7 +80,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """The state of the node.
 
     `ready` is true once every service is ready or known not to become so soon. `started_at` is Unix time in
-    milliseconds. `telemetry` is the configured endpoint of its processes' spans and metrics.
+    milliseconds. `telemetry` is the configured endpoint of its processes' spans and metrics. `package_errors`
+    are lines for a person about what installed packages bring and the node refuses.
     """
 
     pid: int
@@ -92,6 +93,7 @@ class NodeState(msgspec.Struct, frozen=True):
     started_at: int
     ready: bool
     telemetry: str = ""
+    package_errors: tuple[str, ...] = ()
 
     @property
     def gateway_url(self) -> str:

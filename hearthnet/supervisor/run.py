@@ -17,6 +17,7 @@ from hearthnet.supervisor.nats.home_setup import make_folders, prepare
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.supervisor.os.log_file import LogFile, LogHandler
 from hearthnet.supervisor.ready_file import ReadyFile
+from hearthnet.supervisor.services.packages import check_packages
 from hearthnet.supervisor.services.specs import ChildSpec, choose, installed
 from hearthnet.supervisor.supervisor import Supervisor
 
@@ -46,6 +47,9 @@ def run(
             ready.clear()
         prepared = prepare(home, screen.line)
         telemetry.check(prepared.config.telemetry.endpoint)
+        errors = check_packages(home)
+        for text in errors:
+            screen.line(text)
         if specs is None:
             chosen = choose(home, prepared.config, installed())
             specs = chosen.specs
@@ -55,7 +59,7 @@ def run(
                 )
 
         async def supervise() -> int:
-            return await Supervisor(prepared, specs, screen, ready).run()
+            return await Supervisor(prepared, specs, screen, ready, errors).run()
 
         return asyncio.run(supervise())
 

@@ -56,8 +56,10 @@ class Supervisor:
         specs: Sequence[ChildSpec],
         screen: NodeConsole,
         ready_file: ReadyFile | None,
+        package_errors: tuple[str, ...] = (),
     ) -> None:
         self._prepared = prepared
+        self._package_errors = package_errors
         self._home = prepared.home
         self._screen = screen
         self._ready_file = ready_file
@@ -110,6 +112,7 @@ class Supervisor:
             started_at=self._started_at,
             ready=self._ready,
             telemetry=self._prepared.config.telemetry.endpoint,
+            package_errors=self._package_errors,
         )
 
     async def _work(self) -> None:

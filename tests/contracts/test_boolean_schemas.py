@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hearthnet.contracts import Contract, compile_schema, contracts
+from hearthnet.contracts.compare import compare
 from hearthnet.contracts.dynamic import checked, versioned
 from hearthnet.contracts.tool_schema import Flat
 from hearthnet.core.errors import HearthNetError
-from tests.helpers.contract_changes import compare
 from tests.helpers.schemas import NAMES, OBJECTS, VALUES
 
 pytestmark = pytest.mark.req("CONTRACT-11")

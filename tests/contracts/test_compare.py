@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hearthnet.contracts import Contract, contracts
-from tests.helpers.contract_changes import compare
+from hearthnet.contracts.compare import compare
 
 QUERY = contracts().get("rag.query@1.0")
 CHAT = contracts().get("llm.chat@2.0")

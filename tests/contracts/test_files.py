@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 
 from hearthnet.contracts import Contract, compile_schema, contracts
+from hearthnet.contracts.compare import compare
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import CODES, HearthNetError
 from tests.contracts import golden
-from tests.helpers.contract_changes import compare
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"
 ALL = list(contracts())

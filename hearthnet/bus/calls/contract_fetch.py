@@ -58,6 +58,8 @@ class ContractLearner:
             found = contracts().find(*split_name(capability))
         except HearthNetError:
             return None
+        if not contracts().has_learned(found.capability):
+            return found  # an installed package has it
         origin = self._origins.get(found.id)
         return found if origin is not None and process_lock.lives(self._home, origin) else None
 

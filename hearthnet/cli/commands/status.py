@@ -69,6 +69,8 @@ def _show(state: NodeState) -> None:
     for service in state.services:
         if service.note:
             terminal.line(f"\n{service.name}: {one_line(service.note)}")
+    for text in state.package_errors:
+        terminal.line(f"\n{one_line(text)}")
 
 
 def _rows(service: ServiceState, now: int) -> list[tuple[str, ...]]:

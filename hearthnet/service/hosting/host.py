@@ -149,7 +149,7 @@ class Host:
                 "bad_request", f"{self._service.name} offers {offer.capability} and has no method for it"
             )
         if is_home_only(endpoint.contract.name):
-            # Whatever the contract allows: another home could not tell whose name it is.
+            # Another home may have another package with this name (docs/decisions/0187).
             offer = msgspec.structs.replace(offer, trust=SELF)
         return ActiveOffer(endpoint.contract, offer)
 

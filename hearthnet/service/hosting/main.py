@@ -8,12 +8,13 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
 from hearthnet.bus.bus import Bus
+from hearthnet.contracts.packages import packaged_contracts, read_seen
 from hearthnet.core.config_loader import load_config
+from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.errors import HearthNetError, first_of
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
@@ -32,14 +33,31 @@ def load(name: str) -> Service:
     """Return the installed service with this name.
 
     Raises:
-        HearthNetError: `not_found` if there is none.
+        HearthNetError: `not_found` if there is none; `bad_request` if two packages have one; `internal_error`
+            naming the package if its code raises.
     """
-    for entry in entry_points(group=GROUP, name=name):
+    entries = [entry for entry in scan_entry_points().of(GROUP) if entry.point.name == name]
+    if not entries:
+        raise HearthNetError("not_found", f"no service {name!r} is installed; install hearthnet-{name}")
+    packages = " and ".join(entry.package for entry in entries)
+    if len(entries) > 1:
+        raise HearthNetError(
+            "bad_request", f"cannot start the service {name}: {packages} both have one; uninstall one of them"
+        )
+    try:
         with importing():
-            found = entry.load()
+            found = entries[0].point.load()
         service: Service = found if isinstance(found, Service) else found()
-        return service
-    raise HearthNetError("not_found", f"no service {name!r} is installed; install hearthnet-{name}")
+    except Exception as error:
+        _log.exception("%s cannot be loaded", packages)
+        if isinstance(error, HearthNetError):
+            raise
+        raise HearthNetError(
+            "internal_error",
+            f"cannot load {entries[0].point.value} of {packages}: {type(error).__name__}: {error}; "
+            "mend or uninstall the package",
+        ) from error
+    return service
 
 
 async def serve(service: Service, home: Home, status: Status, stop: asyncio.Event) -> None:
@@ -156,7 +174,12 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr()
     hold_lifeline()
     home = Home.resolve(options.home)
-    return asyncio.run(until_signal(lambda: load(options.name), home, Status.inherited()))
+
+    def make() -> Service:
+        packaged_contracts().refuse_changed(read_seen(home.seen_contracts), home.seen_contracts)
+        return load(options.name)
+
+    return asyncio.run(until_signal(make, home, Status.inherited()))
 
 
 if __name__ == "__main__":

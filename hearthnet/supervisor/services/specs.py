@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Final
 
 from hearthnet.core.config import Config
+from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import GATEWAY
 from hearthnet.service.hosting.service import GROUP
@@ -37,7 +37,7 @@ def installed() -> tuple[str, ...]:
 
     They are sorted.
     """
-    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+    return tuple(dict.fromkeys(entry.point.name for entry in scan_entry_points().of(GROUP)))
 
 
 def choose(home: Home, config: Config, available: tuple[str, ...]) -> ServiceSelection:

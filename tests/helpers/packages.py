@@ -1,0 +1,89 @@
+"""Packages of others, written as pip would install them: a folder of code, and one of metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_SERVICE = """from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from hearthnet.service import Call, Offer, Reply, Service, capability
+
+
+class Nothing(msgspec.Struct):
+    pass
+
+
+class Person(msgspec.Struct):
+    name: str
+
+
+class GreetService(Service):
+    name: ClassVar[str] = "{name}"
+
+    def offers(self) -> list[Offer]:
+        return [Offer(capability="{capability}")]
+
+    @capability("{capability}")
+    async def greet(self, call: Call[Nothing, Person]) -> Reply:
+        return Reply({{"text": f"{greeting} {{call.input.name}}"}})
+"""
+
+
+def contract(capability: str = "hello.greet@1.0", **changed: Any) -> dict[str, Any]:
+    """The contract of a capability that greets a person by name."""
+    name, _, version = capability.partition("@")
+    text = {"type": "string", "description": "Name of the person"}
+    request = {"params": {"type": "object", "properties": {}}}
+    request["input"] = {"type": "object", "required": ["name"], "properties": {"name": text}}
+    answer = {"output": {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}}
+    return {
+        "name": name,
+        "version": version,
+        "stability": "stable",
+        "summary": "Greet a person by name.",
+        "trust_required": "member",
+        "side_effects": False,
+        "idempotent": "pure",
+        "timeout_seconds": 5,
+        "max_concurrent": 4,
+        "request_schema": {"type": "object", "required": ["params", "input"], "properties": request},
+        "response_schema": {"type": "object", "required": ["output", "meta"], "properties": answer},
+        "stream_schema": None,
+        "offer_params": {"type": "object", "properties": {}},
+        "match": {},
+        "errors": [],
+        "examples": [],
+        **changed,
+    }
+
+
+def write_package(
+    site: Path, name: str, *contracts: dict[str, Any], code: str = "", entry_points: str | None = None
+) -> Path:
+    """Install a package `name` with its contracts in the folder `site`; return the folder of the contracts.
+
+    Its module is `code`, and its service is the class GreetService in it.
+    """
+    folder = site / f"{name}_package" / "contracts"
+    folder.mkdir(parents=True)
+    for one in contracts:
+        (folder / f"{one['name']}@{one['version']}.json").write_text(json.dumps(one, indent=1))
+    (folder.parent / "__init__.py").write_text(code)
+    about = site / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    brings = f"[hearthnet.contracts]\n{name} = {name}_package.contracts\n" if contracts else ""
+    serves = f"[hearthnet.services]\n{name} = {name}_package:GreetService\n" if code else ""
+    (about / "entry_points.txt").write_text(brings + serves if entry_points is None else entry_points)
+    return folder
+
+
+def service_code(name: str, capability: str = "hello.greet@1.0", greeting: str = "Hello") -> str:
+    """The module of a package whose service answers `capability`."""
+    return _SERVICE.format(name=name, capability=capability, greeting=greeting)
