@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from hearthnet import telemetry
 from hearthnet.bus.calls import unary
 from hearthnet.bus.calls.attempt import CallOptions, Request
-from hearthnet.bus.calls.contract_fetch import ContractLearner
+from hearthnet.bus.calls.contract_fetch import ContractLearner, other_claims
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing import affinity
@@ -130,16 +130,20 @@ class Bus:
         This node's provider is called first, and for names of other packages alone (contracts/dynamic.py).
 
         Raises:
-            HearthNetError: `not_found` if no process offers it; the provider's error.
+            HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
+                if it is a package's; the provider's error.
         """
         if not is_told(capability):
             return find_contract(capability)
         there = self._contracts.known(capability)
         if there is not None:
             return there
-        return await self._contracts.fetch(
-            self._contracts.first_provider(capability, await self.offers(capability))
-        )
+        try:
+            return await self._contracts.fetch_first(capability, await self.offers(capability))
+        except HearthNetError as error:
+            if error.code != "not_found" or not is_home_only(capability):
+                raise
+            raise other_claims(capability, await self.offers()) or error from error
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""

@@ -30,6 +30,7 @@ MAX_FILES: Final = 256
 """Maximum of contracts of one package; a package with more has none."""
 _MAX_FILE_BYTES: Final = 4 * MOST_BYTES
 """Maximum size of a file, which may have blanks that its canonical form lacks."""
+_MAX_SIGNATURE_BYTES: Final = 4096
 _DECODER: Final = msgspec.json.Decoder(Contract)
 _log = logging.getLogger(__name__)
 
@@ -46,10 +47,13 @@ class PackagedContract(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The digest of the whole contract, by which a node detects a change."""
         return digest(msgspec.to_builtins(self.contract))
 
-    @property
-    def signature_path(self) -> Path:
-        """The file of its signature; it need not exist."""
-        return self.path.with_suffix(".sig")
+    def signature(self) -> bytes | None:
+        """Return the beginning of the file of its signature; None if there is none."""
+        try:
+            with signature_path(self.path).open("rb") as file:
+                return file.read(_MAX_SIGNATURE_BYTES)
+        except OSError:
+            return None
 
 
 class PackagedContracts:
@@ -108,20 +112,26 @@ class PackagedContracts:
         _log.error("%s", text)
 
     def _contracts(self, entry: PackageEntry) -> Iterator[PackagedContract]:
-        files = sorted(path for folder in _folders(entry.point.module) for path in folder.glob("*@*.json"))
+        module = entry.point.value.partition(":")[0].strip()
+        files = sorted(path for folder in _folders(module) for path in folder.glob("*@*.json"))
         if not 0 < len(files) <= MAX_FILES:
             self._refuse(
-                f"{entry.package}:{entry.point.module}",
+                f"{entry.package}:{module}",
                 f"cannot use the contracts of {entry.package}: {len(files) or 'no'} files "
-                f"name@major.minor.json in {entry.point.module}; 1 to {MAX_FILES} belong there",
+                f"name@major.minor.json in {module}; 1 to {MAX_FILES} belong there",
             )
             return
         for path in files:
             try:
-                yield PackagedContract(_read(path), entry.package, path)
+                yield PackagedContract(read_contract(path), entry.package, path)
             except HearthNetError as error:
                 reason = f"{error.message}; mend it, or uninstall the package"
                 self._refuse(path.stem, f"cannot use {path} of {entry.package}: {reason}")
+
+
+def signature_path(path: Path) -> Path:
+    """Return the file of the signature of the contract in `path`."""
+    return path.with_suffix(".sig")
 
 
 def _folders(module: str) -> Iterator[Path]:
@@ -136,7 +146,7 @@ def _folders(module: str) -> Iterator[Path]:
         yield folder if folder.is_dir() else folder.parent
 
 
-def _read(path: Path) -> Contract:
+def read_contract(path: Path) -> Contract:
     """Return the contract in a file.
 
     Raises:

@@ -136,7 +136,9 @@ def test_a_file_that_is_no_contract_is_refused(site: Path) -> None:
 
 
 @pytest.mark.req("OTHERS-2")
-@pytest.mark.parametrize("value", ["hello_package.nothing", "nowhere.contracts", "sys", "hello_package"])
+@pytest.mark.parametrize(
+    "value", ["hello_package.nothing", "nowhere.contracts", "sys", "hello_package", ".x", "a b"]
+)
 def test_a_package_without_contracts_is_named(site: Path, value: str) -> None:
     write_package(site, "hello", contract(), entry_points=f"[{GROUP}]\nhello = {value}\n")
     packages = scanned()

@@ -6,6 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hearthnet.contracts import Contract
+from hearthnet.trust.contract_signature import sign_contract
+from hearthnet.trust.keys import Identity
+
 _SERVICE = """from __future__ import annotations
 
 from typing import ClassVar
@@ -82,6 +88,13 @@ def write_package(
     serves = f"[hearthnet.services]\n{name} = {name}_package:GreetService\n" if code else ""
     (about / "entry_points.txt").write_text(brings + serves if entry_points is None else entry_points)
     return folder
+
+
+def sign(folder: Path, identity: Identity) -> None:
+    """Sign every contract of a package."""
+    for file in folder.glob("*@*.json"):
+        signature = sign_contract(identity, msgspec.json.decode(file.read_bytes(), type=Contract))
+        file.with_suffix(".sig").write_bytes(msgspec.json.encode(signature))
 
 
 def service_code(name: str, capability: str = "hello.greet@1.0", greeting: str = "Hello") -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.packages import contract, service_code, write_package
+from hearthnet.trust.keys import Identity
+from tests.helpers.packages import contract, service_code, sign, write_package
 from tests.helpers.shell import Shell
 
 pytestmark = pytest.mark.e2e
@@ -43,9 +44,11 @@ def of_service(page: dict[str, Any], name: str) -> dict[str, Any]:
     return next(service for service in page["services"] if service["name"] == name)
 
 
-@pytest.mark.req("OTHERS-2", "OTHERS-4")
+@pytest.mark.req("OTHERS-2", "OTHERS-4", "OTHERS-6")
 def test_what_is_wrong_with_packages_is_refused_alone(site: Path, shell: Shell) -> None:
-    write_package(site, "hello", contract(), code=service_code("hello"))
+    altered = write_package(site, "hello", contract(summary="Greet a person."), code=service_code("hello"))
+    sign(altered, Identity.generate())
+    (altered / "hello.greet@1.0.json").write_text(json.dumps(contract()))
     write_package(site, "broken", contract("broken.a@1.0"), code="raise ValueError('no such device')\n")
     write_package(site, "first", contract("twin.same@1.0"), code=service_code("twin", "twin.same@1.0"))
     write_package(site, "second", contract("twin.same@1.0"))
@@ -73,7 +76,9 @@ def test_what_is_wrong_with_packages_is_refused_alone(site: Path, shell: Shell) 
             )
             for text in errors
         )
-        assert len(errors) == 3
+        unshared = "cannot offer hello.greet@1.0 of hello 1.0 to other homes: "
+        assert any(text.startswith(unshared) and "sign it anew" in text for text in errors)
+        assert len(errors) == 4
         shown = shell.run("status").stdout
         up, log = shell.home.with_suffix(".log").read_text(), (shell.home / "logs" / "up.log").read_text()
         for text in errors:

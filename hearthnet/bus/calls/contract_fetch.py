@@ -20,7 +20,10 @@ from hearthnet.core import process_lock
 from hearthnet.core.capability_name import split_name
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.trust.contract_signature import check_shared, plain_name
 
+MAX_TRIED: Final = 4
+"""Maximum of offers that are asked for one contract: a neighbour may offer a name without its contract."""
 TELL: Final = "node.contract@1.0"
 Ask = Callable[..., Awaitable[Reply]]
 """`Bus.call`."""
@@ -38,6 +41,22 @@ def cached_contract(capability: str) -> Contract | None:
         return contracts().find(name, version)
     except HearthNetError:
         return None
+
+
+def other_claims(name: str, offers: list[OfferView]) -> HearthNetError | None:
+    """Return the error that lists the names under which other homes offer `name`; None if none does."""
+    nodes: dict[str, set[str]] = {}
+    for view in offers:
+        if plain_name(view.capability.name) == name.partition("@")[0]:
+            nodes.setdefault(view.capability.name, set()).add(view.node)
+    if not nodes:
+        return None
+    homes = [f"{claim} ({len(nodes[claim])} home{'s' * (len(nodes[claim]) > 1)})" for claim in sorted(nodes)]
+    return HearthNetError(
+        "not_found",
+        f"{name} is no capability of this home; others offer {', '.join(homes)}: call one of these names",
+        alt=sorted(nodes),
+    )
 
 
 class ContractLearner:
@@ -68,18 +87,23 @@ class ContractLearner:
         name = view.capability.name
         return is_told(name) and (view.node == self._own or not is_home_only(name))
 
-    def first_provider(self, capability: str, offers: list[OfferView]) -> OfferView:
-        """Return the offer whose contract is learned: this node's first, then the newest version.
+    async def fetch_first(self, capability: str, offers: list[OfferView]) -> Contract:
+        """Return the contract of the first of `offers` whose provider supplies a valid one.
+
+        This node's offers come first, then the newest version.
 
         Raises:
-            HearthNetError: `not_found` if there is none.
+            HearthNetError: `not_found` if there is none; otherwise the error of the last one that was asked.
         """
-        found = [view for view in offers if self.may_learn(view)]
-        if not found:
-            near = contracts().nearest(capability)
-            hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
-            raise HearthNetError("not_found", f"nobody offers {capability} now; {hint}", alt=near)
-        return min(found, key=self._rank)
+        near = contracts().nearest(capability)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
+        error = HearthNetError("not_found", f"nobody offers {capability} now; {hint}", alt=near)
+        for view in sorted(filter(self.may_learn, offers), key=self._rank)[:MAX_TRIED]:
+            try:
+                return await self.fetch(view)
+            except HearthNetError as caught:
+                error = caught
+        raise error
 
     def _rank(self, view: OfferView) -> tuple[Any, ...]:
         _, major, minor = view.capability
@@ -91,7 +115,8 @@ class ContractLearner:
         """Return the contract of an offer.
 
         Raises:
-            HearthNetError: The provider's error; `bad_request` if it supplies another contract.
+            HearthNetError: The provider's error; `bad_request` if it supplies another contract;
+                `invalid_signature` if the key in the name did not sign it.
         """
         capability, instance = str(view.capability), view.offer.instance
         there = cached_contract(capability)
@@ -100,6 +125,8 @@ class ContractLearner:
             body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
             reply = await self._ask(TELL, body, node=view.node, instance=instance)
             there = checked(reply.output["contract"], capability)
+            if plain_name(there.name):
+                check_shared(there, reply.output.get("signed"))
             contracts().learn(there)
             self._origins[capability] = instance
         return there

@@ -1,4 +1,4 @@
-"""`hearthnet contract`: the contracts of a service's functions as files."""
+"""`hearthnet contract`: the contracts of a package (docs/contracts.md#contracts-of-packages)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
+from hearthnet.cli.commands.contract_sign import key, sign
+from hearthnet.cli.input.options import Commands
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 
 
-@click.group("contract")
+@click.group("contract", cls=Commands)
 def command() -> None:
-    """Write the contracts of your service's functions to files."""
+    """Contracts of a package of your own: what authors of services need."""
 
 
 @command.command("freeze")
@@ -43,3 +45,7 @@ def freeze(source: str, out: Path | None, check: bool) -> None:
     if check and differs:
         terminal.error("not frozen as they are; write them with: hearthnet contract freeze")
         click.get_current_context().exit(OTHER)
+
+
+command.add_command(key)
+command.add_command(sign)

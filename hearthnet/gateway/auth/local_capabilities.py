@@ -26,7 +26,7 @@ class LocalCapabilities:
         self._names: tuple[str, ...] = ()
 
     def __call__(self) -> tuple[str, ...]:
-        """Return the names, sorted, as many as fit into a token; none where no node runs.
+        """Return the names, servers first, as many as fit into a token; none where no node runs.
 
         An MCP server is one name for all its tools.
         """
@@ -46,7 +46,9 @@ class LocalCapabilities:
             return ()
         lines = [line for service in services for line in service.offers if line.startswith(PREFIX)]
         found, left = [], MOST_BYTES
-        for name in sorted({_entry(line.partition("@")[0]) for line in lines}):
+        entries = {_entry(line.partition("@")[0]) for line in lines}
+        # One entry for all tools of an MCP server comes before the single capabilities of packages.
+        for name in sorted(entries, key=lambda entry: (not entry.endswith("*"), entry)):
             left -= len(name) + 3  # quotes and comma
             if left >= 0:
                 found.append(name)

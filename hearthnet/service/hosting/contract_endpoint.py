@@ -6,11 +6,10 @@ Built into every service with such contracts, and left out of the lists of offer
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import Contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Offer, capability
@@ -29,11 +28,14 @@ class ContractRequest(msgspec.Struct, frozen=True):
 
 
 class ContractEndpoint:
-    """The library's method for contracts of a service; `find` returns those offered now."""
+    """The library's method for contracts of a service.
+
+    `find` returns the output for a capability offered now: its contract, and `signed` for one of a package.
+    """
 
     OFFER: Final = Offer(capability=CONTRACT)
 
-    def __init__(self, find: Callable[[str], Contract | None]) -> None:
+    def __init__(self, find: Callable[[str], dict[str, Any] | None]) -> None:
         self._find = find
 
     @capability(CONTRACT)
@@ -42,4 +44,4 @@ class ContractEndpoint:
         found = self._find(call.input.capability)
         if found is None:
             raise HearthNetError("not_found", f"{call.input.capability} is not offered by this process now")
-        return Reply({"contract": msgspec.to_builtins(found)})
+        return Reply(found)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts import Contract, is_told
+from hearthnet.contracts import is_told
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -35,6 +35,7 @@ from hearthnet.service.hosting.peer_rates import PeerRates
 from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
+from hearthnet.service.hosting.shared_offers import shared_endpoints, shared_offers
 from hearthnet.service.hosting.trace_endpoint import TraceEndpoint
 from hearthnet.trust.authorization.authority import SELF
 
@@ -57,10 +58,11 @@ class Host:
         self._fixed = (
             endpoints(service)
             | endpoints(TraceEndpoint(peer, service.name))
-            | endpoints(ContractEndpoint(self._own_contract))
+            | endpoints(ContractEndpoint(self._told_contract))
         )
         self._endpoints = self._fixed
-        self._built_in = [self._host(offer) for offer in _built_in(service)]
+        self._shared = shared_endpoints(self._fixed.values())
+        self._built_in = [self._host(offer) for offer in _built_in(service, bool(self._shared))]
         self._loop = asyncio.get_running_loop()
         self._tasks, self._answers = TaskSet(), TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
@@ -108,8 +110,13 @@ class Host:
     async def refresh(self) -> None:
         """Replace the offers by the service's present ones; an unchanged offer keeps its load."""
         known = {_key(entry.offer): entry for entry in self._hosted}
-        self._endpoints = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
-        fresh = [self._host(offer) for offer in self._service.offers()]
+        own = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
+        added = (endpoint for name, endpoint in own.items() if name not in self._endpoints)
+        kept = {name: each for name, each in self._shared.items() if name in own}
+        self._shared = kept | shared_endpoints(added)
+        self._endpoints = own | {each.endpoint.contract.id: each.endpoint for each in self._shared.values()}
+        offers = self._service.offers()
+        fresh = [self._host(offer) for offer in (*offers, *shared_offers(offers, self._shared))]
         self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
         self._offered = OfferSet([*self._hosted, *self._built_in])
         await self._announcer.offer(self._hosted)
@@ -137,10 +144,16 @@ class Host:
             for endpoint, count in ((self._endpoints[name], count) for name, count in sorted(running.items()))
         ]
 
-    def _own_contract(self, capability: str) -> Contract | None:
-        """Return the contract of an offered capability that is supplied by this process itself."""
+    def _told_contract(self, capability: str) -> dict[str, Any] | None:
+        """Return the output of `node.contract` for a capability whose contract this process supplies."""
         endpoint = self._endpoints.get(capability)
-        return endpoint.contract if endpoint is not None and is_told(capability) else None
+        if endpoint is None or not is_told(capability):
+            return None
+        output: dict[str, Any] = {"contract": msgspec.to_builtins(endpoint.contract)}
+        for each in self._shared.values():
+            if each.endpoint is endpoint:
+                output["signed"] = each.signature.as_json()
+        return output
 
     def _host(self, offer: Offer) -> ActiveOffer:
         endpoint = self._endpoints.get(offer.capability)
@@ -313,10 +326,10 @@ class Host:
             _log.info("no sign of life sent: %s", error)
 
 
-def _built_in(service: Service) -> list[Offer]:
-    """Return the offers of every process, and those of a service with contracts of its own."""
-    own = service.has_own_contracts
-    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if own else [TraceEndpoint.OFFER]
+def _built_in(service: Service, shares: bool) -> list[Offer]:
+    """Return the offers of every process, and those of a service whose contracts others learn from it."""
+    tells = shares or service.has_own_contracts
+    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if tells else [TraceEndpoint.OFFER]
 
 
 def _key(offer: Offer) -> str:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from typing import Final
+
 import msgspec
 
 from hearthnet.contracts.packages import PackagedContracts, packaged_contracts, read_seen
 from hearthnet.core.entry_points import scan_entry_points
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.service.hosting.shared_offers import packaged_signature
 from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
+
+_log: Final = logging.getLogger(__name__)
 
 
 def check_packages(home: Home) -> tuple[str, ...]:
@@ -20,7 +28,17 @@ def check_packages(home: Home) -> tuple[str, ...]:
     seen = read_seen(home.seen_contracts)
     packaged.refuse_changed(seen, home.seen_contracts)
     _remember(home, packaged, seen)
-    return (*scan_entry_points().errors, *packaged.refused.values())
+    return (*scan_entry_points().errors, *packaged.refused.values(), *_unsigned(packaged))
+
+
+def _unsigned(packaged: PackagedContracts) -> Iterator[str]:
+    """Iterate over the errors of signatures that do not fit their contracts."""
+    for one in packaged.found.values():
+        try:
+            packaged_signature(one)
+        except HearthNetError as error:
+            _log.error("%s", error.message)
+            yield error.message
 
 
 def _remember(home: Home, packaged: PackagedContracts, seen: dict[str, str]) -> None:
