@@ -218,7 +218,6 @@ class Unauthorized(_Coded):
         "token_invalid",
         "token_scope_insufficient",
         "token_revoked",
-        "federation_forbidden",
         "not_federated",
     )
 
@@ -271,14 +270,7 @@ class Unavailable(_Coded):
     See: docs/protocol/errors.md#unavailable.
     """
 
-    codes = (
-        "partition",
-        "relay_unreachable",
-        "e2e_session_missing",
-        "e2e_decrypt_failed",
-        "ratchet_out_of_order",
-        "dht_lookup_failed",
-    )
+    codes = ("partition",)
 
 
 _CLASSES: Final[dict[str, type[_Coded]]] = {
