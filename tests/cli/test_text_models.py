@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.cli.input import model_settings
+from hearthnet.cli.input import settings_file
 from hearthnet.cli.workflows import connect_model
 from hearthnet.cli.workflows.connect_model import _config, _show
 from hearthnet.core.config_loader import load_config
@@ -29,7 +29,7 @@ WISH = {"name": "plain", "model": "m"}
 def test_a_model_that_writes_its_calls_is_connected_as_one(home: Any, capsys: Any) -> None:
     model = _config(CHECKED, WISH)
     assert model.tools == "text"
-    model_settings.insert(Home(home), model)
+    settings_file.insert(Home(home), model)
     assert load_config(Home(home)).llm.models == (model,)
     _show(model, TESTED)
     assert "tools: written in its text, since it has no calls of its own\n" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
 
@@ -32,8 +32,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--limit", type=click.IntRange(min=1), default=20, help="How many calls, the newest (20).")
-@home_option
-@json_option
+@common_options
 def list_calls(limit: int, home: Home, json: bool) -> None:
     """Show the newest calls with side effects, newest last."""
     import asyncio
@@ -52,8 +51,7 @@ def list_calls(limit: int, home: Home, json: bool) -> None:
 
 @command.command()
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
-@home_option
-@json_option
+@common_options
 def export(file: Path, home: Home, json: bool) -> None:
     """Write the whole log to FILE (`-` for stdout), with a signed head.
 
@@ -79,8 +77,7 @@ def export(file: Path, home: Home, json: bool) -> None:
     type=click.Path(path_type=Path),
     help="The members of the community that an exported log is from. Default: those of this home.",
 )
-@home_option
-@json_option
+@common_options
 def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> None:
     """Verify that the log is complete and unaltered.
 

@@ -9,7 +9,7 @@ import click
 from hearthnet.cli.input.argument_form import read_pairs
 from hearthnet.cli.input.json_input import read_body
 from hearthnet.cli.input.local_call import fill_client_id
-from hearthnet.cli.input.options import home_option, json_option, settings_of
+from hearthnet.cli.input.options import common_options, settings_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.render import as_lines
 from hearthnet.cli.output.text import as_json, many_lines, one_line
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     metavar="JSON|@FILE|-",
     help='The request, {"params": {...}, "input": {...}}; - reads it from stdin.',
 )
-@home_option
-@json_option
+@common_options
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import as_json, one_line, shorten
 
@@ -27,8 +27,7 @@ _VALUE_WIDTH = 60
 @click.option(
     "--watch", "-w", is_flag=True, help="Go on printing what appears, changes and goes, until Ctrl-C."
 )
-@home_option
-@json_option
+@common_options
 def command(name: str | None, watch: bool, home: Home, json: bool) -> None:
     """List what the mesh offers: capabilities, nodes and parameters.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span
 from hearthnet.cli.output.text import duration, one_line
@@ -53,8 +53,7 @@ def command() -> None:
 )
 @click.option("--per-minute", type=click.IntRange(min=1), help="At most so many calls a minute.")
 @click.option("--for", "seconds", type=Span(60, 3650 * _DAY), default="90d", show_default=True)
-@home_option
-@json_option
+@common_options
 def add(
     name: str,
     scope: tuple[str, ...],
@@ -99,8 +98,7 @@ def add(
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_(home: Home, json: bool) -> None:
     """Show all clients, including pages that were opened by a link."""
     from hearthnet.core.times import now_ms
@@ -117,8 +115,7 @@ def list_(home: Home, json: bool) -> None:
 
 @command.command()
 @click.argument("client")
-@home_option
-@json_option
+@common_options
 def remove(client: str, home: Home, json: bool) -> None:
     """Shut the gateway to a client, by its name or id, from its next request on."""
     from hearthnet.gateway.auth.client_store import ClientStore
@@ -136,11 +133,11 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
     """Check that a client could call each of `names`; for tools that were added, ask the mesh."""
     import asyncio
 
-    from hearthnet.cli.input.mcp_settings import configured
+    from hearthnet.cli.input.settings_file import settings
     from hearthnet.core.node_state import read_node_state
     from hearthnet.gateway.api import scopes
 
-    servers = configured(home)
+    servers = settings(home).mcp.servers
     unsure = [name for name in scopes.check_installed(names) if not scopes.is_shared(name, servers)]
     if unsure:
         read_node_state(home)  # raises if no node runs

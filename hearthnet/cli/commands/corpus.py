@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli.commands.ingest import check_corpus
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.page_ranges import without_text
@@ -29,8 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_corpora(home: Home, json: bool) -> None:
     """List the corpora of this node, or of the node that serves its calls."""
     import asyncio
@@ -54,8 +53,7 @@ def list_corpora(home: Home, json: bool) -> None:
 
 @command.command("show")
 @click.argument("name")
-@home_option
-@json_option
+@common_options
 def show(name: str, home: Home, json: bool) -> None:
     """List the documents of a corpus, up to 1000, by title."""
     import asyncio
@@ -81,8 +79,7 @@ def show(name: str, home: Home, json: bool) -> None:
 @click.argument("documents", nargs=-1, metavar="DOCUMENT...")
 @click.option("--all", "everything", is_flag=True, help="Every document of the corpus, and so the corpus.")
 @click.option("--yes", "given", is_flag=True, help="Do not ask; for --all.")
-@home_option
-@json_option
+@common_options
 def remove(
     name: str, documents: tuple[str, ...], everything: bool, given: bool, home: Home, json: bool
 ) -> None:

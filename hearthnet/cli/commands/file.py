@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ def command() -> None:
     help="How long to keep it. Default: until you remove it.",
 )
 @_node_option
-@home_option
-@json_option
+@common_options
 def put(
     paths: tuple[Path, ...],
     name: str | None,
@@ -74,8 +73,7 @@ def put(
 @click.argument("target", required=False, type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite the file that is there.")
 @_node_option
-@home_option
-@json_option
+@common_options
 def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home, json: bool) -> None:
     """Read content by its hash, or the unique beginning of one, into a file.
 
@@ -93,10 +91,7 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
         done = await _get(bus, found.cid, found.nodes, path, json)
         if path is None:
             return
-        if json:
-            terminal.json_page({**_done(done), "path": str(path)})
-        else:
-            terminal.line(_said(str(path), done, "read"))
+        terminal.result(json, {**_done(done), "path": str(path)}, _said(str(path), done, "read"))
 
     asyncio.run(_connected(home, fetched))
 
@@ -104,8 +99,7 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
 @command.command("list")
 @click.argument("prefix", default="")
 @_node_option
-@home_option
-@json_option
+@common_options
 def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
     """List the content that the nodes keep and you may read.
 
@@ -146,8 +140,7 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
 @click.argument("cid")
 @click.option("--all", "everybody", is_flag=True, help="Also where others hold it; on this node only.")
 @_node_option
-@home_option
-@json_option
+@common_options
 def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) -> None:
     """Give up content by its hash, or the unique beginning of one.
 
@@ -174,8 +167,7 @@ def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) 
 
 @command.command("verify")
 @click.argument("cids", nargs=-1, metavar="CID...")
-@home_option
-@json_option
+@common_options
 def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
     """Read the content that this node keeps, and report what the disk has damaged.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
@@ -49,8 +49,7 @@ def command() -> None:
     help="Only calls with this value in a field of params, or of the input as input.FIELD.",
 )
 @click.option("--node", metavar="NODE", help="The member that carries it out; else the one that offers it.")
-@home_option
-@json_option
+@common_options
 def add(
     tool: str,
     uses: int,
@@ -84,8 +83,7 @@ def add(
 
 
 @command.command(name="list")
-@home_option
-@json_option
+@common_options
 def list_(home: Home, json: bool) -> None:
     """List all grants and their state."""
     from hearthnet.agent.runtime.grant_store import GrantBook
@@ -106,8 +104,7 @@ def list_(home: Home, json: bool) -> None:
 
 @command.command()
 @click.argument("grant")
-@home_option
-@json_option
+@common_options
 def revoke(grant: str, home: Home, json: bool) -> None:
     """Take the grant with this id back, here and, while the node runs, at every member."""
     from hearthnet.agent.runtime.grant_store import GrantBook
@@ -120,10 +117,7 @@ def revoke(grant: str, home: Home, json: bool) -> None:
     except HearthNetError as error:
         told = False
         terminal.info(f"it is gone here, but the other members were not told: {error.message}")
-    if json:
-        terminal.json_page({"id": grant, "told_others": told})
-    else:
-        terminal.line(f"revoked {grant}")
+    terminal.result(json, {"id": grant, "told_others": told}, f"revoked {grant}")
 
 
 def _tool(name: str) -> BoundTool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.page_ranges import without_text
 from hearthnet.cli.output.text import counted, one_line
@@ -59,8 +59,7 @@ class Shown(NamedTuple):
     is_flag=True,
     help="Let each file take the place of what came under the same name before.",
 )
-@home_option
-@json_option
+@common_options
 def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json: bool) -> int:
     """Add documents to a corpus, so that questions can be answered from them.
 

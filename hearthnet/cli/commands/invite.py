@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_duration, format_time
 from hearthnet.cli.output.text import counted, one_line
@@ -41,8 +41,7 @@ def command() -> None:
 @click.option(
     "--expires", type=Span(60, _WEEK), default="24h", show_default=True, help="For how long, up to 7d."
 )
-@home_option
-@json_option
+@common_options
 def create(name: str | None, node: str | None, expires: int, home: Home, json: bool) -> None:
     """Make an invite: a text, and on a terminal a QR code of it.
 
@@ -82,8 +81,7 @@ def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool
 @command.command()
 @click.argument("proposal", metavar="TEXT")
 @click.option("--yes", "given", is_flag=True, help="Do not ask.")
-@home_option
-@json_option
+@common_options
 def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
     """Agree to an invite that another member proposed.
 
@@ -96,8 +94,7 @@ def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_invites(home: Home, json: bool) -> None:
     """List the open invites; works without a running node."""
     from hearthnet.cli.input.member_lookup import roster_of
@@ -162,8 +159,7 @@ def _node_of(invite: Invite) -> str:
 
 @command.command()
 @click.argument("invite")
-@home_option
-@json_option
+@common_options
 def withdraw(invite: str, home: Home, json: bool) -> None:
     """Take back an invite that has not been used yet.
 
@@ -174,10 +170,7 @@ def withdraw(invite: str, home: Home, json: bool) -> None:
 
     chosen = _chosen(roster_of(home), invite.strip())
     output = call_local_node(home, "community.withdraw@1.0", {"invite_event_id": chosen.event_id})
-    if json:
-        terminal.json_page(output)
-    else:
-        terminal.line(f"withdrawn {chosen.event_id}; nobody can join with it any more")
+    terminal.result(json, output, f"withdrawn {chosen.event_id}; nobody can join with it any more")
 
 
 def _chosen(roster: Roster, wanted: str) -> Invite:
@@ -210,8 +203,7 @@ def _chosen(roster: Roster, wanted: str) -> Invite:
 
 @command.command()
 @click.argument("text", required=False)
-@home_option
-@json_option
+@common_options
 def redeem(text: str | None, home: Home, json: bool) -> None:
     """Join the community that an invite is from. The node must be stopped.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.core.errors import HearthNetError
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose conversations the page shows: letters, digits, '.', '-' and '_'.",
 )
-@home_option
-@json_option
+@common_options
 def command(guest: str, home: Home, json: bool) -> None:
     """Print a link that opens this node's page.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.workflows import market_posts
 
@@ -44,8 +44,7 @@ for _one in (market_posts.list_posts, market_posts.search, market_posts.update, 
     metavar="HOURS",
     help="How long it may wait for the node. Then it is not sent any more without asking you.",
 )
-@home_option
-@json_option
+@common_options
 def post(
     category: str,
     title: str,
@@ -122,8 +121,7 @@ async def _taken_out(outbox: Any, client_id: str) -> None:
 @command.command("export")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--event", "event_id", metavar="ID", help="One post, also somebody else's that is current.")
-@home_option
-@json_option
+@common_options
 def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
     """Write all that you wrote on the market, or one post, to FILE, with its proofs.
 
@@ -171,8 +169,7 @@ async def _exported(home: Home, wanted: dict[str, Any]) -> dict[str, Any]:
     type=click.Path(path_type=Path),
     help="The members of the community that the export is from. Default: those of this home.",
 )
-@home_option
-@json_option
+@common_options
 def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
     """Prove the authors of the events in an export, without any node.
 
@@ -199,18 +196,14 @@ def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
     if wrong:
         words = "; ".join(one_line(line) for line in wrong[:5])
         raise HearthNetError("invalid_signature", f"{len(wrong)} not proved: {words}")
-    if json:
-        terminal.json_page({"proved": count})
-    else:
-        terminal.line(f"proved: {count} events, each asked for by its author")
+    terminal.result(json, {"proved": count}, f"proved: {count} events, each asked for by its author")
 
 
 @command.command("delete")
 @click.argument("event_id", required=False)
 @click.option("--all", "everything", is_flag=True, help="All that you wrote.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@home_option
-@json_option
+@common_options
 def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: bool) -> None:
     """Delete a post of yours, or all of them, for good.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options, home_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
@@ -40,8 +40,7 @@ def command() -> None:
 )
 @click.option("--share", is_flag=True, help="Offer its tools to all members, not only to this node.")
 @click.option("--timeout", type=click.IntRange(1, 3_600), default=60, help="Seconds for a call. Default: 60.")
-@home_option
-@json_option
+@common_options
 def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: Any) -> None:
     """Run an MCP server with this node, and offer its tools as experimental.mcp.NAME.TOOL.
 
@@ -54,17 +53,17 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
     """
     import asyncio
 
-    from hearthnet.cli.input import mcp_settings
+    from hearthnet.cli.input import settings_file
 
     server = _config(name, program, given)
-    known = {one.name for one in mcp_settings.configured(home)}
+    known = {one.name for one in settings_file.settings(home).mcp.servers}
     if name in known:
         raise HearthNetError(
             "bad_request",
             f"there is an MCP server {name} already; take it out first: hearthnet mcp remove {name}",
         )
     _check_program(program[0])
-    mcp_settings.insert(home, server)
+    settings_file.insert(home, server)
     state = asyncio.run(_settled(home, server))
     if json:
         terminal.json_page(state)
@@ -73,15 +72,14 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_(home: Home, json: bool) -> None:
     """List the MCP servers of this node, and their present tools."""
     import asyncio
 
-    from hearthnet.cli.input import mcp_settings
+    from hearthnet.cli.input import settings_file
 
-    states = asyncio.run(_states(home, mcp_settings.configured(home)))
+    states = asyncio.run(_states(home, settings_file.settings(home).mcp.servers))
     if json:
         terminal.json_page({"servers": states})
         return
@@ -93,21 +91,18 @@ def list_(home: Home, json: bool) -> None:
 
 @command.command("remove")
 @click.argument("name")
-@home_option
-@json_option
+@common_options
 def remove(name: str, home: Home, json: bool) -> None:
     """End an MCP server, and take its tools off the bus."""
-    from hearthnet.cli.input import mcp_settings
+    from hearthnet.cli.input import settings_file
     from hearthnet.cli.output.suggest import unknown
 
-    gone = mcp_settings.delete(home, name)
+    known = {server.name: server for server in settings_file.settings(home).mcp.servers}
+    gone = known.get(name)
     if gone is None:
-        known = [server.name for server in mcp_settings.configured(home)]
         raise unknown("MCP server", name, known, "there is none; add one with: hearthnet mcp add")
-    if json:
-        terminal.json_page({"removed": gone.name})
-    else:
-        terminal.line(f"removed: {_described(gone)}")
+    settings_file.delete(home, gone)
+    terminal.result(json, {"removed": gone.name}, f"removed: {_described(gone)}")
 
 
 @command.command("serve")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
@@ -19,8 +19,7 @@ _HEADINGS: Final = ("name", "id", "level", "since", "")
 
 
 @click.group("members", invoke_without_command=True)
-@home_option
-@json_option
+@common_options
 @click.pass_context
 def command(context: click.Context, home: Home, json: bool) -> None:
     """Show the members of the community; works without a running node.
@@ -109,8 +108,7 @@ def _show(roster: Roster, own: str) -> None:
 @command.command()
 @click.argument("node")
 @click.argument("level", type=click.Choice(("trusted", "anchor")))
-@home_option
-@json_option
+@common_options
 def promote(node: str, level: str, home: Home, json: bool) -> None:
     """Raise a member to trusted or anchor.
 
@@ -122,10 +120,7 @@ def promote(node: str, level: str, home: Home, json: bool) -> None:
     known = resolve_member(node, members(roster_of(home)))
     given = {"target_node_id": known.node_id, "new_level": level}
     output = call_local_node(home, "community.promote@1.0", given)
-    if json:
-        terminal.json_page(output)
-    else:
-        terminal.line(f"{known} is {level} now")
+    terminal.result(json, output, f"{known} is {level} now")
 
 
 @command.command()
@@ -135,8 +130,7 @@ def promote(node: str, level: str, home: Home, json: bool) -> None:
     "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
 )
 @click.option("--yes", "given", is_flag=True, help="Do not ask.")
-@home_option
-@json_option
+@common_options
 def demote(
     node: str | None, level: str | None, proposal: str | None, given: bool, home: Home, json: bool
 ) -> None:

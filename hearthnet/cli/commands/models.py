@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.workflows import connect_model
 from hearthnet.core.errors import HearthNetError
@@ -31,8 +31,7 @@ def command() -> None:
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_models(home: Home, json: bool) -> None:
     """List the language models that the mesh offers."""
     import asyncio

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 
@@ -35,8 +35,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@home_option
-@json_option
+@common_options
 def create(name: str, home: Home, json: bool) -> None:
     """Make a login that may query the running services, and nothing else.
 
@@ -63,8 +62,7 @@ def create(name: str, home: Home, json: bool) -> None:
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_(home: Home, json: bool) -> None:
     """List the operators; works without a running node."""
     from hearthnet.supervisor.community import operators
@@ -83,8 +81,7 @@ def list_(home: Home, json: bool) -> None:
 
 @command.command()
 @click.argument("name")
-@home_option
-@json_option
+@common_options
 def remove(name: str, home: Home, json: bool) -> None:
     """Take a login away, and disconnect its connections."""
     from hearthnet.cli.output.suggest import unknown
@@ -97,10 +94,7 @@ def remove(name: str, home: Home, json: bool) -> None:
     operators.remove(home, name)
     url = _url(home)
     ended = all(_becomes(operator, url, False) for operator in gone) if url else True
-    if json:
-        terminal.json_page({"name": name, "removed": True})
-    else:
-        terminal.line(f"{name} is no operator any more")
+    terminal.result(json, {"name": name, "removed": True}, f"{name} is no operator any more")
     if not ended:
         terminal.info("the node still takes the login; see: hearthnet logs up")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ def command() -> None:
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_calls(home: Home, json: bool) -> None:
     """List waiting calls, and those that could not be sent, with the reason."""
     from hearthnet.cli.output.durations import format_time
@@ -65,22 +64,17 @@ def list_calls(home: Home, json: bool) -> None:
 
 @command.command("remove")
 @click.argument("client_id")
-@home_option
-@json_option
+@common_options
 def remove(client_id: str, home: Home, json: bool) -> None:
     """Withdraw a waiting call, or take away the notice of one that could not be sent."""
     import asyncio
 
     asyncio.run(outbox_of(home).remove(client_id))
-    if json:
-        terminal.json_page({"client_id": client_id})
-    else:
-        terminal.line(f"withdrawn: {client_id}")
+    terminal.result(json, {"client_id": client_id}, f"withdrawn: {client_id}")
 
 
 @command.command("send")
-@home_option
-@json_option
+@common_options
 def send(home: Home, json: bool) -> None:
     """Send the waiting calls now. A node with the market's service does so by itself."""
     import asyncio

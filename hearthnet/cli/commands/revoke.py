@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 
 if TYPE_CHECKING:
     from hearthnet.core.home import Home
@@ -24,8 +24,7 @@ _REASONS: Final = ("compromised", "inactive", "policy_violation", "other")
     "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
 )
 @click.option("--yes", "given", is_flag=True, help="Do not ask.")
-@home_option
-@json_option
+@common_options
 def command(node: str | None, reason: str, proposal: str | None, given: bool, home: Home, json: bool) -> None:
     """Put a member out of the community.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hearthnet.cli.input.options import Commands, frames_option, home_option, json_option, settings_of
+from hearthnet.cli.input.options import Commands, common_options, frames_option, home_option, settings_of
 
 if TYPE_CHECKING:
     from hearthnet.core.home import Home
@@ -29,8 +29,7 @@ def command() -> None:
 
 
 @command.command("list")
-@home_option
-@json_option
+@common_options
 def list_runs(home: Home, json: bool) -> None:
     """Show the runs of the last day, newest first.
 
@@ -45,8 +44,7 @@ def list_runs(home: Home, json: bool) -> None:
 
 @command.command()
 @click.argument("run")
-@home_option
-@json_option
+@common_options
 def show(run: str, home: Home, json: bool) -> None:
     """Show the calls of RUN: what would be sent, who decided when and how, and the result."""
     import asyncio
@@ -62,8 +60,7 @@ def show(run: str, home: Home, json: bool) -> None:
 @click.option("--edit", metavar="FILE", help="Send these arguments instead: one JSON object; - for stdin.")
 @click.option("--arguments", metavar="JSON", help="The same, written here.")
 @click.option("--yes", is_flag=True, help=_YES)
-@home_option
-@json_option
+@common_options
 @click.pass_context
 def approve(
     context: click.Context,
@@ -98,8 +95,7 @@ def approve(
 @click.argument("run")
 @click.argument("call", required=False)
 @click.option("--reason", default="", help="Why; the model is told.")
-@home_option
-@json_option
+@common_options
 def deny(run: str, call: str | None, reason: str, home: Home, json: bool) -> int:
     """Refuse one CALL of RUN. It is never sent.
 
@@ -132,8 +128,7 @@ def resume(context: click.Context, run: str, frames: bool, home: Home) -> int:
 
 @command.command()
 @click.argument("run")
-@home_option
-@json_option
+@common_options
 def cancel(run: str, home: Home, json: bool) -> None:
     """End RUN; its waiting calls are never sent."""
     import asyncio

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import duration, one_line, size
 
@@ -21,8 +21,7 @@ _HEADINGS = ("service", "state", "since", "pid", "memory", "restarts", "offers")
 
 
 @click.command("status")
-@home_option
-@json_option
+@common_options
 def command(home: Home, json: bool) -> None:
     """Show the state of the node and its services. Exit code 3 when no node runs."""
     from hearthnet.core.node_state import read_node_state

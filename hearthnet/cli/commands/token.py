@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import Commands, home_option, json_option
+from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
@@ -62,8 +62,7 @@ def command() -> None:
 @click.option("--calls", type=click.IntRange(min=1), help="At most so many calls, at each node.")
 @click.option("--effects", type=click.IntRange(min=0), help="At most so many that change something.")
 @click.option("--per-minute", type=click.IntRange(min=1), help="At most so many calls a minute.")
-@home_option
-@json_option
+@common_options
 def issue(
     to: str,
     capabilities: tuple[str, ...],
@@ -112,8 +111,7 @@ def issue(
 @click.argument("token")
 @click.option("--issuer", metavar="NODE", help="Whose it is, where TOKEN is only an id. Default: yours.")
 @click.option("--reason", type=click.Choice(_REASONS), default="manual", show_default=True)
-@home_option
-@json_option
+@common_options
 def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) -> None:
     """Make a token worthless before its time, at every node.
 
@@ -139,8 +137,7 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
 
 @command.command()
 @click.argument("token")
-@home_option
-@json_option
+@common_options
 def show(token: str, home: Home, json: bool) -> None:
     """Show what a token allows, and whether it can still be used.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("tools")
-@home_option
-@json_option
+@common_options
 def command(home: Home, json: bool) -> None:
     """List the built-in tools, whether they are available, and how models use them.
 

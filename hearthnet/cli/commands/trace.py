@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line, size
 
@@ -33,8 +33,7 @@ _WORKED: Final = "ok"
 @click.option(
     "--limit", "-n", type=click.IntRange(1, 1000), default=20, help="How many of the newest steps (20)."
 )
-@home_option
-@json_option
+@common_options
 def command(
     trace_id: str | None, follow: bool, capability: str, code: str, limit: int, home: Home, json: bool
 ) -> None:

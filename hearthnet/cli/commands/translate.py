@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import many_lines, one_line
 from hearthnet.core.errors import HearthNetError
@@ -37,8 +37,7 @@ MOST_BYTES: Final = 4 << 20
 @click.option(
     "--backend", metavar="NAME", help="What translates, such as apertium. Default: the first there is."
 )
-@home_option
-@json_option
+@common_options
 def command(file: str, source: str, target: str, backend: str | None, home: Home, json: bool) -> None:
     """Translate a text file, or text from stdin, and print the translation.
 

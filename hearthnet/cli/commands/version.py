@@ -13,7 +13,4 @@ from hearthnet.cli.output import terminal
 @json_option
 def command(json: bool) -> None:
     """Show the version."""
-    if json:
-        terminal.json_page({"version": __version__})
-    else:
-        terminal.line(f"hearthnet {__version__}")
+    terminal.result(json, {"version": __version__}, f"hearthnet {__version__}")

@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from hearthnet.contracts import Contract
     from hearthnet.core.home import Home
 
-if TYPE_CHECKING:
-    from hearthnet.core.home import Home
-
-
 _KEPT_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -69,3 +70,8 @@ frames_option: Final = click.option(
     is_eager=True,
     help="Print one JSON frame a line on stdout, and nothing else.",
 )
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--home` and `--json`, which nearly every command has."""
+    return home_option(json_option(command))

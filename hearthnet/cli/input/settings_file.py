@@ -1,13 +1,79 @@
-"""hearthnet.toml as text, for commands that edit it without changing the person's layout."""
+"""hearthnet.toml, for commands that edit it without changing the person's layout.
+
+Models and MCP servers are tables in a list: `[[llm.models]]`, `[[mcp.servers]]`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
+    from hearthnet.core.config import Config, McpServerConfig, ModelConfig
     from hearthnet.core.home import Home
+
+
+def settings(home: Home) -> Config:
+    """Return the settings in the file.
+
+    Raises:
+        HearthNetError: `bad_request` if the file is invalid.
+    """
+    from hearthnet.core.config_loader import load_config
+
+    return load_config(home)
+
+
+def model_names(home: Home) -> tuple[str, ...]:
+    """Return the names of the models; none for an invalid file, which is reported elsewhere."""
+    try:
+        return tuple(model.name for model in settings(home).llm.models)
+    except HearthNetError:
+        return ()
+
+
+def insert(home: Home, entry: ModelConfig | McpServerConfig) -> None:
+    """Append a model or an MCP server; an invalid file is left unchanged.
+
+    Raises:
+        HearthNetError: `bad_request` with the place of the error in the file.
+    """
+    import msgspec
+    import tomlkit
+
+    settings(home)
+    section, key = _place(entry)
+    page: Any = tomlkit.parse(text_of(home))
+    table = page.setdefault(section, tomlkit.table(is_super_table=True))
+    if table.get(key) is None:
+        table[key] = tomlkit.aot()
+    added: Any = tomlkit.inline_table() if isinstance(table[key], tomlkit.items.Array) else tomlkit.table()
+    fields = msgspec.to_builtins(entry)
+    added.update({name: value for name, value in fields.items() if value not in (None, "")})
+    table[key].append(added)
+    write(home, tomlkit.dumps(page))
+
+
+def delete(home: Home, entry: ModelConfig | McpServerConfig) -> None:
+    """Remove all models or MCP servers with the name of `entry`."""
+    import tomlkit
+
+    section, key = _place(entry)
+    page: Any = tomlkit.parse(text_of(home))
+    entries = page[section][key]
+    for index in reversed(range(len(entries))):
+        if entries[index].get("name") == entry.name:
+            del entries[index]
+    if not entries:
+        del page[section][key]
+    write(home, tomlkit.dumps(page))
+
+
+def _place(entry: ModelConfig | McpServerConfig) -> tuple[str, str]:
+    from hearthnet.core.config import ModelConfig
+
+    return ("llm", "models") if isinstance(entry, ModelConfig) else ("mcp", "servers")
 
 
 def text_of(home: Home) -> str:

@@ -98,6 +98,14 @@ def json_page(value: Any) -> None:
     line(as_json(value, indent=2 if is_tty(sys.stdout) else None))
 
 
+def result(json: bool, value: Any, text: str) -> None:
+    """Write the result of a command: `value` as JSON, or `text` as a line for a person."""
+    if json:
+        json_page(value)
+    else:
+        line(text)
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write columns to stdout, as wide as their content; cells must be escaped already.
 

@@ -18,7 +18,7 @@ from hearthnet.agent.tools.availability import UNAVAILABLE
 from hearthnet.agent.tools.dynamic import dynamic_tools
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus import Bus
-from hearthnet.cli.input import model_settings
+from hearthnet.cli.input import settings_file
 from hearthnet.cli.input.confirm import Person
 from hearthnet.cli.input.options import CommandSettings
 from hearthnet.cli.input.run_store_access import open_run_store
@@ -160,7 +160,7 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
     while True:
         # Read before the offers: a service that starts in between is then in both.
         starting = starting_services(home)
-        connected = model_settings.names(home)
+        connected = settings_file.model_names(home)
         late = asyncio.get_running_loop().time() >= last
         try:
             told = await dynamic_tools(bus, [name for name in question.tools if is_told(name)])

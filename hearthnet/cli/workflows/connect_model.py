@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.core.errors import HearthNetError
 
@@ -37,8 +37,7 @@ _SECRET: Final = ("key=", "api_key", "apikey", "token=")
     "--vision/--no-vision", default=None, help="Whether it sees images. Default: as the server says."
 )
 @click.option("--api-version", help="Azure's api-version, for its older addresses.")
-@home_option
-@json_option
+@common_options
 def add(what: str, home: Home, json: bool, **given: Any) -> None:
     """Connect a model: ollama, openai, anthropic, ..., or any server with OpenAI's API.
 
@@ -69,19 +68,16 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
 
 @click.command("remove")
 @click.argument("name")
-@home_option
-@json_option
+@common_options
 def remove(name: str, home: Home, json: bool) -> None:
     """Disconnect a model. Calls that run are finished."""
-    from hearthnet.cli.input import model_settings
-    from hearthnet.cli.output.suggest import unknown
+    from hearthnet.cli.input import settings_file
 
-    gone = model_settings.delete(home, name)
+    known = settings_file.settings(home).llm.models
+    gone = [model for model in known if model.name == name]
     if not gone:
-        known = {model.name for model in model_settings.connected(home)}
-        raise unknown(
-            "connected model", name, known, "no model is connected; add one with: hearthnet models add"
-        )
+        raise _unknown(name, known)
+    settings_file.delete(home, gone[0])
     problem = _reloaded(home)
     if json:
         terminal.json_page({"removed": [_place(model) for model in gone]})
@@ -94,20 +90,15 @@ def remove(name: str, home: Home, json: bool) -> None:
 
 @click.command("test")
 @click.argument("name")
-@home_option
-@json_option
+@common_options
 def test(name: str, home: Home, json: bool) -> None:
     """Ask a connected model for one tool call, and show its abilities."""
-    from hearthnet.cli.input import model_settings
-    from hearthnet.cli.output.suggest import unknown
+    from hearthnet.cli.input import settings_file
 
-    known = model_settings.connected(home)
+    known = settings_file.settings(home).llm.models
     models = [model for model in known if name in (model.name, model.model)]
     if not models:
-        names = {model.name for model in known}
-        raise unknown(
-            "connected model", name, names, "no model is connected; add one with: hearthnet models add"
-        )
+        raise _unknown(name, known)
     outcomes = [(model, _own(home, CHECK, _fields(model))["tested"]) for model in models]
     if json:
         terminal.json_page([{**_place(model), **tested} for model, tested in outcomes])
@@ -116,11 +107,20 @@ def test(name: str, home: Home, json: bool) -> None:
         _show(model, tested)
 
 
+def _unknown(name: str, known: Iterable[ModelConfig]) -> HearthNetError:
+    from hearthnet.cli.output.suggest import unknown
+
+    names = {model.name for model in known}
+    return unknown(
+        "connected model", name, names, "no model is connected; add one with: hearthnet models add"
+    )
+
+
 def tell_missing(home: Home, offered: Iterable[str]) -> None:
     """Print a line on stderr for each model in the settings that is not offered."""
-    from hearthnet.cli.input import model_settings
+    from hearthnet.cli.input import settings_file
 
-    for model in model_settings.connected(home):
+    for model in settings_file.settings(home).llm.models:
         if model.name not in offered:
             terminal.info(
                 f"{_plain(model.name)} is connected and not offered now; see: hearthnet models test "
@@ -225,21 +225,21 @@ def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
 
 def _settle(home: Home, model: ModelConfig, tested: dict[str, Any]) -> None:
     """Write the model, unless it is connected already or does not answer."""
-    from hearthnet.cli.input import model_settings
+    from hearthnet.cli.input import settings_file
 
     if not (tested["tool_call"] or tested["answered"]):
         raise HearthNetError(
             "internal_error",
             f"{model.model} answers with nothing, so it was not connected; try another model",
         )
-    for known in model_settings.connected(home):
+    for known in settings_file.settings(home).llm.models:
         if (known.kind, known.url, known.model) == (model.kind, model.url, model.model):
             raise HearthNetError(
                 "bad_request",
                 f"{model.model} is connected already, as {known.name}; to change it, remove it first: "
                 f"hearthnet models remove {known.name}",
             )
-    model_settings.insert(home, model)
+    settings_file.insert(home, model)
 
 
 def _taken(home: Home, model: ModelConfig) -> dict[str, Any]:

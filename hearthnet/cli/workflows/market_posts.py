@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.options import home_option, json_option
+from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ _REASONS: Final = ("fulfilled", "withdrawn", "user_request", "stale")
 @click.option("--tag", "tags", multiple=True, help="Only posts with this tag, or with all of several.")
 @click.option("--since", type=int, metavar="LAMPORT", help="What changed and what ended since that place.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
-@home_option
-@json_option
+@common_options
 def list_posts(
     category: str | None, tags: tuple[str, ...], since: int | None, limit: int, home: Home, json: bool
 ) -> None:
@@ -48,8 +47,7 @@ def list_posts(
 @click.command("search")
 @click.argument("query")
 @click.option("-k", type=click.IntRange(1, 50), default=10, show_default=True, help="How many at most.")
-@home_option
-@json_option
+@common_options
 def search(query: str, k: int, home: Home, json: bool) -> None:
     """Find current posts by words, and by meaning where the mesh has a model for that."""
     output = _called(home, "search", {"query": query, "k": k})
@@ -66,8 +64,7 @@ def search(query: str, k: int, home: Home, json: bool) -> None:
 @click.option("--body", help="The message itself.")
 @click.option("--tag", "tags", multiple=True, help="All its tags from now on; may be given more than once.")
 @click.option("--days", type=click.IntRange(1, 30), help="How long it stays, from now.")
-@home_option
-@json_option
+@common_options
 def update(
     event_id: str,
     category: str | None,
@@ -97,8 +94,7 @@ def update(
     help="user_request is for the author alone.",
 )
 @click.option("--note", help="Why, in your words: its author and all who follow the post read it.")
-@home_option
-@json_option
+@common_options
 def end(event_id: str, reason: str, note: str | None, home: Home, json: bool) -> None:
     """End a post before its time.
 
@@ -112,10 +108,7 @@ def _changed(home: Home, verb: str, given: dict[str, Any], words: str, json: boo
     from hearthnet.core import ids
 
     output = _called(home, verb, {"client_id": ids.new_ulid(), **given})
-    if json:
-        terminal.json_page(output)
-    else:
-        terminal.line(words)
+    terminal.result(json, output, words)
 
 
 def _called(home: Home, verb: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -114,10 +114,7 @@ async def cancel_one(home: Home, run: str, *, json: bool) -> None:
     """End a run."""
     async with open_saved_runs(home) as desk:
         record = await desk.cancel(run)
-    if json:
-        terminal.json_page(_listed(record, []))
-    else:
-        terminal.line(f"the run {run} is cancelled; nothing that waited was sent")
+    terminal.result(json, _listed(record, []), f"the run {run} is cancelled; nothing that waited was sent")
 
 
 async def _asked(desk: SavedRuns, record: RunRecord, call: str | None) -> PendingApproval:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.cli.input import mcp_settings
+from hearthnet.cli.input import settings_file
 from hearthnet.core.config import McpServerConfig
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
@@ -155,15 +155,14 @@ def test_without_a_node_the_settings_are_listed_and_changed(here: Here, home: Pa
 def test_servers_that_a_person_wrote_stay_as_they_are(home: Path, text: str) -> None:
     place = Home(home)
     place.config_file.write_text(text)
-    mcp_settings.insert(place, McpServerConfig(name="b", command=("y", "z")))
-    assert [server.name for server in mcp_settings.configured(place)] == ["a", "b"]
-    assert mcp_settings.delete(place, "c") is None
-    gone = mcp_settings.delete(place, "b")
-    assert gone is not None
-    assert gone.command == ("y", "z")
-    assert [server.name for server in mcp_settings.configured(place)] == ["a"]
-    mcp_settings.delete(place, "a")
-    assert mcp_settings.configured(place) == ()
+    settings_file.insert(place, McpServerConfig(name="b", command=("y", "z")))
+    assert [server.name for server in settings_file.settings(place).mcp.servers] == ["a", "b"]
+    first, second = settings_file.settings(place).mcp.servers
+    assert second.command == ("y", "z")
+    settings_file.delete(place, second)
+    assert [server.name for server in settings_file.settings(place).mcp.servers] == ["a"]
+    settings_file.delete(place, first)
+    assert settings_file.settings(place).mcp.servers == ()
 
 
 @pytest.mark.req("MCPADD-9")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.cli.input import model_settings
+from hearthnet.cli.input import settings_file
 from hearthnet.core.config import ModelConfig
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
@@ -170,7 +170,7 @@ def test_without_a_node_adding_says_so_and_removing_works(here: Here, home: Path
     assert here("models", "add", "ollama") == 3
     place = Home.resolve(home)
     place.path.mkdir(parents=True, exist_ok=True)
-    model_settings.insert(place, ModelConfig("ollama", "one", "http://me:secret@127.0.0.1:1", "m"))
+    settings_file.insert(place, ModelConfig("ollama", "one", "http://me:secret@127.0.0.1:1", "m"))
     assert here("models", "remove", "won") == 5
     assert "did you mean one?" in here.err
     assert here("models", "remove", "one") == 0
@@ -197,12 +197,12 @@ def test_what_a_person_wrote_stays(home: Path, text: str) -> None:
     place.config_file.write_bytes(text.encode())
     before = load_config(place).llm.models
     model = ModelConfig("openai", "b", "http://y/v1", "b-1", "SOME_KEY", 4096, False)
-    model_settings.insert(place, model)
+    settings_file.insert(place, model)
     assert load_config(place).llm.models == (*before, model)
     written = place.config_file.read_bytes().decode()
     for line in text.splitlines():
         assert line.partition("}]")[0] in written
-    model_settings.delete(place, "b")
+    settings_file.delete(place, ModelConfig("ollama", "b", "http://x", "b"))
     assert load_config(place).llm.models == before
 
 
@@ -212,5 +212,5 @@ def test_a_file_that_is_wrong_is_left_alone(home: Path) -> None:
     place.path.mkdir(parents=True, exist_ok=True)
     place.config_file.write_text("[llm]\nbuiltin = maybe\n")
     with pytest.raises(HearthNetError, match="line 2"):
-        model_settings.insert(place, ModelConfig("ollama", "a", "http://x", "a"))
+        settings_file.insert(place, ModelConfig("ollama", "a", "http://x", "a"))
     assert place.config_file.read_text() == "[llm]\nbuiltin = maybe\n"
