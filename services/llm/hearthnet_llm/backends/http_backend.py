@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from hearthnet.core.config import ModelConfig
+from hearthnet.text.tokens import weight
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.context_size import Window, needed
 from hearthnet_llm.backends.endpoint import connect
@@ -26,7 +27,6 @@ from hearthnet_llm.vendors import ollama, openai, wire
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.catalog import CatalogEntry
-from hearthnet_llm.vendors.estimate import weight
 from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 
 _BOUNDED: Final = ("anthropic", "bedrock-anthropic")

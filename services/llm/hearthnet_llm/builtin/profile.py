@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from hearthnet.text.tokens import tokens
 from hearthnet_llm.interface.profile import Profile
-from hearthnet_llm.vendors.estimate import tokens
 
 SLOTS: Final = 2
 CTX: Final = 4096

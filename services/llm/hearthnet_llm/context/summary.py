@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from hearthnet.text.tokens import CHARACTERS_THAT_FIT
 from hearthnet_llm.context.token_count import of_text
 from hearthnet_llm.interface.request import ChatRequest, Message
 
@@ -24,7 +25,6 @@ _MOST_CHARACTERS: Final = 160
 _MOST_OF_A_TOOL: Final = 400
 _LIMITS: Final = (2_000, 1_000, 500, 250, 120)
 """Characters of a message in a request for a summary: the first limit with which all fit into `STEPS`."""
-_CHARACTERS_A_TOKEN: Final = 3
 _THOUGHTS: Final = 4096
 """Tokens for thinking before the summary, which is cut if it is too long."""
 _LEFT_OUT: Final = "[Earlier messages of this conversation were left out for lack of space."
@@ -93,7 +93,7 @@ def excerpts(messages: Sequence[Message], most_tokens: int) -> tuple[list[str], 
 def as_messages(written: Written, most_tokens: int) -> SummaryMessages:
     """Return messages that replace those summarised by a model."""
     most = most_tokens - _framing(_WRITTEN) - sum(of_text(line) + 1 for line in written.lines)
-    text = _short(written.text, max(most, 1) * _CHARACTERS_A_TOKEN)
+    text = _short(written.text, max(most, 1) * CHARACTERS_THAT_FIT)
     return SummaryMessages(_standing(_WRITTEN, [text, *written.lines], written.silent), written.silent)
 
 
@@ -117,7 +117,7 @@ def summary_request(earlier: str, lines: Sequence[str], most_tokens: int, ctx: i
     context.
     """
     most = max(most_tokens - _framing(_WRITTEN), 1)
-    known = [f"What was summarised before: {_short(earlier, most * _CHARACTERS_A_TOKEN)}"] if earlier else []
+    known = [f"What was summarised before: {_short(earlier, most * CHARACTERS_THAT_FIT)}"] if earlier else []
     return ChatRequest(
         messages=[
             Message("system", _TASK.format(words=max(most // 2, 10))),

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.text.tokens import estimate
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
@@ -26,7 +27,6 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.vendors.estimate import tokens, weight
 
 MESSAGE: Final = 4
 """Tokens between messages: the role and the marks of a turn."""
@@ -40,7 +40,7 @@ _LONG_ANSWER: Final = 8192
 
 def of_text(text: str | None) -> int:
     """Return the tokens of a text."""
-    return tokens(weight(text)) if text else 0
+    return estimate(text) if text else 0
 
 
 def of_json(value: Any) -> int:

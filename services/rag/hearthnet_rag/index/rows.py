@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from hearthnet_rag.index.chunking import Passage, cut, estimate_tokens
+from hearthnet.text.tokens import estimate
+from hearthnet_rag.index.chunking import Passage, cut
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.text.text_analysis import (
     COMPOUNDING,
@@ -61,7 +62,7 @@ def _row(document: Document, passage: Passage, analyser: Analyser) -> Row:
         heading=" / ".join(above) or None,
         page=bisect_right(document.pages, passage.fresh) or None,
         text=text.strip(),
-        tokens=estimate_tokens(text),
+        tokens=estimate(text),
         stems=_columns(document.title, list(titles), text, analyser),
     )
 

@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from hearthnet.text.tokens import CHARACTERS_THAT_FIT
+
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS vectors (
     chunk INTEGER NOT NULL REFERENCES chunks (id) ON DELETE CASCADE,
@@ -30,7 +32,6 @@ CREATE INDEX IF NOT EXISTS vectors_of ON vectors (corpus, model);
 """
 _SCALE: Final = 127
 _LOOKED_AT: Final = 400
-_CHARACTERS_PER_TOKEN: Final = 3
 _MOST_WINDOWS: Final = 8
 _LONGEST: Final = 8_000
 _CORPORA_KEPT: Final = 8
@@ -62,7 +63,7 @@ class Neighbor(msgspec.Struct, frozen=True):
 def split_windows(title: str, heading: str | None, text: str, max_tokens: int | None) -> list[str]:
     """Return `text` in pieces that fit a model of `max_tokens`, each below title and headings."""
     above = " / ".join(filter(None, (title, heading)))[:300]
-    size = min(_LONGEST, (max_tokens or _LONGEST) * _CHARACTERS_PER_TOKEN) - len(above) - 1
+    size = min(_LONGEST, (max_tokens or _LONGEST) * CHARACTERS_THAT_FIT) - len(above) - 1
     pieces: list[str] = []
     piece = ""
     for word in text.split():

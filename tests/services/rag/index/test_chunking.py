@@ -7,11 +7,12 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_rag.index.chunking import OVERLAP_TOKENS, PASSAGE_TOKENS, Passage, cut, estimate_tokens
+from hearthnet.text.tokens import estimate
+from hearthnet_rag.index.chunking import OVERLAP_TOKENS, PASSAGE_TOKENS, Passage, cut
 from hearthnet_rag.readers.markdown import find_headings
 
 SENTENCE = "Keep the lid on the barrel so that nothing falls in. "  # 53 bytes
-PARAGRAPH = SENTENCE * 9 + "\n\n"  # about 120 tokens
+PARAGRAPH = SENTENCE * 9 + "\n\n"  # about 140 tokens
 
 paragraphs = st.one_of(
     st.text(alphabet=st.characters(codec="utf-8", exclude_characters="#"), max_size=300),
@@ -37,13 +38,13 @@ def test_nothing_is_lost_and_order_is_kept(body: str) -> None:
 @given(bodies)
 def test_passages_and_overlaps_are_bounded(body: str) -> None:
     for passage in passages_of(body):
-        assert estimate_tokens(body[passage.start : passage.end]) <= PASSAGE_TOKENS
-        assert estimate_tokens(body[passage.start : passage.fresh]) <= OVERLAP_TOKENS
+        assert estimate(body[passage.start : passage.end]) <= PASSAGE_TOKENS
+        assert estimate(body[passage.start : passage.fresh]) <= OVERLAP_TOKENS
 
 
 @given(bodies)
 def test_all_but_the_last_are_half_full(body: str) -> None:
-    sizes = [estimate_tokens(body[passage.start : passage.end]) for passage in passages_of(body)]
+    sizes = [estimate(body[passage.start : passage.end]) for passage in passages_of(body)]
     # Sizes are added up unit by unit, each rounded up, so the whole may come out smaller.
     assert all(size > PASSAGE_TOKENS // 4 for size in sizes[:-1])
 
@@ -87,7 +88,3 @@ def test_a_long_paragraph_is_cut_between_sentences() -> None:
 def test_the_path_has_no_heading_of_a_section_that_has_ended() -> None:
     body = "# A\n\n## B\n\n### C\n\n" + PARAGRAPH * 7 + "## D\n\n" + PARAGRAPH * 3
     assert passages_of(body)[-1].path == ("A", "D")
-
-
-def test_tokens_are_estimated_from_bytes() -> None:
-    assert [estimate_tokens(text) for text in ("", "a", "abcd", "abcde", "üüü")] == [0, 1, 1, 2, 2]

@@ -222,7 +222,7 @@ def test_a_folder_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> Non
 
 def test_the_outcome_of_nothing_but_headings(index: Index, entry: MakeEntry) -> None:
     made = index.add("home", entry("# Only a heading"))
-    assert made == Ingested(made.doc_cid, 1, 4, made.event_id)
+    assert made == Ingested(made.doc_cid, 1, 5, made.event_id)
 
 
 @pytest.mark.req("RAG-32")

@@ -13,6 +13,7 @@ import msgspec
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import error_mapping
+from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import (
     ModelChangePart,
     ServerCallPart,
@@ -37,7 +38,6 @@ from hearthnet_llm.interface.frames import (
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.models import error_mapping
+from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
@@ -30,7 +31,6 @@ from hearthnet_llm.vendors.aws_event_json import AwsPieces
 from hearthnet_llm.vendors.bedrock_converse import blocks, citations
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.json_stream import Decoding
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo

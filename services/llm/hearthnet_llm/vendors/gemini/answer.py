@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from hearthnet.models import error_mapping
+from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
@@ -23,7 +24,6 @@ from hearthnet_llm.interface.frames import (
     TextDelta,
 )
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.gemini import citations, parts
 from hearthnet_llm.vendors.gemini.calls import Calls

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import error_mapping
+from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import ThinkingPart
 from hearthnet_llm.interface.frames import (
     Done,
@@ -22,7 +23,6 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
 )
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
-from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.frame_validation import count
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.models import error_mapping
+from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.estimate import tokens, weight
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations

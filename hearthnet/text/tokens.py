@@ -1,6 +1,6 @@
 """Estimation of tokens: characters / 3.5, or / 2 in Chinese, Japanese and Korean.
 
-It is used for backends that do not count.
+It is used for models that do not count, and for the passages of documents.
 
 See: docs/models.md#conversations.
 """
@@ -17,6 +17,15 @@ _WIDE: Final = re.compile(
     "[\u1100-\u11ff\u2e80-\u30ff\u3100-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
     "\uf900-\ufaff\uff00-\uffef\U0001b000-\U0001b16f\U00020000-\U0003ffff]+"
 )
+
+
+CHARACTERS_THAT_FIT: Final = 3
+"""Characters per token to which a text is cut where more tokens than a limit would be an error."""
+
+
+def estimate(text: str) -> int:
+    """Return the estimated tokens of a text."""
+    return tokens(weight(text))
 
 
 def weight(text: str) -> int:
