@@ -5,6 +5,9 @@ The event records the client id of the call that made it, so a repeated call fin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.trust.community import commands
@@ -25,65 +28,33 @@ from hearthnet.trust.keys import Identity
 from hearthnet_auth import cosignatures
 from hearthnet_auth.schemas import PolicyInput, RevokeInput, RoleInput, WithdrawInput
 
-
-def promote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
-    """Return the event that promotes a member, or that of an earlier call with this client id.
-
-    Raises:
-        HearthNetError: as for `acts.promote`; `bad_request` if the client id was used for something else.
-    """
-    earlier = made(held, own, wanted.client_id)
-    if earlier is not None:
-        return _same(earlier, PROMOTED, wanted.target_node_id, wanted.new_level)
-    return commands.promote(
-        held,
-        own,
-        wanted.target_node_id,
-        wanted.new_level,
-        client_id=wanted.client_id,
-        now_ms=now_ms(),
-        co_signers=wanted.co_signers,
-    )
+_COMMANDS: Final[dict[Kind, Callable[..., CommunityEvent]]] = {
+    PROMOTED: commands.promote,
+    DEMOTED: commands.demote,
+    REVOKED: commands.revoke,
+}
 
 
-def demote(held: Roster, own: Identity, wanted: RoleInput) -> CommunityEvent:
-    """Return the event that demotes a member, or that of an earlier call with this client id.
+def change_role(held: Roster, own: Identity, kind: Kind, wanted: RoleInput | RevokeInput) -> CommunityEvent:
+    """Return the event that promotes, demotes or revokes a member, or that of an earlier call.
 
     Raises:
-        HearthNetError: as for `acts.demote` and `promote`; `unauthorized`, with the number of required
-            signatures, if too few have signed.
+        HearthNetError: as for the command of `trust.community.commands`; `bad_request` if the client id was
+            used for something else; `unauthorized`, with the number of required signatures, if too few have
+            signed a demotion or the revocation of a present member.
     """
+    target = wanted.target_node_id
+    what = wanted.reason if isinstance(wanted, RevokeInput) else wanted.new_level
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
-        return _same(earlier, DEMOTED, wanted.target_node_id, wanted.new_level)
-    _check_signatures(held, own, DEMOTED, wanted, wanted.new_level)
-    return commands.demote(
+        return _same(earlier, kind, target, what)
+    if kind != PROMOTED and not (kind == REVOKED and held.is_revoked(target)):
+        _check_signatures(held, own, kind, wanted, what)
+    return _COMMANDS[kind](
         held,
         own,
-        wanted.target_node_id,
-        wanted.new_level,
-        client_id=wanted.client_id,
-        now_ms=now_ms(),
-        co_signers=wanted.co_signers,
-    )
-
-
-def revoke(held: Roster, own: Identity, wanted: RevokeInput) -> CommunityEvent:
-    """Return the event that revokes a membership, or that of an earlier call.
-
-    Raises:
-        HearthNetError: as for `acts.revoke` and `demote`.
-    """
-    earlier = made(held, own, wanted.client_id)
-    if earlier is not None:
-        return _same(earlier, REVOKED, wanted.target_node_id, wanted.reason)
-    if not held.is_revoked(wanted.target_node_id):
-        _check_signatures(held, own, REVOKED, wanted, wanted.reason)
-    return commands.revoke(
-        held,
-        own,
-        wanted.target_node_id,
-        wanted.reason,
+        target,
+        what,
         client_id=wanted.client_id,
         now_ms=now_ms(),
         co_signers=wanted.co_signers,

@@ -30,6 +30,7 @@ from hearthnet.trust.authorization.revocation import Revocations, TokenRevocatio
 from hearthnet.trust.community import events
 from hearthnet.trust.community import invites as invite_texts
 from hearthnet.trust.community.events import Admitted, CommunityEvent
+from hearthnet.trust.community.proposals import Kind
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from hearthnet_auth import invites, roles, tokens
@@ -160,17 +161,17 @@ class AuthService(Service):
     @capability("community.promote@1.0", event_sourced=True)
     async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Promote a member."""
-        return await self._act(call, lambda held: roles.promote(held, self._node.identity, call.input))
+        return await self._change_role(call, community.PROMOTED)
 
     @capability("community.demote@1.0", event_sourced=True)
     async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Demote a member, given enough signatures of trusted members."""
-        return await self._act(call, lambda held: roles.demote(held, self._node.identity, call.input))
+        return await self._change_role(call, community.DEMOTED)
 
     @capability("community.revoke@1.0", event_sourced=True)
     async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
         """Revoke a membership, given enough signatures of trusted members."""
-        return await self._act(call, lambda held: roles.revoke(held, self._node.identity, call.input))
+        return await self._change_role(call, community.REVOKED)
 
     @capability("community.withdraw@1.0", event_sourced=True)
     async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:
@@ -228,6 +229,10 @@ class AuthService(Service):
     @property
     def _membership(self) -> Membership:
         return self._node.bus.peer.membership
+
+    async def _change_role(self, call: Call[Any, Any], kind: Kind) -> Reply:
+        own = self._node.identity
+        return await self._act(call, lambda held: roles.change_role(held, own, kind, call.input))
 
     async def _act(self, call: Call[Any, Any], make: Callable[[Roster], CommunityEvent]) -> Reply:
         """Make one event of this node, or find the one that an earlier call made."""
