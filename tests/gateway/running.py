@@ -8,10 +8,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hearthnet.agent.persistence.run_store import RunStore
+from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.driver import Outcome
+from hearthnet.agent.tools.types import Decision
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.runs import GatewayRun, GatewayRuns
+from hearthnet.gateway.runs.decision_body import DecisionBody
+from hearthnet.gateway.runs.run import Follower, FollowUp, GatewayRun, NewRun
+from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope
@@ -63,7 +67,49 @@ class Tokens:
         return next((one for one, fits in zip(self.known, known, strict=True) if fits), None)
 
 
-class House:
+class RunsOfClients:
+    """Runs of a gateway, as its doors open and decide them."""
+
+    runs: GatewayRuns
+
+    async def open(
+        self, client: Client, body: dict[str, Any], hear: Ear, *, waits: bool = True, run_tool: Any = None
+    ) -> GatewayRun:
+        """A new run, which is not driven yet."""
+        return await self.runs.open(client, NewRun(body), Follower(hear, run_tool, waits))
+
+    async def resume(
+        self,
+        client: Client,
+        run: str,
+        *,
+        waits: bool = True,
+        answers: dict[str, ClientResult] | None = None,
+        at: GatewayRuns | None = None,
+    ) -> GatewayRun:
+        """A saved run, which this or another gateway goes on with."""
+        return await (at or self.runs).open(
+            client, FollowUp(run, {}, answers or {}), Follower(Ear(), None, waits)
+        )
+
+    async def decide(
+        self,
+        client: Client,
+        run: str,
+        call: str,
+        decision: Decision,
+        *,
+        shown: str = "",
+        approval: dict[str, Any] | None = None,
+        via: str = "gateway",
+        at: GatewayRuns | None = None,
+    ) -> dict[str, Any]:
+        """The decision that counts after this one."""
+        given = DecisionBody(shown=shown, approval=approval, **msgspec.to_builtins(decision))
+        return await (at or self.runs).decide(client, run, call, given, via)
+
+
+class House(RunsOfClients):
     """A gateway, its node's store, and what its model says."""
 
     def __init__(self, store: RunStore, *turns: list[Line], **options: Any) -> None:

@@ -17,13 +17,13 @@ async def test_rounds_and_the_switch_are_those_that_the_owner_has_set_meanwhile(
     now = [ToolSettings(max_iterations=1)]
     house = House(MemoryRuns(), WANTS, ENDS, settings=lambda: now[0])
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear, waits=False)
+    run = await house.open(anna.client, ask(), ear, waits=False)
     assert (await run.drive()).pending
     (first, *_) = ear.all("iteration")
     assert first["max_iterations"] == 1
     now[0] = ToolSettings(enabled=False)
     with pytest.raises(HearthNetError, match="switched off on this node"):
-        house.runs.open(anna.client, ask(), ear)
+        await house.open(anna.client, ask(), ear)
     with pytest.raises(HearthNetError, match="switched off on this node"):
-        await house.runs.open_saved(anna.client, run.run, ear)
+        await house.resume(anna.client, run.run)
     assert len(house.bus.requests) == 1

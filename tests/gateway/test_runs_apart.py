@@ -68,11 +68,11 @@ async def test_a_large_result_is_read_by_its_own_run_alone() -> None:
     house = House(MemoryRuns(), LOOKS, [says("Much."), done()], results=kept, limits=limits)
     house.bus.tools["rag.query@1.0"] = gives({"chunks": [ROW]})
     anna, eve = house.guest(), house.guest("eve")
-    await house.runs.open(anna.client, ask(SEARCH), Ear()).drive()
+    await (await house.open(anna.client, ask(SEARCH), Ear())).drive()
     (cid,) = kept.blobs
     assert cid in str(house.bus.requests[-1]["messages"])
     theirs = House(house.store, reading(cid), [says("Nothing."), done()], results=kept, limits=limits)
-    await theirs.runs.open(eve.client, ask(SEARCH), Ear()).drive()
+    await (await theirs.open(eve.client, ask(SEARCH), Ear())).drive()
     told = theirs.bus.requests[-1]["messages"][-1]["content"]
     assert "no result of this conversation has that cid" in told
     assert "xxx" not in told
@@ -84,7 +84,7 @@ async def test_equal_reads_of_two_principals_are_two_calls() -> None:
     house.bus.tools["rag.query@1.0"] = gives({"chunks": [ROW]})
     who = [house.guest(), house.guest("eve")]
     for guest in who:
-        await house.runs.open(guest.client, ask(SEARCH), Ear()).drive()
+        await (await house.open(guest.client, ask(SEARCH), Ear())).drive()
     assert house.bus.principals == [guest.client.principal for guest in who]
 
 
@@ -92,7 +92,7 @@ async def test_equal_reads_of_two_principals_are_two_calls() -> None:
 async def test_a_client_that_was_removed_calls_nothing_more() -> None:
     house = House(MemoryRuns())
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear)
+    run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     asked = await ear.heard("confirmation_required")
     signed = anna.sign(asked["approval"])
@@ -101,9 +101,7 @@ async def test_a_client_that_was_removed_calls_nothing_more() -> None:
         raise HearthNetError("unauthorized", "this client is not known here")
 
     house.tokens.token = gone  # type: ignore[method-assign]
-    await house.runs.decide(
-        anna.client, run.run, "p", Approve(), shown=asked["arguments_digest"], approval=signed
-    )
+    await house.decide(anna.client, run.run, "p", Approve(), shown=asked["arguments_digest"], approval=signed)
     with pytest.raises(HearthNetError, match="not known here"):
         await driven
     assert house.bus.calls == []
@@ -130,26 +128,26 @@ async def test_a_principal_drives_so_many_runs_at_a_time(monkeypatch: pytest.Mon
     monkeypatch.setattr("hearthnet.gateway.runs.runs.MOST_AT_ONCE", 1)
     house = House(MemoryRuns(), WANTS, ENDS)
     anna, eve = house.guest(), house.guest("eve")
-    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    run = await house.open(anna.client, ask(), Ear(), waits=False)
     with pytest.raises(HearthNetError) as caught:
-        house.runs.open(anna.client, ask(), Ear())
+        await house.open(anna.client, ask(), Ear())
     assert caught.value.code == "capacity_exceeded"
-    house.runs.open(eve.client, ask(), Ear())
+    await house.open(eve.client, ask(), Ear())
     await run.drive()
     with pytest.raises(HearthNetError, match="no messages"):
-        house.runs.open(anna.client, {"input": {}}, Ear())
-    again = await house.runs.open_saved(anna.client, run.run, Ear(), waits=False)
+        await house.open(anna.client, {"input": {}}, Ear())
+    again = await house.resume(anna.client, run.run, waits=False)
     await again.drive()
     with pytest.raises(HearthNetError, match="there is no run"):
-        await house.runs.open_saved(anna.client, "x", Ear())
-    house.runs.open(anna.client, ask(), Ear())
+        await house.resume(anna.client, "x")
+    await house.open(anna.client, ask(), Ear())
 
 
 @pytest.mark.req("SESS-14")
 async def test_a_run_that_is_driven_here_is_cancelled_in_order() -> None:
     house = House(MemoryRuns(), WANTS, ENDS)
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear)
+    run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     await ear.heard("confirmation_required")
     ended = await house.runs.cancel(anna.client, run.run)
@@ -164,7 +162,7 @@ async def test_a_run_that_is_driven_here_is_cancelled_in_order() -> None:
 async def test_a_run_that_called_nothing_is_cancelled_too() -> None:
     house = House(MemoryRuns(), [says("Well"), asyncio.Event()])
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear)
+    run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     await ear.heard("token")
     assert await house.runs.cancel(anna.client, run.run) == {"run": run.run, "state": "ended"}
@@ -181,7 +179,7 @@ async def test_an_effect_that_no_home_offers_is_refused_unasked() -> None:
     anna = house.guest(scope=Scope(("llm.chat", "rag.ingest")))
     own = {"name": "look", "description": "", "parameters_schema": {"type": "object"}, "side_effects": True}
     ear = Ear()
-    run = house.runs.open(anna.client, ask("rag.ingest", own), ear, waits=False)
+    run = await house.open(anna.client, ask("rag.ingest", own), ear, waits=False)
     await run.drive()
     (refused,) = ear.all("tool_result")
     assert (refused["tool_call_id"], refused["status"]) == ("i", "refused")
@@ -191,7 +189,7 @@ async def test_an_effect_that_no_home_offers_is_refused_unasked() -> None:
     assert looking["approval"] is None
     assert "approval_problem" not in looking
     shown = looking["arguments_digest"]
-    said = await house.runs.decide(anna.client, run.run, "k", Approve(), shown=shown)
+    said = await house.decide(anna.client, run.run, "k", Approve(), shown=shown)
     assert (said["word"], said["approval"]) == ("approved", "")
 
 
@@ -226,7 +224,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
     store = MemoryRuns()
     house = House(store)
     anna = house.guest()
-    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    run = await house.open(anna.client, ask(), Ear(), waits=False)
     await run.drive()
     ballot = SavedRuns(store, house.bus.peer.identity, house.bus.peer.community).ballot
     (listed,) = await house.runs.listing(anna.client)
@@ -234,7 +232,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
     about = asked["confirmation_id"]
     assert await ballot.decided(run.run, about) is None
     signed, shown = anna.sign(asked["approval"]), asked["arguments_digest"]
-    await house.runs.decide(anna.client, run.run, "p", Approve(), shown=shown, approval=signed)
+    await house.decide(anna.client, run.run, "p", Approve(), shown=shown, approval=signed)
     kept = await ballot.decided(run.run, about)
     assert kept is not None
     assert kept.signed_yes is not None
@@ -245,7 +243,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
         store._said[name] = stored
         with pytest.raises(HearthNetError, match="was altered"):
             await ballot.decided(*name)
-    again = await house.runs.open_saved(anna.client, run.run, Ear())
+    again = await house.resume(anna.client, run.run)
     with pytest.raises(HearthNetError, match="was altered"):
         await again.drive()
     assert house.bus.calls == []
@@ -281,7 +279,7 @@ async def test_who_looks_again_is_shown_the_same_and_nothing_is_read_for_it() ->
     store, ahead = Counting(), [0]
     house = House(store, clock=lambda: now_ms() + ahead[0])
     anna, eve = house.guest(), house.guest("eve")
-    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    run = await house.open(anna.client, ask(), Ear(), waits=False)
     await run.drive()
     (first,) = await house.runs.listing(anna.client)
     reads = store.reads
@@ -297,7 +295,7 @@ async def test_who_looks_again_is_shown_the_same_and_nothing_is_read_for_it() ->
     assert expired["pending"] == []
     ahead[0] = 0
     shown = first["pending"][0]["arguments_digest"]
-    await house.runs.decide(anna.client, run.run, "p", Deny(), shown=shown)
+    await house.decide(anna.client, run.run, "p", Deny(), shown=shown)
     (decided,) = await house.runs.listing(anna.client)
     assert decided["pending"] == []
 
@@ -311,8 +309,8 @@ async def test_of_very_many_lists_and_proposals_the_oldest_are_forgotten(
     store = Counting()
     house = House(store, WANTS, WANTS)
     anna, eve = house.guest(), house.guest("eve")
-    await house.runs.open(anna.client, ask(), Ear(), waits=False).drive()
-    await house.runs.open(eve.client, ask(), Ear(), waits=False).drive()
+    await (await house.open(anna.client, ask(), Ear(), waits=False)).drive()
+    await (await house.open(eve.client, ask(), Ear(), waits=False)).drive()
     first = await house.runs.listing(anna.client)
     await house.runs.listing(eve.client)
     reads = store.reads

@@ -46,7 +46,7 @@ async def asked_there(house: House) -> str:
 
 async def asked_here(house: House, owner: Guest) -> str:
     """A run that was begun at the page and waits; its id."""
-    run = house.runs.open(owner.client, ask(), Ear(), waits=False)
+    run = await house.open(owner.client, ask(), Ear(), waits=False)
     await run.drive()
     return run.run
 
@@ -56,7 +56,7 @@ async def approve(house: House, owner: Guest, run: str) -> dict[str, Any]:
     (listed,) = await house.runs.listing(owner.client)
     (asked,) = listed["pending"]
     signed, shown = owner.sign(asked["approval"]), asked["arguments_digest"]
-    return await house.runs.decide(owner.client, run, "p", Approve(), shown=shown, approval=signed)
+    return await house.decide(owner.client, run, "p", Approve(), shown=shown, approval=signed)
 
 
 def sent(house: House) -> tuple[str, str, list[str]]:
@@ -86,7 +86,7 @@ async def test_owner_page_goes_on_with_terminal_run_under_its_key() -> None:
     owner = page(house)
     run = await asked_there(house)
     await approve(house, owner, run)
-    await (await house.runs.open_saved(owner.client, run, Ear())).drive()
+    await (await house.resume(owner.client, run)).drive()
     assert sent(house) == (owner.client.key, "", [owner.client.principal])
 
 
@@ -102,7 +102,7 @@ async def test_owner_terminal_decides_page_run(goes_on: str) -> None:
     if goes_on == "terminal":
         await terminal(house).resume(run)
     else:
-        await (await house.runs.open_saved(owner.client, run, Ear())).drive()
+        await (await house.resume(owner.client, run)).drive()
     assert sent(house) == (node, "", [node])
     assert house.bus.calls[0].body["input"]["title"] == "Mine"
 
@@ -111,7 +111,7 @@ async def test_owner_terminal_decides_page_run(goes_on: str) -> None:
 async def test_owner_terminal_yes_reaches_page_run_under_way() -> None:
     house = House(MemoryRuns())
     owner, ear = page(house), Ear()
-    run = house.runs.open(owner.client, ask(), ear)
+    run = await house.open(owner.client, ask(), ear)
     driven = driving(run)
     await ear.heard("confirmation_required")
     await desk(house).decide(run.run, "p", Approve(), via=VIA)
@@ -125,7 +125,7 @@ async def test_owner_no_counts_at_either() -> None:
     house = House(MemoryRuns(), WANTS, WANTS, ENDS, ENDS)
     owner = page(house)
     there, here = await asked_there(house), await asked_here(house, owner)
-    await house.runs.decide(owner.client, there, "p", Deny("no"))
+    await house.decide(owner.client, there, "p", Deny("no"))
     await desk(house).decide(here, "p", Deny("no"), via=VIA)
     await terminal(house).resume(there)
     await terminal(house).resume(here)
@@ -147,10 +147,10 @@ async def test_owner_terminal_run_is_nobody_elses(who: str) -> None:
     for act in (
         house.runs.page(client, run),
         house.runs.preview(client, run, "p", POST),
-        house.runs.decide(client, run, "p", Approve(), shown=""),
-        house.runs.decide(client, run, "p", Deny("")),
+        house.decide(client, run, "p", Approve(), shown=""),
+        house.decide(client, run, "p", Deny("")),
         house.runs.cancel(client, run),
-        house.runs.open_saved(client, run, Ear()),
+        house.resume(client, run),
     ):
         with pytest.raises(HearthNetError) as caught:
             await act
@@ -169,7 +169,7 @@ async def test_owner_page_yes_takes_its_signature() -> None:
     forged = {**other.sign({**asked["approval"], "approver": other.client.key}), "approver": owner.client.key}
     for approval, code in ((None, "unauthorized"), (forged, "invalid_signature")):
         with pytest.raises(HearthNetError) as caught:
-            await house.runs.decide(owner.client, run, "p", Approve(), shown=shown, approval=approval)
+            await house.decide(owner.client, run, "p", Approve(), shown=shown, approval=approval)
         assert caught.value.code == code
     assert house.bus.calls == []
 
@@ -197,7 +197,7 @@ async def test_owner_terminal_goes_on_with_no_programs_run(own_key: bool) -> Non
     (asked,) = listed["pending"]
     signed = program.sign(asked["approval"]) if own_key else None
     shown = asked["arguments_digest"]
-    await house.runs.decide(program.client, run, "p", Approve(), shown=shown, approval=signed)
+    await house.decide(program.client, run, "p", Approve(), shown=shown, approval=signed)
     with pytest.raises(HearthNetError) as caught:
         await terminal(house).resume(run)
     assert (caught.value.code, caught.value.details) == ("unauthorized", {"rule": "principal"})
@@ -216,7 +216,7 @@ async def test_owner_page_run_takes_no_yes_of_a_program(own_key: bool) -> None:
         signed = program.sign(asked["approval"]) if own_key else None
         shown = asked["arguments_digest"]
         with pytest.raises(HearthNetError) as caught:
-            await house.runs.decide(program.client, run, "p", Approve(), shown=shown, approval=signed)
+            await house.decide(program.client, run, "p", Approve(), shown=shown, approval=signed)
         assert (caught.value.code, caught.value.details) == ("unauthorized", {"rule": "owner"})
         # It still waits when the command line was there, which leaves the page's key in its place.
         assert (await terminal(house).resume(run))["requires_follow_up"]
@@ -229,10 +229,10 @@ async def test_owner_terminal_leaves_a_run_that_a_program_went_on_with() -> None
     house = House(MemoryRuns())
     owner, program = page(house), house.guest(OWNER)
     run = await asked_here(house, owner)
-    await (await house.runs.open_saved(program.client, run, Ear(), waits=False)).drive()
+    await (await house.resume(program.client, run, waits=False)).drive()
     with pytest.raises(HearthNetError) as caught:
         await terminal(house).resume(run)
     assert caught.value.code == "unauthorized"
     await approve(house, owner, run)
-    await (await house.runs.open_saved(owner.client, run, Ear(), waits=False)).drive()
+    await (await house.resume(owner.client, run, waits=False)).drive()
     assert sent(house) == (owner.client.key, "", [owner.client.principal])

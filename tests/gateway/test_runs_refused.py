@@ -26,7 +26,7 @@ FIVE = [*(calls("market_post", {**POST, "title": name}, name) for name in NAMES)
 
 async def waiting(house: House, guest: Guest) -> tuple[str, dict[str, dict[str, Any]]]:
     """A suspended run and what waits in it, by tool call id."""
-    run = house.runs.open(guest.client, ask(), Ear(), waits=False)
+    run = await house.open(guest.client, ask(), Ear(), waits=False)
     await run.drive()
     (listed,) = [one for one in await house.runs.listing(guest.client) if one["run"] == run.run]
     return run.run, {one["tool_call_id"]: one for one in listed["pending"]}
@@ -76,7 +76,7 @@ async def test_a_forged_yes_is_refused_and_on_record_once(how: str) -> None:
     approval, code, rule = forgeries(anna, eve, asked["a"], asked["b"])[how]
     shown = asked["a"]["arguments_digest"]
     with pytest.raises(HearthNetError) as caught:
-        await house.runs.decide(anna.client, run, "a", Approve(), shown=shown, approval=approval, via="test")
+        await house.decide(anna.client, run, "a", Approve(), shown=shown, approval=approval, via="test")
     assert caught.value.code == code
     (entry,) = await refused(house)
     assert (entry.principal, entry.run, entry.call, entry.code, entry.via) == (
@@ -90,7 +90,7 @@ async def test_a_forged_yes_is_refused_and_on_record_once(how: str) -> None:
     assert house.bus.calls == []
     assert len((await house.runs.listing(anna.client))[0]["pending"]) == 5, "nothing was written"
     good = anna.sign(asked["a"]["approval"])
-    taken = await house.runs.decide(anna.client, run, "a", Approve(), shown=shown, approval=good)
+    taken = await house.decide(anna.client, run, "a", Approve(), shown=shown, approval=good)
     assert (taken["word"], taken["repeated"]) == ("approved", False)
 
 
@@ -109,11 +109,11 @@ async def test_a_yes_to_what_was_not_shown_or_never_asked_is_none() -> None:
     ]
     for at, call, decision, shown, code in tried:
         with pytest.raises(HearthNetError) as caught:
-            await house.runs.decide(anna.client, at, call, decision, shown=shown, approval=good)
+            await house.decide(anna.client, at, call, decision, shown=shown, approval=good)
         assert caught.value.code == code
     assert [entry.code for entry in await refused(house)] == [code for *_rest, code in tried]
     with pytest.raises(HearthNetError, match="malformed"):
-        await house.runs.decide(anna.client, run, "p", Approve(), shown="", approval={"id": 1})
+        await house.decide(anna.client, run, "p", Approve(), shown="", approval={"id": 1})
     with pytest.raises(HearthNetError, match="invalid_arguments"):
         await house.runs.preview(anna.client, run, "p", {"title": 1})
     assert edited["approval"]["arguments_digest"] != good["arguments_digest"]
@@ -126,7 +126,7 @@ async def test_a_flood_of_them_is_counted() -> None:
     run, asked = await waiting(house, anna)
     for _ in range(SINGLE + 20):
         with pytest.raises(HearthNetError):
-            await house.runs.decide(anna.client, run, "p", Approve(), shown=asked["p"]["arguments_digest"])
+            await house.decide(anna.client, run, "p", Approve(), shown=asked["p"]["arguments_digest"])
     assert len(await refused(house)) == SINGLE
     await house.runs.close()
     entries = await refused(house)
@@ -140,11 +140,11 @@ async def test_no_needs_id_alone_and_has_no_entry(more: dict[str, Any]) -> None:
     anna = house.guest()
     run, _asked = await waiting(house, anna)
     with pytest.raises(HearthNetError):
-        await house.runs.decide(anna.client, run, "never asked", Deny())
+        await house.decide(anna.client, run, "never asked", Deny())
     assert await refused(house) == []
-    taken = await house.runs.decide(anna.client, run, "p", Deny("not now"), **more)
+    taken = await house.decide(anna.client, run, "p", Deny("not now"), **more)
     assert (taken["word"], taken["approval"]) == ("denied", "")
-    again = await house.runs.open_saved(anna.client, run, Ear())
+    again = await house.resume(anna.client, run)
     await again.drive()
     assert house.bus.calls == []
     assert "not now" in house.bus.requests[-1]["messages"][-1]["content"]
@@ -160,7 +160,7 @@ async def test_two_clients_of_one_principal_get_exactly_five_decisions() -> None
     assert first.client.principal == second.client.principal
     assert first.client.key != second.client.key
     ear = Ear()
-    run = house.runs.open(first.client, ask(), ear)
+    run = await house.open(first.client, ask(), ear)
     driven = driving(run)
     await ear.heard("confirmation_required", 5)
     other = house.gateway()
@@ -171,8 +171,9 @@ async def test_two_clients_of_one_principal_get_exactly_five_decisions() -> None
         asked = {one["tool_call_id"]: one for one in listed["pending"]}.get(name)
         shown = ear.all("confirmation_required")[NAMES.index(name)]
         signed = who.sign((asked or shown)["approval"] | {"approver": who.client.key})
-        return await gateway.decide(
-            who.client, run.run, name, Approve(), shown=shown["arguments_digest"], approval=signed
+        digest = shown["arguments_digest"]
+        return await house.decide(
+            who.client, run.run, name, Approve(), shown=digest, approval=signed, at=gateway
         )
 
     twice = random.choice(NAMES)
@@ -198,10 +199,10 @@ async def test_after_a_restart_the_approver_is_found_in_the_book_or_the_call_is_
         run, asked = await waiting(house, first)
         signed = second.sign({**asked["p"]["approval"], "approver": second.client.key})
         shown = asked["p"]["arguments_digest"]
-        await house.runs.decide(second.client, run, "p", Approve(), shown=shown, approval=signed)
+        await house.decide(second.client, run, "p", Approve(), shown=shown, approval=signed)
         if not known:
             house.tokens.known.clear()
-        again = await house.gateway().open_saved(first.client, run, Ear())
+        again = await house.resume(first.client, run, at=house.gateway())
         await again.drive()
         assert len(house.bus.calls) == int(known)
         if not known:
@@ -216,10 +217,10 @@ async def test_a_client_without_a_key_says_no_yes_for_one_that_has_one() -> None
     shown = asked["p"]["arguments_digest"]
     for approval in (None, anna.sign(asked["p"]["approval"])):
         with pytest.raises(HearthNetError) as caught:
-            await house.runs.decide(plain.client, run, "p", Approve(), shown=shown, approval=approval)
+            await house.decide(plain.client, run, "p", Approve(), shown=shown, approval=approval)
         assert (caught.value.code, caught.value.details["rule"]) == ("unauthorized", "own_key")
     with pytest.raises(HearthNetError, match="begun by a client with a key"):
-        await house.runs.open_saved(plain.client, run, Ear())
+        await house.resume(plain.client, run)
     mine, waits = await waiting(House(house.store), plain)
     assert mine != run
     assert "approval" not in waits["p"]
@@ -236,7 +237,7 @@ async def test_an_approval_of_somebody_without_a_key_is_none() -> None:
         | {"run": run, "tool_call_id": "p", "time": 1, "expires": 2}
     )
     with pytest.raises(HearthNetError, match="has no key that signs"):
-        await house.runs.decide(
+        await house.decide(
             plain.client,
             run,
             "p",
@@ -278,7 +279,7 @@ async def test_for_a_guest_without_a_key_the_owner_may_say_yes() -> None:
     peer = house.bus.peer
     taken = await SavedRuns(house.store, peer.identity, peer.community).decide(run, "p", Approve(), via="cli")
     assert (taken.said.word, taken.said.by) == ("approved", peer.identity.node_id)
-    again = await house.runs.open_saved(ben.client, run, Ear())
+    again = await house.resume(ben.client, run)
     await again.drive()
     (sent,) = house.bus.calls
     assert sent.approval is not None

@@ -25,7 +25,7 @@ from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.trust.authorization.token import SCHEME
 from hearthnet.trust.keys import Identity
 from hearthnet_market import MarketService
-from tests.gateway.running import Ear, Guest, ask, driving
+from tests.gateway.running import Ear, Guest, RunsOfClients, ask, driving
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import MODEL
 from tests.pains.acting import POST, Scene, acting, says, wants
@@ -40,7 +40,7 @@ AN_HOUR = Limits(confirmation_ttl_ms=3_600_000)
 TWO_HOURS_MS = 7_200_000
 
 
-class Gateway:
+class Gateway(RunsOfClients):
     """A gateway of the scene's node, and its clients."""
 
     def __init__(self, scene: Scene, **options: Any) -> None:
@@ -55,7 +55,7 @@ class Gateway:
 
     async def asked(self, guest: Guest, *tools: str) -> tuple[str, dict[str, Any]]:
         """A suspended run of the guest's, and what waits in it by tool call id."""
-        run = self.runs.open(guest.client, question(*tools), Ear(), waits=False)
+        run = await self.open(guest.client, question(*tools), Ear(), waits=False)
         await run.drive()
         page = await self.runs.page(guest.client, run.run)
         return run.run, {one["tool_call_id"]: one for one in page["pending"]}
@@ -63,7 +63,7 @@ class Gateway:
     async def say(self, guest: Guest, run: str, asked: dict[str, Any], decision: Decision) -> dict[str, Any]:
         """The guest's decision, signed where it takes that."""
         yes = guest.identity is not None and not isinstance(decision, Deny)
-        return await self.runs.decide(
+        return await self.decide(
             guest.client,
             run,
             asked["tool_call_id"],
@@ -94,7 +94,7 @@ async def test_8_two_clients_of_one_principal_on_two_gateways_get_five_decisions
         assert page.client.principal == phone.client.principal
         phone = other.guest("anna")
         ear = Ear()
-        run = first.runs.open(page.client, question(), ear)
+        run = await first.open(page.client, question(), ear)
         driven = driving(run)
         await ear.heard("confirmation_required", len(CALLS))
         shown = {one["tool_call_id"]: one for one in ear.all("confirmation_required")}
@@ -143,7 +143,7 @@ async def test_12_a_guests_call_that_names_anothers_post_is_judged_by_the_guests
         for guest in (anna, eve):
             run, asked = await gateway.asked(guest, "market_expire")
             await gateway.say(guest, run, asked["e"], Approve())
-            again = await gateway.runs.open_saved(guest.client, run, Ear())
+            again = await gateway.resume(guest.client, run)
             told = (await again.drive()).messages
             (result,) = [message for message in told if message["role"] == "tool"]
             assert result["content"].startswith("unauthorized: "), "the owner's node made the call"
@@ -166,7 +166,7 @@ async def test_12_a_clients_token_is_in_its_calls_and_nowhere_else(
     async with acting(mesh, [wants("market_post", POST, "p")], [says("Posted.")]) as scene:
         gateway, ear = Gateway(scene), Ear()
         anna = gateway.guest("anna")
-        run = gateway.runs.open(anna.client, question(), ear)
+        run = await gateway.open(anna.client, question(), ear)
         driven = driving(run)
         asked = await ear.heard("confirmation_required")
         await gateway.say(anna, run.run, asked, Approve())
@@ -204,7 +204,7 @@ async def test_18_one_query_says_who_said_what_how_and_when(mesh: Mesh, own_key:
         run, asked = await gateway.asked(anna)
         before = now_ms()
         await gateway.say(anna, run, asked["p"], Approve())
-        await (await gateway.runs.open_saved(anna.client, run, Ear())).drive()
+        await (await gateway.resume(anna.client, run)).drive()
         (call,) = (await gateway.runs.page(anna.client, run))["calls"]
         owner = await scene.desk.page(run)
         decided, began, ended = owner.log
@@ -248,7 +248,7 @@ async def test_19_pending_expired_and_denied_are_three_for_clients_too(mesh: Mes
         run, asked = runs["late no"]
         assert (await later.say(anna, run, asked["p"], Deny("no, never")))["word"] == "denied"
         assert await later.stands(anna, run) == "denied"
-        again = await now.runs.open_saved(anna.client, run, Ear())
+        again = await now.resume(anna.client, run)
         await again.drive()
         assert "no, never" in scene.service.requests[-1][-1]["content"]
         assert await scene.effects() == []

@@ -21,13 +21,22 @@ from hearthnet.contracts import Contract, is_told
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described
-from hearthnet.gateway.api.direct_effects import CallBody, approved, with_client_id
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import MEDIA_TYPE, EventStream, Primed, encode, while_there
-from hearthnet.gateway.runs.follow_up import FollowUp, FollowUps
-from hearthnet.gateway.runs.one_shot import Frames, collected, stream_frames
-from hearthnet.gateway.runs.requested_tools import is_readying, is_run
+from hearthnet.gateway.runs.calls import (
+    CallBody,
+    Frames,
+    MeshCall,
+    answer,
+    approved,
+    collected,
+    run_or_call,
+    stream_frames,
+    with_client_id,
+)
+from hearthnet.gateway.runs.follow_up import FollowUps
+from hearthnet.gateway.runs.run import FollowUp, RunRequest
 from hearthnet.trust.authorization.approval import Approval
 
 if TYPE_CHECKING:
@@ -85,8 +94,7 @@ class CallRoutes:
         if wants_events(request):
             return await self._events(request, client, given)
         with self._gateway.limits.held(client.id):
-            answer = await while_there(request.receive, self._answer(client, given))
-        return JSONResponse(answer)
+            return JSONResponse(await while_there(request.receive, self._answer(client, given)))
 
     async def _client(self, request: Request, given: dict[str, Any]) -> Client:
         """Return the client of a request.
@@ -112,81 +120,67 @@ class CallRoutes:
         contract = await self._gateway.bus.fetch_contract(f"{name}@{version}" if version else name)
         return {**given, "capability": contract.name, "version": contract.version}
 
+    async def _asked(self, client: Client, given: dict[str, Any]) -> RunRequest | CallBody:
+        """Return what is asked for: a new run, a follow-up (also as the body of a signed call), or a call."""
+        inner = given.get("body")
+        if "run" in given:
+            return _read(given, FollowUp)
+        if isinstance(inner, dict) and "run" in inner:
+            return _read(inner, FollowUp, "/body")
+        return await run_or_call(self._gateway.runs, client, _read(given, CallBody))
+
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
-        if (follow_up := _follow_up(given)) is not None:
-            return await self._follow_ups.go_on(client, follow_up)
-        asked = await self._readied(client, _read(given, CallBody))
-        contract = asked.contract
-        if is_run(contract, asked.body):
-            return await self._follow_ups.begin(client, asked.body)
-        if contract.stream_schema is not None and not _may_answer_whole(contract):
-            before, last = await collected(self._stream(client, contract, asked))
+        asked = await self._asked(client, given)
+        if not isinstance(asked, CallBody):
+            return await self._follow_ups.answer(client, asked)
+        if asked.contract.stream_schema is not None and not _may_answer_whole(asked.contract):
+            before, last = await collected(self._stream(client, asked))
             frames = [{"event": frame["event"], "data": frame["data"]} for frame in before]
             return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
-        return await self._unary(client, contract, asked)
+        return await self._unary(client, asked)
 
-    async def _unary(self, client: Client, contract: Contract, asked: CallBody) -> dict[str, Any]:
+    async def _unary(self, client: Client, asked: CallBody) -> dict[str, Any]:
         """Return one answer, or the approval that the client's key has to sign first."""
-        gateway, body = self._gateway, asked.body
+        bus, contract, body = self._gateway.bus, asked.contract, asked.body
         approval: Approval | None = None
         if contract.stream_schema is not None:
             body = {**body, "input": {**_object(body, "input"), "stream": False}}
         if contract.side_effects:
             body = with_client_id(contract, body, asked.request_id)
-            found = await approved(gateway.bus, client, contract, body, asked.approval)
+            found = await approved(bus, client, contract, body, asked.approval)
             if not isinstance(found, Approval):
                 return {"requires_follow_up": True, "run": "", "pending": [found], "wanted": []}
             approval = found
-        reply = await gateway.bus.call(
-            contract.id,
-            body,
-            token=gateway.clients.token(client),
-            approval=approval,
-            timeout_seconds=asked.timeout_seconds,
-        )
-        return {**reply.body, "provider": reply.provider}
+        token = self._gateway.clients.token(client)
+        return await answer(bus, MeshCall(contract, body, token, asked.timeout_seconds, approval))
 
-    def _stream(self, client: Client, contract: Contract, asked: CallBody) -> Frames:
+    def _stream(self, client: Client, asked: CallBody) -> Frames:
+        contract = asked.contract
         if contract.side_effects:
             raise HearthNetError(
                 "not_implemented",
                 f"{contract.id} has an effect and streams, which one request cannot carry; give it to "
                 "a model as a tool",
             )
-        return stream_frames(
-            self._gateway.bus,
-            contract.id,
-            asked.body,
-            token=self._gateway.clients.token(client),
-            timeout_seconds=asked.timeout_seconds,
-        )
-
-    async def _readied(self, client: Client, asked: CallBody) -> CallBody:
-        """Return the plain call for a chat with tools that the model is only to read in advance."""
-        if not is_readying(asked.contract, asked.body):
-            return asked
-        body = await self._gateway.runs.readying(client, asked.body)
-        return msgspec.structs.replace(asked, body=body)
+        token = self._gateway.clients.token(client)
+        return stream_frames(self._gateway.bus, MeshCall(contract, asked.body, token, asked.timeout_seconds))
 
     async def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
-        if (follow_up := _follow_up(given)) is not None:
-            return self._follow_ups.go_on_frames(client, follow_up)
-        asked = await self._readied(client, _read(given, CallBody))
-        contract = asked.contract
-        if is_run(contract, asked.body):
-            return self._follow_ups.begin_frames(client, asked.body)
-        if contract.stream_schema is not None:
-            return self._stream(client, contract, asked)
-        return self._as_frames(client, contract, asked)
+        asked = await self._asked(client, given)
+        if not isinstance(asked, CallBody):
+            return self._follow_ups.frames(client, asked)
+        if asked.contract.stream_schema is not None:
+            return self._stream(client, asked)
+        return self._as_frames(client, asked)
 
-    async def _as_frames(self, client: Client, contract: Contract, asked: CallBody) -> Frames:
+    async def _as_frames(self, client: Client, asked: CallBody) -> Frames:
         """Yield the result of a capability that does not stream, and `done`, as frames."""
-        answer = await self._unary(client, contract, asked)
-        if answer.get("requires_follow_up"):
-            yield {"event": "suspended", "data": answer, "seq": 1}
+        told = await self._unary(client, asked)
+        if told.get("requires_follow_up"):
+            yield {"event": "suspended", "data": told, "seq": 1}
             return
-        yield {"event": "result", "data": answer, "seq": 1}
-        yield {"event": "done", "data": answer["meta"], "seq": 2}
+        yield {"event": "result", "data": told, "seq": 1}
+        yield {"event": "done", "data": told["meta"], "seq": 2}
 
     async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
         events = _Events()
@@ -232,16 +226,6 @@ class _Events:
 def wants_events(request: Request) -> bool:
     """Return whether the client accepts server-sent events."""
     return MEDIA_TYPE in request.headers.get("accept", "").lower()
-
-
-def _follow_up(given: dict[str, Any]) -> FollowUp | None:
-    """Return the follow-up, plain or as the body of a signed call; None for a call."""
-    inner = given.get("body")
-    if "run" in given:
-        return _read(given, FollowUp)
-    if isinstance(inner, dict) and "run" in inner:
-        return _read(inner, FollowUp, "/body")
-    return None
 
 
 def _read(given: dict[str, Any], kind: type[_Kind], where: str = "") -> _Kind:

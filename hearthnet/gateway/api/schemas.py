@@ -16,11 +16,11 @@ from msgspec import Meta, Struct
 from hearthnet.agent.tools.types import ClientCallRequest, PendingApproval
 from hearthnet.contracts import Contract, contracts
 from hearthnet.core.errors import CODES
-from hearthnet.gateway.api.direct_effects import CallBody
 from hearthnet.gateway.openai.request import ChatCompletionRequest
-from hearthnet.gateway.runs.follow_up import FollowUp
+from hearthnet.gateway.runs.calls import CallBody
 from hearthnet.gateway.runs.requested_tools import OwnTool, ToolUse
-from hearthnet.gateway.runs.routes import Changed, Said
+from hearthnet.gateway.runs.routes import CallDecision, EditPreview
+from hearthnet.gateway.runs.run import FollowUp
 from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
 
 Schema = dict[str, Any]
@@ -71,6 +71,14 @@ class _Call(CallBody, frozen=True, rename={"sender": "from"}):
     timestamp: str = ""
     token: str = ""
     signature: str = ""
+
+
+class _Said(CallDecision, frozen=True):
+    pass
+
+
+class _Changed(EditPreview, frozen=True):
+    pass
 
 
 class _Answer(Struct):
@@ -178,7 +186,7 @@ class _Health(Struct):
     version: str
 
 
-_REQUESTS: Final = (_Call, FollowUp, _Body, Said, Changed, ToolUse, OwnTool, ChatCompletionRequest)
+_REQUESTS: Final = (_Call, FollowUp, _Body, _Said, _Changed, ToolUse, OwnTool, ChatCompletionRequest)
 _ANSWERS: Final = (_Capabilities, _Answer, _Waits, _Error, _Runs, _Taken, _Me, _Health)
 _OPENAIS: Final = (_ChatCompletion, _Models, _OpenAIError)
 _TOOL: Final = {"type": "string", "description": "A built-in tool, or a capability as it is"}

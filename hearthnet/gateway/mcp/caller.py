@@ -15,8 +15,8 @@ from hearthnet.bus import Bus
 from hearthnet.contracts import Contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.api.direct_effects import approved
 from hearthnet.gateway.auth.clients import Client, everything
+from hearthnet.gateway.runs.calls import approved
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 

@@ -22,7 +22,7 @@ from hearthnet.gateway.openai.images import is_large, with_images_stored
 from hearthnet.gateway.openai.models import find, model_list
 from hearthnet.gateway.openai.request import OpenAIRequest, read_request
 from hearthnet.gateway.openai.source import CHAT, RunSource
-from hearthnet.gateway.runs.one_shot import Frames
+from hearthnet.gateway.runs.calls import Frames
 
 if TYPE_CHECKING:
     from hearthnet.gateway.auth.clients import Client

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
+from hearthnet.bus import find_contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.openai.pending_runs import run_and_call, run_named_in
 from hearthnet.gateway.openai.request import OpenAIRequest
-from hearthnet.gateway.runs.follow_up import FollowUp, FollowUps
-from hearthnet.gateway.runs.one_shot import Frames, stream_frames
+from hearthnet.gateway.runs.calls import Frames, MeshCall, stream_frames
+from hearthnet.gateway.runs.follow_up import FollowUps
+from hearthnet.gateway.runs.run import FollowUp, NewRun
 
 if TYPE_CHECKING:
     from hearthnet.bus import OfferView
@@ -86,37 +88,34 @@ class RunSource:
         if goes_on is not None:
             return self._going_on(client, asked, goes_on), True
         if asked.with_mesh:
-            return self._follow_ups.begin_frames(client, await self._with_tools(asked)), True
-        return self._plain(client, asked), False
-
-    def _plain(self, client: Client, asked: OpenAIRequest) -> Frames:
+            return self._follow_ups.frames(client, await self._with_tools(asked)), True
         body = {**asked.body, "input": {**asked.body["input"], "stream": True}}
         bus, token = self._gateway.bus, self._gateway.clients.token(client)
-        return stream_frames(bus, CHAT, body, token=token, node=bus.peer.node_id if asked.stored else "")
+        node = bus.peer.node_id if asked.stored else ""
+        return stream_frames(bus, MeshCall(find_contract(CHAT), body, token, node=node)), False
 
     async def _going_on(self, client: Client, asked: OpenAIRequest, goes_on: Continued) -> Frames:
         """Yield the frames of the run, or of a new one where the run no longer exists."""
         try:
-            async with aclosing(self._follow_ups.go_on_frames(client, goes_on.follow_up)) as frames:
+            async with aclosing(self._follow_ups.frames(client, goes_on.follow_up)) as frames:
                 async for frame in frames:
                     yield frame
             return
         except HearthNetError as error:
             if goes_on.surely or error.code not in _GONE:
                 raise
-        body = await self._with_tools(asked)
-        async with aclosing(self._follow_ups.begin_frames(client, body)) as frames:
+        async with aclosing(self._follow_ups.frames(client, await self._with_tools(asked))) as frames:
             async for frame in frames:
                 yield frame
 
-    async def _with_tools(self, asked: OpenAIRequest) -> dict[str, Any]:
+    async def _with_tools(self, asked: OpenAIRequest) -> NewRun:
         """Return the request of a run, with tools of the mesh and the client's own."""
         given = dict(asked.body["input"])
         own = [_own_tool(tool) for tool in given.pop("tools", [])]
         mesh = asked.mesh_tools
         if mesh is None:
             mesh = list(offered_tools(await self._gateway.bus.offers()))
-        return {**asked.body, "input": {**given, "tools": [*mesh, *own]}}
+        return NewRun({**asked.body, "input": {**given, "tools": [*mesh, *own]}})
 
 
 def offered_tools(views: Iterable[OfferView]) -> list[str]:

@@ -25,9 +25,9 @@ _LONGEST: Final = 64
 
 
 class DecisionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One decision; `shown` is the digest of the call as the client saw it.
+    """One decision; `shown` is the digest of the call as the client saw it, before an edit.
 
-    An edit has `arguments`. A denial needs neither.
+    An edit has `arguments`; a denial needs neither. `approval` is the signed one of a client with a key.
     """
 
     decision: Literal["approve", "deny", "edit"]

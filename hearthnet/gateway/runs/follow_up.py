@@ -1,4 +1,4 @@
-"""The follow-up flow: a run for a client without a socket.
+"""The follow-up flow: a run for a client that sends one request per turn, without a socket.
 
     {"capability": "llm.chat", "body": ...}      -> {"requires_follow_up": true, "run", "pending", "wanted"}
     {"run", "decisions": {...}, "answers": {}}   -> the same again, or the answer
@@ -11,35 +11,28 @@ See: docs/protocol/gateway.md#follow-ups, docs/gateway.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.driver import Outcome
+from hearthnet.agent.runtime.ports import Listener
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.runs.decision_body import DecisionBody
-from hearthnet.gateway.runs.one_shot import Frames, RunDeduplicator, run_frames
+from hearthnet.gateway.http.sse import end
+from hearthnet.gateway.runs.calls import Frame, Frames
+from hearthnet.gateway.runs.run import Follower, FollowUp, GatewayRun, RunRequest
 
 if TYPE_CHECKING:
-    from hearthnet.agent.runtime.ports import Listener
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.context import Gateway
-    from hearthnet.gateway.runs.runs import GatewayRun
 
 VIA: Final = "http"
 _ENDED: Final = "ended"
-
-
-class FollowUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Decisions, and the results of the client's own tools, by tool call id."""
-
-    run: str
-    decisions: dict[str, DecisionBody] = {}
-    answers: dict[str, ClientResult] = {}
+_MOST_WAITING: Final = 32
 
 
 class FollowUps:
@@ -49,75 +42,52 @@ class FollowUps:
         self._gateway = gateway
         self._turns = RunDeduplicator()
 
-    async def begin(self, client: Client, body: dict[str, Any]) -> dict[str, Any]:
-        """Run the first turn of a new run."""
-        return await self._told(client, await (await self._open(client, body, _unheard)).drive())
-
-    def begin_frames(self, client: Client, body: dict[str, Any]) -> Frames:
-        """Run the first turn of a new run and yield its frames."""
-
-        async def opening(hear: Listener) -> GatewayRun:
-            return await self._open(client, body, hear)
-
-        return run_frames(opening)
-
-    async def go_on(self, client: Client, follow_up: FollowUp) -> dict[str, Any]:
+    async def answer(self, client: Client, asked: RunRequest) -> dict[str, Any]:
         """Run the next turn to its end; return the answer again if the run has ended.
 
-        Raises the errors of the decisions and of `GatewayRuns.open_saved`.
+        Raises the errors of `GatewayRuns.decide` and `GatewayRuns.open`.
         """
-        await self.decide(client, follow_up)
-        run, answers = follow_up.run, follow_up.answers
+        if not isinstance(asked, FollowUp):
+            return await self._told(client, await (await self._open(client, asked, _unheard)).drive())
+        await self._decide(client, asked)
         while True:
-            opening = partial(self._saved, client, run, answers, _unheard)
+            opening = partial(self._open, client, asked, _unheard)
             try:
-                outcome, joined = await self._turns.outcome(client.principal, run, opening)
+                outcome, joined = await self._turns.outcome(client.principal, asked.run, opening)
             except HearthNetError as error:
-                return await self._told_again(client, run, error)
+                return await self._told_again(client, asked.run, error)
             # Where another request drove it, our answers were not used; use those that are still wanted.
             wanted = {one.tool_call_id for one in outcome.wanted} if joined else set()
-            answers = {call: answers[call] for call in wanted & answers.keys()}
+            answers = {call: asked.answers[call] for call in wanted & asked.answers.keys()}
             if not answers:
                 return await self._told(client, outcome)
+            asked = msgspec.structs.replace(asked, answers=answers)
 
-    async def go_on_frames(self, client: Client, follow_up: FollowUp) -> Frames:
+    async def frames(self, client: Client, asked: RunRequest) -> Frames:
         """Yield the frames of the next turn; yield the answer again if the run has ended."""
-        await self.decide(client, follow_up)
-        opening = partial(self._saved, client, follow_up.run, follow_up.answers)
+        if isinstance(asked, FollowUp):
+            await self._decide(client, asked)
         try:
-            async with aclosing(run_frames(opening)) as frames:
+            async with aclosing(run_frames(partial(self._open, client, asked))) as frames:
                 async for frame in frames:
                     yield frame
         except HearthNetError as error:
-            told = await self._told_again(client, follow_up.run, error)
+            if not isinstance(asked, FollowUp):
+                raise
+            told = await self._told_again(client, asked.run, error)
             text = told["output"]["message"].get("content") or ""
             yield {"event": "token", "data": {"text": text}, "seq": 1}
             yield {"event": "done", "data": told["meta"], "seq": 2}
 
-    async def decide(self, client: Client, follow_up: FollowUp) -> None:
+    async def _decide(self, client: Client, asked: FollowUp) -> None:
         """Store the decisions, after all of them have been read."""
-        words = {call: given.decided() for call, given in follow_up.decisions.items()}
-        for call, given in follow_up.decisions.items():
-            await self._gateway.runs.decide(
-                client,
-                follow_up.run,
-                call,
-                words[call],
-                shown=given.shown,
-                approval=given.approval,
-                via=VIA,
-            )
+        for given in asked.decisions.values():
+            given.decided()
+        for call, given in asked.decisions.items():
+            await self._gateway.runs.decide(client, asked.run, call, given, VIA)
 
-    async def _open(self, client: Client, body: dict[str, Any], hear: Listener) -> GatewayRun:
-        return await self._gateway.runs.begin(client, body, hear, waits=False, via=VIA)
-
-    async def _saved(
-        self, client: Client, run: str, answers: Mapping[str, ClientResult], hear: Listener
-    ) -> GatewayRun:
-        opened: GatewayRun = await self._gateway.runs.open_saved(
-            client, run, hear, answers=answers, waits=False, via=VIA
-        )
-        return opened
+    async def _open(self, client: Client, asked: RunRequest, hear: Listener) -> GatewayRun:
+        return await self._gateway.runs.open(client, asked, Follower(hear, waits=False, via=VIA))
 
     async def _told(self, client: Client, outcome: Outcome) -> dict[str, Any]:
         """Return the response for the end of a turn: the answer, or its open calls."""
@@ -141,5 +111,66 @@ class FollowUps:
         return {"requires_follow_up": False, "run": run, "output": {"message": message}, "meta": meta}
 
 
-async def _unheard(_frame: dict[str, Any]) -> None:
+async def _unheard(_frame: Frame) -> None:
     """Drop a frame: the client receives one answer and no frames."""
+
+
+async def run_frames(opening: Callable[[Listener], Awaitable[GatewayRun]]) -> Frames:
+    """Yield the frames of a run, from `iteration` to `done` or `suspended`; raises its error.
+
+    Closing the frames early cancels the work behind them; a run that was saved can still be continued.
+    """
+    waiting: asyncio.Queue[Frame] = asyncio.Queue(_MOST_WAITING)
+    run = await opening(waiting.put)
+    driving = run.drive()
+    taking: asyncio.Future[Frame] | None = None
+    try:
+        while not (driving.done() and waiting.empty()):
+            taking = asyncio.ensure_future(waiting.get())
+            await asyncio.wait((driving, taking), return_when=asyncio.FIRST_COMPLETED)
+            if not taking.done():
+                await end(taking)
+                continue
+            frame = taking.result()
+            if frame["event"] != "error":
+                yield frame
+        driving.result()
+    finally:
+        if taking is not None:
+            await end(taking)
+        await end(driving)
+
+
+class RunDeduplicator:
+    """The runs that are driven for such clients now, so that a repeated request runs once.
+
+    A second request about a run that is being driven waits for the same outcome. The run is stopped when no
+    request waits for it any more.
+    """
+
+    def __init__(self) -> None:
+        self._going: dict[tuple[str, str], asyncio.Future[Outcome]] = {}
+        self._waiters: dict[tuple[str, str], int] = {}
+
+    async def outcome(
+        self, principal: str, run: str, opening: Callable[[], Awaitable[GatewayRun]]
+    ) -> tuple[Outcome, bool]:
+        """Return the outcome of the turn, and whether another request began it."""
+        key = principal, run
+        joined = key in self._going
+        if not joined:
+            self._going[key] = asyncio.ensure_future(_driven(opening))
+            self._waiters[key] = 0
+        going = self._going[key]
+        self._waiters[key] += 1
+        try:
+            return await asyncio.shield(going), joined
+        finally:
+            self._waiters[key] -= 1
+            if not self._waiters[key]:
+                del self._waiters[key], self._going[key]
+                await end(going)
+
+
+async def _driven(opening: Callable[[], Awaitable[GatewayRun]]) -> Outcome:
+    return await (await opening()).drive()

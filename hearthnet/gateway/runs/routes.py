@@ -1,15 +1,16 @@
 """Runs over HTTP: list, show, decide, cancel (docs/gateway.md, "Runs").
 
-GET  /v1/runs                       {"runs": [...]}, newest first GET  /v1/runs/{run}                 one
-run with its calls and its conversation POST /v1/runs/{run}/decisions       {"call", "decision", "shown",
-...}: the decision that counts, with `repeated` POST /v1/runs/{run}/preview         {"call", "arguments"}:
-the call as it would be sent after an edit POST /v1/runs/{run}/cancel
+GET  /v1/runs                       {"runs": [...]}, newest first
+GET  /v1/runs/{run}                 one run with its calls and its conversation
+POST /v1/runs/{run}/decisions       {"call", "decision", "shown", ...}: the decision that counts
+POST /v1/runs/{run}/preview         {"call", "arguments"}: the call as it would be sent after an edit
+POST /v1/runs/{run}/cancel
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,32 +28,57 @@ if TYPE_CHECKING:
 _VIA: Final = "http"
 
 
-class Said(DecisionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CallDecision(DecisionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A decision about the call with this tool call id or confirmation id."""
 
     call: str
 
 
-class Changed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EditPreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call with other arguments, to be shown as it would be sent."""
 
     call: str
     arguments: dict[str, Any]
 
 
-_SAID: Final = msgspec.json.Decoder(Said)
-_CHANGED: Final = msgspec.json.Decoder(Changed)
+_SAID: Final = msgspec.json.Decoder(CallDecision)
+_CHANGED: Final = msgspec.json.Decoder(EditPreview)
 
 
 def routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the routes under `/v1/runs`."""
-    runs = _Runs(gateway)
+
+    async def listing(client: Client, _request: Request) -> Any:
+        return {"runs": await gateway.runs.listing(client)}
+
+    async def page(client: Client, request: Request) -> Any:
+        return await gateway.runs.page(client, request.path_params["run"])
+
+    async def decide(client: Client, request: Request) -> Any:
+        said, run = read_json(await request.body(), _SAID), request.path_params["run"]
+        return await gateway.runs.decide(client, run, said.call, said, _VIA)
+
+    async def preview(client: Client, request: Request) -> Any:
+        changed, run = read_json(await request.body(), _CHANGED), request.path_params["run"]
+        return await gateway.runs.preview(client, run, changed.call, changed.arguments)
+
+    async def cancel(client: Client, request: Request) -> Any:
+        return await gateway.runs.cancel(client, request.path_params["run"])
+
+    def of_client(
+        work: Callable[[Client, Request], Awaitable[Any]],
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def handler(request: Request) -> Response:
+            return JSONResponse(await work(await gateway.clients.from_request(request), request))
+
+        return handler
+
     return [
-        Route("/v1/runs", runs.listing, methods=["GET"]),
-        Route("/v1/runs/{run}", runs.page, methods=["GET"]),
-        Route("/v1/runs/{run}/decisions", runs.decide, methods=["POST"]),
-        Route("/v1/runs/{run}/preview", runs.preview, methods=["POST"]),
-        Route("/v1/runs/{run}/cancel", runs.cancel, methods=["POST"]),
+        Route("/v1/runs", of_client(listing), methods=["GET"]),
+        Route("/v1/runs/{run}", of_client(page), methods=["GET"]),
+        Route("/v1/runs/{run}/decisions", of_client(decide), methods=["POST"]),
+        Route("/v1/runs/{run}/preview", of_client(preview), methods=["POST"]),
+        Route("/v1/runs/{run}/cancel", of_client(cancel), methods=["POST"]),
     ]
 
 
@@ -63,51 +89,3 @@ async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
         yield
     finally:
         await gateway.runs.close()
-
-
-class _Runs:
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    async def listing(self, request: Request) -> Response:
-        """Return the client's runs of the last day."""
-        client = await self._client(request)
-        return JSONResponse({"runs": await self._gateway.runs.listing(client)})
-
-    async def page(self, request: Request) -> Response:
-        """Return one run with its conversation."""
-        client = await self._client(request)
-        return JSONResponse(await self._gateway.runs.page(client, request.path_params["run"]))
-
-    async def decide(self, request: Request) -> Response:
-        """Store a decision."""
-        client = await self._client(request)
-        said = read_json(await request.body(), _SAID)
-        taken = await self._gateway.runs.decide(
-            client,
-            request.path_params["run"],
-            said.call,
-            said.decided(),
-            shown=said.shown,
-            approval=said.approval,
-            via=_VIA,
-        )
-        return JSONResponse(taken)
-
-    async def preview(self, request: Request) -> Response:
-        """Return the call as an edit would send it."""
-        client = await self._client(request)
-        changed = read_json(await request.body(), _CHANGED)
-        asked = await self._gateway.runs.preview(
-            client, request.path_params["run"], changed.call, changed.arguments
-        )
-        return JSONResponse(asked)
-
-    async def cancel(self, request: Request) -> Response:
-        """End a run; calls that wait are never sent."""
-        client = await self._client(request)
-        return JSONResponse(await self._gateway.runs.cancel(client, request.path_params["run"]))
-
-    async def _client(self, request: Request) -> Client:
-        client = await self._gateway.clients.from_request(request)
-        return client

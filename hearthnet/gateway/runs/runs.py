@@ -1,18 +1,22 @@
 """Tool runs for clients of the gateway (docs/gateway.md, "Runs"; docs/decisions/0101).
 
-    run = runs.open(client, body, hear)          # `hear` takes the frames of docs/tools.md
-    outcome = await run.drive()                  # ... until it ends, or is suspended
-    await runs.decide(client, run.run, call, Approve(), shown=digest, approval=signed, via="socket")
+    run = await runs.open(client, NewRun(body), Follower(hear))    # `hear` takes the frames of docs/tools.md
+    outcome = await run.drive()                                    # ... until it ends, or is suspended
+    await runs.decide(client, run.run, call, decision, via="socket")
+    await runs.cancel(client, run.run)
+
+The socket, HTTP and OpenAI's API adapt to this (docs/decisions/0189).
 
 A run continues while its client is away, and waits for it where it needs a decision. All decisions go
 through `decide`, from whichever connection they come: they are checked, stored once, and read from there by
-the process that drives the run. After that the process may die: another one continues with `open_saved`.
+the process that drives the run. After that the process may die: another one continues with a `FollowUp`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -24,15 +28,14 @@ from hearthnet.agent.persistence.run_record import RunRecord
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.persistence.saved_runs import SavedRuns, toolbox_of
 from hearthnet.agent.runtime.client_authority import MODEL, ClientPrincipal
-from hearthnet.agent.runtime.client_tools import ClientResult
-from hearthnet.agent.runtime.driver import Outcome, ToolRun
+from hearthnet.agent.runtime.driver import ToolRun
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.runtime.ports import BusPort, Listener, ResultsPort, RunTool
+from hearthnet.agent.runtime.ports import BusPort, ResultsPort
 from hearthnet.agent.runtime.result_store import HomeResults
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools.dynamic import dynamic_tools
 from hearthnet.agent.tools.toolbox import Toolbox
-from hearthnet.agent.tools.types import Decision, Deny, ToolDefinition
+from hearthnet.agent.tools.types import Deny, ToolDefinition
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.core.config_loader import load_config
@@ -40,11 +43,18 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.client_presence import AWAY_SECONDS, ClientPresence
-from hearthnet.gateway.runs.decision_body import NOTED, refused_fields
+from hearthnet.gateway.runs.decision_body import NOTED, DecisionBody, refused_fields
 from hearthnet.gateway.runs.list_cache import RunListCache
 from hearthnet.gateway.runs.principals import ClientsPort, RunPrincipals
 from hearthnet.gateway.runs.requested_tools import told_names, tools_of
+from hearthnet.gateway.runs.run import (
+    AWAY_SECONDS,
+    ClientPresence,
+    Follower,
+    GatewayRun,
+    NewRun,
+    RunRequest,
+)
 from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import Key, Refusals
@@ -54,45 +64,6 @@ from hearthnet.trust.authorization import approval as approvals
 MOST_AT_ONCE: Final = 32
 """The number of runs of one principal that are driven at a time."""
 _DAY_MS: Final = 86_400_000
-
-
-class GatewayRun:
-    """One run that this gateway drives."""
-
-    def __init__(
-        self, run: ToolRun, presence: ClientPresence, hidden: list[str], ended: Callable[[], None]
-    ) -> None:
-        self._run = run
-        self._ended = ended
-        self._over = asyncio.Event()
-        self.presence: Final = presence
-        """The presence of the client; update it with `leave` and `come_back`."""
-        self.hidden: Final = hidden
-        """Requested tools that the client's scope does not cover."""
-
-    @property
-    def run(self) -> str:
-        """The run's id."""
-        return self._run.run
-
-    def drive(self) -> asyncio.Task[Outcome]:
-        """Start driving the run; the task raises as `ToolRun.drive`. Call it once."""
-        task = asyncio.create_task(self._run.drive(), name=f"run {self.run}")
-        # A callback, since a task that is cancelled before its first step would never count its end.
-        task.add_done_callback(self._driven)
-        return task
-
-    def _driven(self, _task: asyncio.Task[Outcome]) -> None:
-        self._over.set()
-        self._ended()
-
-    async def over(self) -> None:
-        """Wait until the run is no longer driven."""
-        await self._over.wait()
-
-    def cancel(self) -> None:
-        """End the run: `drive` returns with stop reason `cancelled` and the text so far."""
-        self._run.cancel()
 
 
 class GatewayRuns:
@@ -163,76 +134,59 @@ class GatewayRuns:
 
     # --- driven here
 
-    async def begin(
-        self,
-        client: Client,
-        body: Mapping[str, Any],
-        hear: Listener,
-        *,
-        run_tool: RunTool | None = None,
-        waits: bool = True,
-        via: str = "gateway",
-    ) -> GatewayRun:
-        """Learn the contracts of foreign tools, then `open` a run.
+    async def open(self, client: Client, asked: RunRequest, follower: Follower) -> GatewayRun:
+        """Open a new run, or take over a saved one of the client's, to be driven here.
 
-        Raises:
-            HearthNetError: `not_found` if no node offers such a tool; any error of `open`.
-        """
-        told = await self._learned(body)
-        return self.open(client, body, hear, run_tool=run_tool, waits=waits, via=via, told=told)
-
-    async def readying(self, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the call of `llm.chat` by which the model only reads the beginning of a run.
-
-        There is no answer (docs/decisions/0078). Raises as `begin`.
-        """
-        executor, request, _ = self._asked(client, body, await self._learned(body), "gateway")
-        return executor.readying(request)
-
-    async def _learned(self, body: Mapping[str, Any]) -> dict[str, ToolDefinition]:
-        """Return the requested tools without installed contract, by capability."""
-        names = told_names((body.get("input") or {}).get("tools"))
-        return {tool.name: tool for tool in await self._told(names)} if names else {}
-
-    def open(
-        self,
-        client: Client,
-        body: Mapping[str, Any],
-        hear: Listener,
-        *,
-        run_tool: RunTool | None = None,
-        waits: bool = True,
-        via: str = "gateway",
-        told: Mapping[str, ToolDefinition] | None = None,
-    ) -> GatewayRun:
-        """Open a new run of `body`, a request of `llm.chat` with `input.tools` as in tool_list.py.
-
-        `hear` receives its frames, `run_tool` has the client run its own tools. Without `waits` it is
-        suspended as soon as it needs the client. `via` is recorded for its decisions.
+        The decisions of a follow-up are not stored by this, but by `decide`.
 
         Raises:
             HearthNetError: `bad_request` and `not_found` for an invalid request or tool;
                 `token_scope_insufficient` if the scope covers no model or none of the tools;
-                `capacity_exceeded` for too many runs at once.
+                `capacity_exceeded` for too many runs at once; for a saved run as `ToolExecutor.open_saved`.
         """
-        executor, request, hidden = self._asked(client, body, told, via)
-        signing = self._signing(client, executor.toolbox)
-        presence, ended = ClientPresence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
+        opening: Callable[..., ToolRun | Awaitable[ToolRun]]
+        if isinstance(asked, NewRun):
+            executor, request, hidden = await self._asked(client, asked.body, follower.via)
+            toolbox, opening = executor.toolbox, partial(executor.open_run, request)
+        else:
+            record = (await self._desk(client).load(asked.run)).record
+            if record.tools:
+                self._settings().check()
+            executor, hidden = self._executor(self._voters.acting(client), [], follower.via), []
+            toolbox = toolbox_of(record)
+            opening = partial(executor.open_saved, asked.run, answers=asked.answers)
+        presence, run_tool = ClientPresence(self._away), follower.run_tool
+        ended = self._voters.begin(client, MOST_AT_ONCE)
         try:
-            run = executor.open_run(
-                request, stream_to=signing.hearing(hear, hidden), **presence.asked(waits=waits)
+            run = opening(
+                stream_to=self._signing(client, toolbox).hearing(follower.hear, hidden),
+                decide=presence.decide if follower.waits else None,
+                run_tool=None if run_tool is None else presence.while_here(run_tool),
             )
+            return self._driven(client, run if isinstance(run, ToolRun) else await run, presence, ended)
         except BaseException:
             ended()
             raise
-        return self._driven(client, run, presence, hidden, ended)
 
-    def _asked(
-        self, client: Client, body: Mapping[str, Any], told: Mapping[str, ToolDefinition] | None, via: str
+    async def readying(self, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the call of `llm.chat` by which the model only reads the beginning of a run.
+
+        There is no answer (docs/decisions/0078). Raises as `open`.
+        """
+        executor, request, _ = await self._asked(client, body, "gateway")
+        return executor.readying(request)
+
+    async def _learned(self, asked: Any) -> dict[str, ToolDefinition]:
+        """Return the requested tools without installed contract, by capability."""
+        names = told_names(asked)
+        return {tool.name: tool for tool in await self._told(names)} if names else {}
+
+    async def _asked(
+        self, client: Client, body: Mapping[str, Any], via: str
     ) -> tuple[ToolExecutor, dict[str, Any], list[str]]:
         """Return the executor for `body`, the rest of `body`, and the tools outside the scope."""
         given = dict(body.get("input") or {})
-        asked = tools_of(given.pop("tools", []), told)
+        asked = tools_of(given.get("tools", []), await self._learned(given.pop("tools", [])))
         acting = self._voters.acting(client)
         if not acting.covers_named(MODEL):
             raise _not_covered(MODEL)
@@ -243,43 +197,8 @@ class GatewayRuns:
             raise _not_covered(", ".join(hidden))
         return executor, {"params": body.get("params") or {}, "input": given}, hidden
 
-    async def open_saved(
-        self,
-        client: Client,
-        run: str,
-        hear: Listener,
-        *,
-        answers: Mapping[str, ClientResult] | None = None,
-        run_tool: RunTool | None = None,
-        waits: bool = True,
-        via: str = "gateway",
-    ) -> GatewayRun:
-        """Take over a saved run of the client's; `answers` are the results of its own tools.
-
-        Raises as `ToolExecutor.open_saved`, and `capacity_exceeded` for too many runs at once.
-        """
-        record = (await self._desk(client).load(run)).record
-        if record.tools:
-            self._settings().check()
-        executor = self._executor(self._voters.acting(client), [], via)
-        signing = self._signing(client, toolbox_of(record))
-        presence, ended = ClientPresence(self._away, run_tool), self._voters.begin(client, MOST_AT_ONCE)
-        try:
-            opened = await executor.open_saved(
-                run, answers=answers, stream_to=signing.hearing(hear, []), **presence.asked(waits=waits)
-            )
-        except BaseException:
-            ended()
-            raise
-        return self._driven(client, opened, presence, [], ended)
-
     def _driven(
-        self,
-        client: Client,
-        run: ToolRun,
-        presence: ClientPresence,
-        hidden: list[str],
-        ended: Callable[[], None],
+        self, client: Client, run: ToolRun, presence: ClientPresence, ended: Callable[[], None]
     ) -> GatewayRun:
         """Register and return the run that is driven here from now on."""
         name = client.principal, run.run
@@ -289,7 +208,7 @@ class GatewayRuns:
                 del self._here[name]
             ended()
 
-        opened = self._here[name] = GatewayRun(run, presence, hidden, end)
+        opened = self._here[name] = GatewayRun(run, presence, end)
         return opened
 
     def _executor(self, acting: ClientPrincipal, tools: list[ToolDefinition], via: str) -> ToolExecutor:
@@ -334,32 +253,25 @@ class GatewayRuns:
         return await self._signing(client, toolbox).shown(msgspec.to_builtins(asked))
 
     async def decide(
-        self,
-        client: Client,
-        run: str,
-        call: str,
-        decision: Decision,
-        *,
-        shown: str = "",
-        approval: Mapping[str, Any] | None = None,
-        via: str = "gateway",
+        self, client: Client, run: str, call: str, given: DecisionBody, via: str = "gateway"
     ) -> dict[str, Any]:
         """Store the client's decision, once; return the decision that counts.
 
-        `shown` is the digest of the call as the client saw it, before an edit; a denial needs none.
         `repeated` is set where an earlier decision counts. A refused approval is recorded. Raises as
-        `SavedRuns.decide`, and `bad_request` for a malformed approval.
+        `SavedRuns.decide`, and `bad_request` for a malformed decision or approval.
         """
+        decision = given.decided()
+        denied = isinstance(decision, Deny)
         self._voters.remember(client)
         desk = self._desk(client)
         try:
-            signed = None if isinstance(decision, Deny) else _read(approval)
-            taken = await desk.decide(run, call, decision, via=via, shown=shown, approval=signed)
+            signed = None if denied or given.approval is None else approvals.decode(given.approval)
+            taken = await desk.decide(run, call, decision, via=via, shown=given.shown, approval=signed)
         except HearthNetError as error:
-            if error.code in NOTED and not isinstance(decision, Deny):
+            if error.code in NOTED and not denied:
                 self._refused.tick()
                 key = Key(client.principal, str(error.details.get("rule", error.code)), error.code)
-                written = self._refused.take(key, lambda: refused_fields(run, call, approval, via))
+                written = self._refused.take(key, lambda: refused_fields(run, call, given.approval, via))
                 if written is not None:
                     await asyncio.wait({written})
             raise
@@ -405,10 +317,6 @@ class GatewayRuns:
 
 async def _nobody_tells(_names: list[str]) -> list[ToolDefinition]:
     return []
-
-
-def _read(approval: Mapping[str, Any] | None) -> approvals.Approval | None:
-    return None if approval is None else approvals.decode(dict(approval))
 
 
 def _not_covered(what: str) -> HearthNetError:

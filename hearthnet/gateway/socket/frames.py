@@ -15,6 +15,7 @@ import msgspec
 from hearthnet.core.canonical_json import read_json, refuse_repeated_keys
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.runs.decision_body import DecisionBody
 
 SUBPROTOCOL: Final = "hearthnet-bus.v2"
 
@@ -115,18 +116,12 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     is_error: bool = False
 
 
-class Confirm(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="confirm"):
-    """The person's decision about one call; `shown` is the digest of the call they saw.
-
-    `approval` is the signed approval of a client with a key.
-    """
+class Confirm(
+    DecisionBody, frozen=True, kw_only=True, tag_field="type", tag="confirm", forbid_unknown_fields=False
+):
+    """The person's decision about one call."""
 
     confirmation_id: str
-    decision: Literal["approve", "deny", "edit"]
-    shown: str = ""
-    arguments: dict[str, Any] | None = None
-    reason: str = ""
-    approval: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if (self.decision == "edit") != (self.arguments is not None):

@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from starlette.requests import HTTPConnection
 
 from hearthnet.agent.runtime.driver import Outcome
-from hearthnet.bus.bus import find_contract
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.api.direct_effects import with_client_id
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.errors import STATUS, as_hearthnet_error
-from hearthnet.gateway.runs.requested_tools import is_readying, is_run
-from hearthnet.gateway.runs.runs import GatewayRun
-from hearthnet.gateway.socket import protocol, work
+from hearthnet.gateway.runs.calls import CallBody, MeshCall, run_or_call, with_client_id
+from hearthnet.gateway.runs.run import FollowUp, NewRun, RunRequest
+from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
-from hearthnet.gateway.socket.effect_work import EffectWork
 from hearthnet.gateway.socket.feeds import Feeds
 from hearthnet.gateway.socket.frames import CallFrame, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
-from hearthnet.gateway.socket.run_work import VIA, RunWork
+from hearthnet.gateway.socket.run_work import RunWork
 from hearthnet.gateway.socket.settings import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
-from hearthnet.gateway.socket.work import BusWork
+from hearthnet.gateway.socket.work import CallWork
 
 if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
@@ -130,66 +126,41 @@ class Hub:
     # --- calls
 
     async def _call(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
-        name = f"{frame.capability}@{frame.version}" if frame.version else frame.capability
-        contract = find_contract(name)
-        if is_run(contract, frame.body):
-            await self._run(conversation, client, frame)
+        gateway = self._gateway
+        call = CallBody(frame.capability, frame.body, frame.version)
+        asked = await run_or_call(gateway.runs, client, call)
+        if isinstance(asked, NewRun):
+            await self._run(conversation, client, asked)
             return
-        if is_readying(contract, frame.body):
-            ready = await self._gateway.runs.readying(client, frame.body)
-            frame = msgspec.structs.replace(frame, body=ready)
-        body = with_client_id(contract, frame.body, frame.request_id)
+        contract = asked.contract
+        body = with_client_id(contract, asked.body, frame.request_id)
         contract.check_request(body)
-        token = self._gateway.clients.token(client)
-        timeout = frame.timeout_ms / 1000 or None
-        bus = self._gateway.bus
-        streams = contract.stream_schema is not None
-        if contract.side_effects and streams:
+        sent = MeshCall(contract, body, gateway.clients.token(client), frame.timeout_ms / 1000 or None)
+        if contract.side_effects and contract.stream_schema is not None:
             raise HearthNetError("not_implemented", f"{contract.id} is not called from here; use a tool run")
         channel = self.channels.open(client.principal, sums_up=contract.has_event("token"))
-        if contract.side_effects:
-            channel.work = EffectWork(channel, bus, client, contract, body, token, timeout)
-        else:
-            make = work.streaming if streams else work.answering
-            channel.work = BusWork(channel, make(bus, contract, body, token, timeout))
+        channel.work = CallWork(channel, gateway.bus, client, sent)
         _read(conversation, channel, 0)
-
-    async def _run(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
-        """Start a conversation of the model with tools."""
-        runs = self._gateway.runs
-        channel = self.channels.open(client.principal, sums_up=True)
-        behind = RunWork(runs, client, channel)
-        try:
-            run = await runs.begin(client, frame.body, behind.hear, run_tool=behind.tools, via=VIA)
-        except BaseException:
-            self.channels.drop(channel)
-            raise
-        self._drive(conversation, channel, behind, run)
 
     async def _resume(self, conversation: Conversation, client: Client, frame: Resume) -> None:
         if frame.stream:
             _read(conversation, self.channels.find(frame.stream, client.principal), frame.after)
-            return
-        under_way = self.channels.of_run(frame.run, client.principal)
-        if under_way is not None:
+        elif (under_way := self.channels.of_run(frame.run, client.principal)) is not None:
             _read(conversation, under_way, 0)
-            return
-        runs = self._gateway.runs
+        else:
+            await self._run(conversation, client, FollowUp(frame.run))
+
+    async def _run(self, conversation: Conversation, client: Client, asked: RunRequest) -> None:
+        """Drive a new or a saved run; it continues while no socket follows it."""
         channel = self.channels.open(client.principal, sums_up=True)
-        behind = RunWork(runs, client, channel)
+        channel.work = behind = RunWork(self._gateway.runs, client, channel)
         try:
-            run = await runs.open_saved(client, frame.run, behind.hear, run_tool=behind.tools, via=VIA)
+            task = await behind.begin(asked)
         except BaseException:
             self.channels.drop(channel)
             raise
-        self._drive(conversation, channel, behind, run)
-
-    def _drive(self, conversation: Conversation, channel: Channel, behind: RunWork, run: GatewayRun) -> None:
-        channel.work = behind
-        behind.begin(run)
-        if behind.task is not None:
-            self.runs.add(behind.task)
-            behind.task.add_done_callback(self.runs.discard)
+        self.runs.add(task)
+        task.add_done_callback(self.runs.discard)
         _read(conversation, channel, 0)
 
     # --- topics

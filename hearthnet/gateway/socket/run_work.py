@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from hearthnet.agent.runtime.client_tools import ClientTools
 from hearthnet.agent.runtime.driver import Outcome
-from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.errors import as_hearthnet_error
-from hearthnet.gateway.runs.runs import GatewayRun, GatewayRuns
+from hearthnet.gateway.runs.run import Follower, GatewayRun, RunRequest
+from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 
@@ -29,9 +29,7 @@ class RunWork:
     """One run that a client follows."""
 
     def __init__(self, runs: GatewayRuns, client: Client, channel: Channel) -> None:
-        self.tools = ClientTools()
-        """The tools that the client runs itself."""
-        self.task: asyncio.Task[Outcome] | None = None
+        self._tools = ClientTools()
         self._runs = runs
         self._client = client
         self._channel = channel
@@ -39,7 +37,7 @@ class RunWork:
         self._asked: dict[str, str] = {}
         """The tool call of each question."""
 
-    async def hear(self, frame: dict[str, Any]) -> None:
+    async def _hear(self, frame: dict[str, Any]) -> None:
         """Pass on a frame of the run."""
         event, data = frame["event"], frame["data"]
         if event == "confirmation_required":
@@ -48,11 +46,13 @@ class RunWork:
             await self._channel.room()
         self._channel.put(event, data)
 
-    def begin(self, run: GatewayRun) -> None:
-        """Start driving the run."""
+    async def begin(self, asked: RunRequest) -> asyncio.Task[Outcome]:
+        """Open the run and start driving it; raises as `GatewayRuns.open`."""
+        run = await self._runs.open(self._client, asked, Follower(self._hear, self._tools, via=VIA))
         self._run, self._channel.run = run, run.run
-        self.task = run.drive()
-        self.task.add_done_callback(self._ended)
+        task = run.drive()
+        task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[Outcome]) -> None:
         error = _GATEWAY_ENDS if task.cancelled() else task.exception()
@@ -84,7 +84,7 @@ class RunWork:
             HearthNetError: `not_found` for a call or question that is unknown here.
         """
         if isinstance(frame, ToolResult):
-            self.tools.give(frame.tool_call_id, frame.content, is_error=frame.is_error)
+            self._tools.give(frame.tool_call_id, frame.content, is_error=frame.is_error)
             return
         call = self._asked.get(frame.confirmation_id)
         if call is None:
@@ -93,23 +93,6 @@ class RunWork:
             edited = await self._runs.preview(self._client, self._channel.run, call, frame.arguments or {})
             self._channel.put("confirmation_edited", edited)
             return
-        await self._decide(call, frame)
-
-    async def _decide(self, call: str, frame: Confirm) -> None:
-        taken = await self._runs.decide(
-            self._client,
-            self._channel.run,
-            call,
-            _decision(frame),
-            shown=frame.shown,
-            approval=frame.approval,
-            via=VIA,
-        )
+        taken = await self._runs.decide(self._client, self._channel.run, call, frame, VIA)
         if taken["repeated"]:
             self._channel.put("notice", {"code": "decided_before", "tool_call_id": call, **taken})
-
-
-def _decision(frame: Confirm) -> Decision:
-    if frame.decision == "approve":
-        return Approve()
-    return Edit(frame.arguments or {}) if frame.decision == "edit" else Deny(frame.reason)

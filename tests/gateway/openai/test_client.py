@@ -13,8 +13,8 @@ import pytest_asyncio
 from openai.types.chat import ChatCompletionChunk
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
-from hearthnet.agent.tools.types import Approve, Deny
 from hearthnet.core import ids
+from hearthnet.gateway.runs.decision_body import DecisionBody
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.trust.authorization.token import Scope
 from tests.helpers.gateway import Guest, House
@@ -378,15 +378,11 @@ async def test_an_effect_waits_and_the_next_request_goes_on(
         still = await client.chat.completions.create(model=NAME, messages=messages)
         assert run in (still.choices[0].message.content or "")
         assert posts(shared, guest) == 0
-        word = Approve() if approved else Deny("no")
-        await shared.gateway.runs.decide(
-            shared.client(guest),
-            run,
-            pending["tool_call_id"],
-            word,
-            shown=pending["arguments_digest"],
-            via="page",
+        word = DecisionBody(
+            decision="approve" if approved else "deny", reason="no", shown=pending["arguments_digest"]
         )
+        call = pending["tool_call_id"]
+        await shared.gateway.runs.decide(shared.client(guest), run, call, word, via="page")
         done = await client.chat.completions.create(model=NAME, messages=messages)
         same = await client.chat.completions.create(
             model=NAME, messages=ask(shared), extra_body={"hearthnet": {"run": run}}

@@ -81,7 +81,7 @@ def test_what_is_no_tool_is_refused_with_its_place(asked: Any, code: str, path: 
 async def test_a_client_that_listens_runs_its_own_tools() -> None:
     house, ear, mine = House(MemoryRuns(), LOOKS, [says("Red."), done()]), Ear(), ClientTools()
     anna = house.guest()
-    run = house.runs.open(anna.client, ask(OWN), ear, run_tool=mine)
+    run = await house.open(anna.client, ask(OWN), ear, run_tool=mine)
     driven = driving(run)
     wanted = await ear.heard("tool_wanted")
     mine.give(wanted["tool_call_id"], {"colour": "red"})
@@ -100,7 +100,7 @@ async def test_a_client_that_is_gone_answers_when_it_comes_again(listens: bool) 
         await asyncio.Event().wait()
         return None
 
-    run = house.runs.open(anna.client, ask(OWN), ear, run_tool=never if listens else None)
+    run = await house.open(anna.client, ask(OWN), ear, run_tool=never if listens else None)
     driven = driving(run)
     if listens:
         await asked.wait()
@@ -110,7 +110,7 @@ async def test_a_client_that_is_gone_answers_when_it_comes_again(listens: bool) 
     outcome = await driven
     assert [wanted.tool_call_id for wanted in outcome.wanted] == ["k"]
     answers = {"k": ClientResult({"colour": "red"})}
-    again = await house.runs.open_saved(anna.client, run.run, Ear(), answers=answers)
+    again = await house.resume(anna.client, run.run, answers=answers)
     assert (await again.drive()).message["content"] == "Red."
 
 
@@ -127,16 +127,14 @@ async def test_a_tool_whose_contract_is_told_is_as_its_teller_is_trusted() -> No
     house = House(MemoryRuns(), [calls(made.name, {"text": "x"}, "n"), done("tool_calls")], told=tell)
     anna = house.guest(scope=Scope(("llm.chat", made.name)))
     ear = Ear()
-    run = await house.runs.begin(anna.client, ask(made.name, OWN), ear, waits=False)
+    run = await house.open(anna.client, ask(made.name, OWN), ear, waits=False)
     (pending,) = (await run.drive()).pending
     assert (asked_for, pending.capability) == ([made.name], str(made.capability))
     with pytest.raises(HearthNetError, match="nobody offers") as caught:
-        house.runs.open(anna.client, ask(made.name), ear)
+        await House(MemoryRuns()).open(anna.client, ask(made.name), ear)
     assert caught.value.code == "not_found"
-    with pytest.raises(HearthNetError, match="nobody offers"):
-        await House(MemoryRuns()).runs.begin(anna.client, ask(made.name), ear)
     own = {"use": made.name, "params": {"text": "fixed"}}
     (fixed,) = tools_of([own], {made.name: told_tool(made, own=True)})
     assert "text" not in fixed.parameters_schema["properties"]
     with pytest.raises(HearthNetError, match="list of names"):
-        await house.runs.begin(anna.client, {"input": {"tools": made.name}}, ear)
+        await house.open(anna.client, {"input": {"tools": made.name}}, ear)

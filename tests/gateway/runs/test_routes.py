@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.gateway.runs.runs import GatewayRun
+from hearthnet.gateway.runs.run import Follower, GatewayRun, NewRun
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from tests.gateway.running import POST, Ear, ask, driving
 from tests.helpers.gateway import Guest, House
@@ -27,16 +27,17 @@ def question(text: str) -> dict[str, Any]:
     return body
 
 
-def opened(shared: House, guest: Guest, text: str, ear: Ear, **options: Any) -> GatewayRun:
+async def opened(shared: House, guest: Guest, text: str, ear: Ear, *, waits: bool = True) -> GatewayRun:
     """A run whose model wants to post, and then says that it did."""
     shared.model.turns[text] = [Say(calls=(("market_post", POST),)), Say("It is posted.")]
-    return shared.gateway.runs.open(shared.client(guest), question(text), ear, **options)
+    follower = Follower(ear, waits=waits)
+    return await shared.gateway.runs.open(shared.client(guest), NewRun(question(text)), follower)
 
 
 @pytest.mark.req("SESS-8")
 async def test_a_run_is_listed_shown_edited_and_approved_over_http(shared: House) -> None:
     guest, ear = shared.guest(key=True), Ear()
-    run = opened(shared, guest, "over http", ear)
+    run = await opened(shared, guest, "over http", ear)
     driven = driving(run)
     await ear.heard("confirmation_required")
     before = len(shared.workshop.posts)
@@ -71,7 +72,7 @@ async def test_a_run_is_listed_shown_edited_and_approved_over_http(shared: House
 @pytest.mark.req("SESS-8")
 async def test_a_run_is_cancelled_over_http(shared: House) -> None:
     guest, ear = shared.guest(), Ear()
-    run = opened(shared, guest, "cancelled over http", ear)
+    run = await opened(shared, guest, "cancelled over http", ear)
     driven = driving(run)
     await ear.heard("confirmation_required")
     async with shared.http(guest) as http:
@@ -85,7 +86,7 @@ async def test_a_run_is_cancelled_over_http(shared: House) -> None:
 @pytest.mark.req("SESS-21")
 async def test_no_over_http_needs_id_alone_and_yes_more(shared: House) -> None:
     guest, ear = shared.guest(), Ear()
-    run = opened(shared, guest, "denied over http", ear)
+    run = await opened(shared, guest, "denied over http", ear)
     driven = driving(run)
     asked = await ear.heard("confirmation_required")
     before = len(shared.workshop.posts)
@@ -102,7 +103,7 @@ async def test_no_over_http_needs_id_alone_and_yes_more(shared: House) -> None:
 @pytest.mark.req("SESS-4", "SESS-8")
 async def test_over_http_others_find_no_such_run(shared: House) -> None:
     anna, eve = shared.guest(key=True), shared.guest(key=True)
-    run = opened(shared, anna, "mine alone", Ear(), waits=False)
+    run = await opened(shared, anna, "mine alone", Ear(), waits=False)
     await run.drive()
     async with shared.http(eve) as http:
         assert (await http.get("/v1/runs")).json() == {"runs": []}

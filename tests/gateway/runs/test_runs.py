@@ -20,10 +20,10 @@ pytestmark = pytest.mark.asyncio
 async def test_every_call_of_a_clients_run_goes_out_under_its_token() -> None:
     house = House(MemoryRuns())
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear)
+    run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     asked = await ear.heard("confirmation_required")
-    taken = await house.runs.decide(
+    taken = await house.decide(
         anna.client,
         run.run,
         asked["tool_call_id"],
@@ -47,11 +47,11 @@ async def test_every_call_of_a_clients_run_goes_out_under_its_token() -> None:
 async def test_for_a_client_without_a_key_the_gateway_approves_and_says_so() -> None:
     house = House(MemoryRuns())
     ben, ear = house.guest("ben", own_key=False), Ear()
-    run = house.runs.open(ben.client, ask(), ear)
+    run = await house.open(ben.client, ask(), ear)
     driven = driving(run)
     asked = await ear.heard("confirmation_required")
     assert "approval" not in asked
-    await house.runs.decide(ben.client, run.run, "p", Approve(), shown=asked["arguments_digest"])
+    await house.decide(ben.client, run.run, "p", Approve(), shown=asked["arguments_digest"])
     await driven
     (sent,) = house.bus.calls
     assert sent.approval is not None
@@ -62,17 +62,17 @@ async def test_for_a_client_without_a_key_the_gateway_approves_and_says_so() -> 
 async def test_an_edit_is_two_steps() -> None:
     house = House(MemoryRuns())
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear)
+    run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     asked = await ear.heard("confirmation_required")
     changed = {**POST, "title": "Ladder"}
     with pytest.raises(HearthNetError) as caught:
-        await house.runs.decide(anna.client, run.run, "p", Edit(changed), shown=asked["arguments_digest"])
+        await house.decide(anna.client, run.run, "p", Edit(changed), shown=asked["arguments_digest"])
     assert (caught.value.code, caught.value.details["rule"]) == ("unauthorized", "approval")
     edited = await house.runs.preview(anna.client, run.run, "p", changed)
     assert edited["body"]["input"]["title"] == "Ladder"
     assert edited["approval"]["arguments_digest"] == edited["arguments_digest"]
-    await house.runs.decide(
+    await house.decide(
         anna.client,
         run.run,
         "p",
@@ -88,7 +88,7 @@ async def test_an_edit_is_two_steps() -> None:
 async def test_a_run_is_its_principals_alone() -> None:
     house = House(MemoryRuns())
     anna, eve, ear = house.guest(), house.guest("eve"), Ear()
-    run = house.runs.open(anna.client, ask(), ear, waits=False)
+    run = await house.open(anna.client, ask(), ear, waits=False)
     outcome = await run.drive()
     (asked,) = outcome.pending
     (listed,) = await house.runs.listing(anna.client)
@@ -97,9 +97,9 @@ async def test_a_run_is_its_principals_alone() -> None:
     for tried in (
         house.runs.page(eve.client, run.run),
         house.runs.preview(eve.client, run.run, "p", POST),
-        house.runs.decide(eve.client, run.run, "p", Deny(), shown=asked.arguments_digest),
+        house.decide(eve.client, run.run, "p", Deny(), shown=asked.arguments_digest),
         house.runs.cancel(eve.client, run.run),
-        house.runs.open_saved(eve.client, run.run, Ear()),
+        house.resume(eve.client, run.run),
     ):
         with pytest.raises(HearthNetError, match="there is no run") as caught:
             await tried
@@ -110,14 +110,15 @@ async def test_a_run_is_its_principals_alone() -> None:
 async def test_the_approval_outlives_gateway_and_client() -> None:
     house = House(MemoryRuns())
     anna = house.guest()
-    run = house.runs.open(anna.client, ask(), Ear(), waits=False)
+    run = await house.open(anna.client, ask(), Ear(), waits=False)
     outcome = await run.drive()
     later = house.gateway()
     (listed,) = await later.listing(anna.client)
     (asked,) = listed["pending"]
     signed = anna.sign(asked["approval"])
-    await later.decide(anna.client, run.run, "p", Approve(), shown=asked["arguments_digest"], approval=signed)
-    again = await house.gateway().open_saved(anna.client, run.run, Ear())
+    shown = asked["arguments_digest"]
+    await house.decide(anna.client, run.run, "p", Approve(), shown=shown, approval=signed, at=later)
+    again = await house.resume(anna.client, run.run, at=house.gateway())
     assert (await again.drive()).message["content"] == "Posted."
     (sent,) = house.bus.calls
     assert sent.approval is not None
@@ -130,15 +131,15 @@ async def test_only_tools_that_the_scope_covers_are_shown() -> None:
     narrow = Scope(("llm.chat", "market.post"))
     house = House(MemoryRuns())
     anna, ear = house.guest(scope=narrow), Ear()
-    run = house.runs.open(anna.client, ask("market_post", "market_expire", "rag.query"), ear, waits=False)
-    assert run.hidden == ["market_expire", "rag.query"]
+    run = await house.open(anna.client, ask("market_post", "market_expire", "rag.query"), ear, waits=False)
     await run.drive()
     assert [tool["name"] for tool in house.bus.requests[0]["tools"]] == ["market_post"]
     assert ear.frames[0]["event"] == "notice"
+    assert ear.frames[0]["data"]["text"].endswith(" cover: market_expire, rag.query")
     assert [frame["seq"] for frame in ear.frames] == list(range(1, len(ear.frames) + 1))
     for scope, tools in ((narrow, ask("rag.query")), (Scope(("market.post",)), ask())):
         with pytest.raises(HearthNetError) as caught:
-            house.runs.open(house.guest(scope=scope).client, tools, Ear())
+            await house.open(house.guest(scope=scope).client, tools, Ear())
         assert caught.value.code == "token_scope_insufficient"
 
 
@@ -146,7 +147,7 @@ async def test_only_tools_that_the_scope_covers_are_shown() -> None:
 async def test_a_question_waits_while_its_client_listens_and_a_while_longer() -> None:
     house = House(MemoryRuns(), away_seconds=0.05)
     anna, ear = house.guest(), Ear()
-    run = house.runs.open(anna.client, ask(), ear)
+    run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     await ear.heard("confirmation_required")
     run.presence.leave()
@@ -165,7 +166,7 @@ async def test_run_cancelled_before_its_first_step_is_not_counted() -> None:
     house = House(MemoryRuns(), *([ENDS] * (MOST_AT_ONCE + 1)))
     anna = house.guest()
     for _ in range(MOST_AT_ONCE + 1):
-        run = house.runs.open(anna.client, ask(), Ear())
+        run = await house.open(anna.client, ask(), Ear())
         driven = run.drive()
         driven.cancel()
         await asyncio.wait({driven})

@@ -1,13 +1,16 @@
-"""A client's own call with an effect, without a model.
+"""Calls of the mesh that a client makes itself, without a model.
 
-A client without a key approves by making the call: the gateway signs the approval in its name. A client
-with a key signs exactly the body that is sent; the gateway can only hand it the unsigned approval.
+An effect is approved by making the call, where the client has no key: the gateway signs the approval in its
+name. A client with a key signs exactly the body that is sent; the gateway can only hand it the unsigned
+approval.
 
 See: docs/protocol/gateway.md#effects.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -22,6 +25,8 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
+from hearthnet.gateway.runs.requested_tools import is_readying, is_run
+from hearthnet.gateway.runs.run import NewRun
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 
@@ -29,7 +34,10 @@ if TYPE_CHECKING:
     from hearthnet.bus import Bus
     from hearthnet.contracts import Contract
     from hearthnet.gateway.auth.clients import Client
+    from hearthnet.gateway.runs.runs import GatewayRuns
 
+Frame = dict[str, Any]
+Frames = AsyncGenerator[Frame, None]
 CALL_ID: Final = "call"
 LIFE_MS: Final = 300_000
 _LONGEST_MS: Final = 600_000
@@ -66,6 +74,67 @@ class CallBody(msgspec.Struct, frozen=True):
                 details={"path": "/timeout_ms", "rule": "maximum"},
             )
         return self.timeout_ms / 1000
+
+
+class MeshCall(msgspec.Struct, frozen=True):
+    """A call that is sent, under the client's token."""
+
+    contract: Contract
+    body: dict[str, Any]
+    token: str
+    timeout_seconds: float | None = None
+    approval: Approval | None = None
+    node: str = ""
+
+
+async def run_or_call(runs: GatewayRuns, client: Client, asked: CallBody) -> NewRun | CallBody:
+    """Return the run that a call of `llm.chat` with tools begins; any other call as it is.
+
+    Where the model only reads the beginning of a run in advance, that is a plain call.
+    """
+    if is_run(asked.contract, asked.body):
+        return NewRun(asked.body)
+    if not is_readying(asked.contract, asked.body):
+        return asked
+    return msgspec.structs.replace(asked, body=await runs.readying(client, asked.body))
+
+
+async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:
+    """Return the one answer to a call, with its provider."""
+    reply = await bus.call(
+        call.contract.id,
+        call.body,
+        token=call.token,
+        approval=call.approval,
+        timeout_seconds=call.timeout_seconds,
+    )
+    return {**reply.body, "provider": reply.provider}
+
+
+async def stream_frames(bus: Bus, call: MeshCall) -> Frames:
+    """Yield the frames of a streaming capability; raises its error.
+
+    Closing the frames early cancels the work behind them.
+    """
+    asked = bus.stream(
+        call.contract.id, call.body, token=call.token, timeout_seconds=call.timeout_seconds, node=call.node
+    )
+    async with asked as stream:
+        async for frame in stream:
+            yield {"event": frame.event, "data": frame.data, "seq": frame.seq}
+
+
+async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
+    """Return all frames but the last, and the last; raises the errors of `frames`."""
+    every: list[Frame] = []
+    async with aclosing(frames):
+        async for frame in frames:
+            every.append(frame)  # noqa: PERF401
+    if not every:
+        raise HearthNetError(
+            "partition", "the answer ended before it was done; ask again", details={"rule": "stream_broken"}
+        )
+    return every[:-1], every[-1]
 
 
 def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import pytest
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.runs.one_shot import Frame, Frames, RunDeduplicator, collected, run_frames
-from hearthnet.gateway.runs.runs import GatewayRun
+from hearthnet.gateway.runs.calls import Frame, Frames, collected
+from hearthnet.gateway.runs.follow_up import RunDeduplicator, run_frames
+from hearthnet.gateway.runs.run import GatewayRun
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
