@@ -115,9 +115,9 @@ def serve(home: Home) -> None:
     """
     import asyncio
 
-    from hearthnet.gateway.mcp.stdio import serve as serving
+    from hearthnet.gateway.mcp.server import serve_stdio
 
-    asyncio.run(serving(home))
+    asyncio.run(serve_stdio(home))
 
 
 def _config(name: str, program: tuple[str, ...], given: dict[str, Any]) -> McpServerConfig:

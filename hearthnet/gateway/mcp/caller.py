@@ -7,7 +7,7 @@ home, under a token made with the owner's key: effects need the owner's approval
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,22 +28,6 @@ NO_SIGNING: Final = (
     "this client approves with a key of its own, which MCP cannot use: add one without a key for it, "
     "with hearthnet clients add"
 )
-
-
-class Caller(Protocol):
-    """The caller for whom MCP requests are made."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def is_owner(self) -> bool: ...
-    @property
-    def chosen(self) -> bool: ...
-    def covers(self, contract: Contract) -> bool: ...
-    def token(self, contract: Contract) -> str: ...
-    def held(self) -> AbstractContextManager[None]: ...
-    def check_may_ask(self) -> None: ...
-    async def approval(self, contract: Contract, body: dict[str, Any]) -> Approval: ...
 
 
 class ClientCaller:
@@ -136,3 +120,7 @@ class OwnerCaller:
             return found
         unsigned = msgspec.convert({**found["approval"], "signature": ""}, Approval)
         return sign_approval(peer.identity, unsigned)
+
+
+Caller = ClientCaller | OwnerCaller
+"""The caller for whom MCP requests are made."""

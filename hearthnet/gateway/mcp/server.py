@@ -1,6 +1,10 @@
 """The MCP server, on the MCP library: listing, calls, questions and notifications.
 
-One `McpSide` serves all MCP clients of this process; `caller_of` returns the caller of a request.
+One `McpSide` serves all MCP clients of this process; `caller_of` returns the caller of a request. Two errors
+are answered as JSON-RPC, all others are results with `isError`:
+
+unknown tool                 -32602  (2025-11-25 and 2026-07-28, Tools, Error handling)
+missing client capability    -32021  (2026-07-28; earlier protocols have no number of their own for it)
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
+from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ToolsListChanged
@@ -32,10 +37,11 @@ from hearthnet.contracts import Contract, contracts, is_told
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.http.errors import as_hearthnet_error
-from hearthnet.gateway.mcp import elicitation, lean_schemas, protocol_errors, results, span
-from hearthnet.gateway.mcp.caller import Caller
+from hearthnet.gateway.mcp import elicitation, lean_schemas, results, span
+from hearthnet.gateway.mcp.caller import Caller, OwnerCaller
 from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
 from hearthnet.telemetry.span import SpanRecord
 from hearthnet.trust.authorization.authority import SELF
@@ -159,7 +165,8 @@ class McpSide:
                 (one for one in tools.values() if one.contract.name == params.name), None
             )
             if tool is None:
-                raise protocol_errors.unknown_tool(unknown_tool(params.name, tools))
+                near = unknown_tool(params.name, tools)
+                raise MCPError(types.INVALID_PARAMS, near.message, {"hearthnet/error": near.to_body()})
             span.name(step, params.name)
             with caller.held():
                 return await self._answer(context, caller, tool, params)
@@ -189,7 +196,9 @@ class McpSide:
             key = client_id if tool.contract.idempotent == "client_id" else ""
             question = _question(elicitation.question(tool.contract, body, key))
             if not _can_ask(context):
-                raise protocol_errors.cannot_ask(tool.contract.id)
+                needed: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
+                text = f"{tool.contract.id} {elicitation.CANNOT_ASK}"
+                raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, needed)
             if _is_modern(context):
                 seal = self._seals.seal(caller.id, tool.contract, body, client_id, now_ms())
                 asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
@@ -215,6 +224,15 @@ class McpSide:
             telling.cancel()
             await asyncio.wait({telling})
         return _result(contract, output, meta, context)
+
+
+async def serve_stdio(home: Home) -> None:
+    """Serve programs of the home's owner over stdin and stdout until stdin ends. Raises as `Bus.connect`."""
+    async with await Bus.connect(home, name="mcp stdio") as bus:
+        owner = OwnerCaller(bus)
+        side = McpSide(bus, lambda context: owner)
+        async with side.watching(), stdio_server() as (read, write):
+            await side.server.run(read, write, side.server.create_initialization_options())
 
 
 class _Server(Server[Any]):
