@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -102,14 +102,8 @@ def encode_data(data: Any) -> bytes:
 class EventStream(Response):
     """A response of the pieces of `source`, with a comment after each silent interval."""
 
-    def __init__(
-        self,
-        source: EventChunks,
-        *,
-        headers: Mapping[str, str] | None = None,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
-    ) -> None:
-        super().__init__(headers={**_HEADERS, **(headers or {})}, media_type=MEDIA_TYPE)
+    def __init__(self, source: EventChunks, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+        super().__init__(headers=_HEADERS, media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self._source = source
         self._heartbeat_seconds = heartbeat_seconds
@@ -127,13 +121,30 @@ class EventStream(Response):
         await self._source.aclose()
 
     async def _pump(self, send: Send) -> None:
+        """Send each piece, and a heartbeat after each interval without one."""
+
         async def put(piece: bytes, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 
+        following: asyncio.Task[bytes] | None = None
         try:
-            await _each(self._source, self._heartbeat_seconds, put)
+            while True:
+                following = following or asyncio.ensure_future(self._source.__anext__())
+                await asyncio.wait((following,), timeout=self._heartbeat_seconds)
+                if not following.done():
+                    await put(HEARTBEAT)
+                    continue
+                try:
+                    piece = following.result()
+                except StopAsyncIteration:
+                    break
+                finally:
+                    following = None
+                await put(piece)
             await put(b"", more=False)
         finally:
+            if following is not None:
+                await end(following)
             await self._source.aclose()
 
 
@@ -142,28 +153,6 @@ def _raise_error_of(first: asyncio.Future[bytes]) -> None:
     error = first.exception()
     if error is not None and not isinstance(error, StopAsyncIteration):
         raise error
-
-
-async def _each(source: EventChunks, patience: float, put: Callable[[bytes], Awaitable[None]]) -> None:
-    """Send each piece, and a heartbeat after each `patience` seconds without one."""
-    following: asyncio.Task[bytes] | None = None
-    try:
-        while True:
-            following = following or asyncio.ensure_future(source.__anext__())
-            await asyncio.wait((following,), timeout=patience)
-            if not following.done():
-                await put(HEARTBEAT)
-                continue
-            try:
-                piece = following.result()
-            except StopAsyncIteration:
-                return
-            finally:
-                following = None
-            await put(piece)
-    finally:
-        if following is not None:
-            await end(following)
 
 
 async def while_there(receive: Receive, work: Awaitable[Value]) -> Value:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +19,7 @@ from hearthnet.bus.store import Store
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
+from hearthnet.gateway.openai.messages import parts_of
 from hearthnet.gateway.openai.parts import invalid_part
 from hearthnet.gateway.openai.request import OpenAIRequest
 
@@ -44,7 +45,7 @@ async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
     found = [
         (part, f"/messages/{place}/content/{number}")
         for place, message in enumerate(asked.body["input"]["messages"])
-        for number, part in enumerate(_parts(message))
+        for number, part in enumerate(parts_of(message))
         if part["type"] == "image" and len(part.get("data", "")) > _SMALL
     ]
     if not found:
@@ -55,11 +56,6 @@ async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
             data = await asyncio.to_thread(_decoded, part.pop("data"), path)
             part["image_cid"] = await store.blobs.put_bytes(data, hold)
     return msgspec.structs.replace(asked, stored=True)
-
-
-def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
-    content = message.get("content")
-    return content if isinstance(content, list) else []
 
 
 def _decoded(text: str, path: str) -> bytes:

@@ -61,11 +61,12 @@ def read_messages(messages: list[ChatMessage]) -> list[Message]:
 
 def shows_images(messages: list[Message]) -> bool:
     """Return whether a message contains an image."""
-    parts = (part for message in messages for part in _parts(message))
+    parts = (part for message in messages for part in parts_of(message))
     return any(part["type"] == "image" for part in parts)
 
 
-def _parts(message: Message) -> list[dict[str, Any]]:
+def parts_of(message: Message) -> list[dict[str, Any]]:
+    """Return the parts of a mapped message, none where its content is text."""
     content = message.get("content")
     return content if isinstance(content, list) else []
 

@@ -96,11 +96,6 @@ class Channel:
         return len(self._kept) >= MOST_FRAMES or self._bytes >= MOST_BYTES
 
     @property
-    def kept(self) -> int:
-        """The number of kept frames."""
-        return len(self._kept)
-
-    @property
     def read(self) -> bool:
         """Return whether a socket reads it now."""
         return self._reader is not None

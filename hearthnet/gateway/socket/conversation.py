@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.socket import protocol
-from hearthnet.gateway.socket.channel import Channel, ChannelReader, ChannelWork, Frame
+from hearthnet.gateway.socket.channel import Channel, ChannelWork
 from hearthnet.gateway.socket.engine import ABORT, SEND
 from hearthnet.gateway.socket.frames import (
     SUBPROTOCOL,
@@ -43,14 +43,6 @@ Send = Callable[[Message], Awaitable[None]]
 _VERSION: Final = f"this gateway speaks {SUBPROTOCOL}; name it as the subprotocol"
 
 
-class FrameSource(Protocol):
-    """The source of frames: a stream (channel.py) or a topic (topic.py)."""
-
-    def take(self, after: int, most: int) -> list[Frame]: ...
-    def acknowledge(self, upto: int) -> None: ...
-    def detach(self, reader: ChannelReader, now: float) -> None: ...
-
-
 class ClientGone(Exception):
     """Raised when the client has disconnected."""
 
@@ -63,7 +55,7 @@ class Conversation:
         self.client: Client | None = None
         """The client, once it is known."""
         self.connection = SocketProtocol(hub.settings.max_frame_bytes)
-        self.source: FrameSource | None = None
+        self.source: Channel | Topic | None = None
         self.work: ChannelWork | None = None
         self._hub = hub
         self._receive = receive

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
@@ -32,20 +32,10 @@ _ASKS: Final = {"mesh": "mesh.search@1.0", "market.post": _LIST}
 """For topics that are equal for all clients: the capability that a follower must be allowed to call."""
 
 
-class Poller(Protocol):
-    """A state, and the changes since the previous look."""
-
-    async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """Look, and return the changes as events."""
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the last look."""
-
-
 class WatchedFeed:
     """A feed that looks at regular intervals."""
 
-    def __init__(self, look: Poller, seconds: float) -> None:
+    def __init__(self, look: DiffLook | MarketLook, seconds: float) -> None:
         self._look = look
         self._seconds = seconds
         self._problem: dict[str, Any] = {}
@@ -80,42 +70,30 @@ class WatchedFeed:
             publish(event, data)
 
 
-class DiffFeed:
-    """Items by key, and their changes since the previous update. Pure."""
+class DiffLook:
+    """Items by key, and what has changed since the previous look: `appeared`, `changed`, `gone`."""
 
-    def __init__(self, new: str, changed: str, gone: str) -> None:
-        """Set the names of the three events."""
-        self._names = new, changed, gone
-        self.things: dict[str, dict[str, Any]] = {}
+    def __init__(self, name: str, items: Callable[[], Awaitable[dict[str, dict[str, Any]]]]) -> None:
+        """Create the look; `name` is the member of the state that has the items, `items` reads them."""
+        self._name = name
+        self._items = items
+        self._things: dict[str, dict[str, Any]] = {}
 
-    def update(self, now: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-        """Return the changes; `now` has all present items."""
-        new, changed, gone = self._names
-        before, self.things = self.things, now
-        ended = [(gone, thing) for key, thing in before.items() if key not in now]
+    async def look(self) -> list[tuple[str, dict[str, Any]]]:
+        """Read all present items, and return the changes."""
+        now = await self._items()
+        before, self._things = self._things, now
+        ended = [("gone", thing) for key, thing in before.items() if key not in now]
         begun = [
-            (changed if key in before else new, thing)
+            ("changed" if key in before else "appeared", thing)
             for key, thing in now.items()
             if before.get(key) != thing
         ]
         return ended + begun
 
-
-class MeshLook:
-    """The offers of the mesh."""
-
-    def __init__(self, offers: Callable[[], Awaitable[list[OfferView]]]) -> None:
-        self._offers = offers
-        self._differing = DiffFeed("appeared", "changed", "gone")
-
-    async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """Read the offers."""
-        views = await self._offers()
-        return self._differing.update({repr(view.key): offer_of(view) for view in views})
-
     def state(self) -> dict[str, Any]:
-        """Return all offers."""
-        return {"offers": list(self._differing.things.values())}
+        """Return all items."""
+        return {self._name: list(self._things.values())}
 
 
 def offer_of(view: OfferView) -> dict[str, Any]:
@@ -165,22 +143,6 @@ class MarketLook:
     def state(self) -> dict[str, Any]:
         """Return the current posts."""
         return {"posts": list(self._posts.values())}
-
-
-class RunsLook:
-    """The runs of one principal."""
-
-    def __init__(self, listing: Callable[[], Awaitable[list[dict[str, Any]]]]) -> None:
-        self._listing = listing
-        self._differing = DiffFeed("appeared", "changed", "gone")
-
-    async def look(self) -> list[tuple[str, dict[str, Any]]]:
-        """List the runs."""
-        return self._differing.update({str(run["run"]): run for run in await self._listing()})
-
-    def state(self) -> dict[str, Any]:
-        """Return all runs."""
-        return {"runs": list(self._differing.things.values())}
 
 
 class Readers:
@@ -254,8 +216,14 @@ class Feeds:
     def open(self, topic: str, client: Client) -> Feed:
         """Return the feed of `topic`, for the client's principal where it is not shared."""
         gateway, seconds = self._gateway, self._seconds[topic]
-        if topic == "mesh":
-            return WatchedFeed(MeshLook(gateway.bus.offers), seconds)
+
+        async def offers() -> dict[str, dict[str, Any]]:
+            return {repr(view.key): offer_of(view) for view in await gateway.bus.offers()}
+
+        async def runs() -> dict[str, dict[str, Any]]:
+            return {str(run["run"]): run for run in await gateway.runs.listing(client)}
+
         if topic == "market.post":
             return WatchedFeed(MarketLook(lambda given: self._market.ask(gateway, _LIST, given)), seconds)
-        return WatchedFeed(RunsLook(lambda: gateway.runs.listing(client)), seconds)
+        look = DiffLook("offers", offers) if topic == "mesh" else DiffLook("runs", runs)
+        return WatchedFeed(look, seconds)

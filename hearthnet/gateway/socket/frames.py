@@ -40,15 +40,8 @@ class _First(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", rename
 
     def envelope(self) -> dict[str, Any]:
         """Return the members that are present, for the check of the signature."""
-        said = {
-            "request_id": self.request_id,
-            "from": self.sender,
-            "community": self.community,
-            "timestamp": self.timestamp,
-            "token": self.token,
-            "signature": self.signature,
-        }
-        return {name: value for name, value in said.items() if value}
+        said = {name: getattr(self, name) for name in _First.__struct_fields__}
+        return {"from" if name == "sender" else name: value for name, value in said.items() if value}
 
 
 class CallFrame(_First, frozen=True, kw_only=True, tag="call"):

@@ -21,13 +21,7 @@ from typing import Final
 from hearthnet.gateway.socket.frames import (
     Ack,
     BadFrame,
-    CallFrame,
-    Cancel,
     ClientFrame,
-    Confirm,
-    Resume,
-    Subscribe,
-    ToolResult,
     read,
 )
 
@@ -86,7 +80,7 @@ class SocketState(StrEnum):
 class SocketStep(StrEnum):
     """The causes of a change of state.
 
-    Up to `cancel` they are frames of the client, from `opened` on actions of the server.
+    Up to `cancel` they are frames of the client, by their types; from `opened` on actions of the server.
     """
 
     CALL = "call"
@@ -133,16 +127,6 @@ TRANSITIONS: Final[dict[SocketState, dict[SocketStep, SocketState]]] = {
     },
 }
 
-_STEPS: Final[dict[type[ClientFrame], SocketStep]] = {
-    CallFrame: SocketStep.CALL,
-    Resume: SocketStep.RESUME,
-    Subscribe: SocketStep.SUBSCRIBE,
-    Ack: SocketStep.ACK,
-    ToolResult: SocketStep.TOOL_RESULT,
-    Confirm: SocketStep.CONFIRM,
-    Cancel: SocketStep.CANCEL,
-}
-
 
 class SocketProtocol:
     """The rules of one connection.
@@ -164,11 +148,6 @@ class SocketProtocol:
     def ended(self) -> bool:
         """Return whether the last frame was sent."""
         return self.state is SocketState.ENDED
-
-    @property
-    def idle(self) -> bool:
-        """Return whether all sent frames are acknowledged."""
-        return self.acked >= self.seq
 
     @property
     def room(self) -> int:
@@ -194,7 +173,7 @@ class SocketProtocol:
         except BadFrame as error:
             raise Closed(BAD_FRAME, str(error)) from error
         before = self.state
-        self._step(_STEPS[type(frame)])
+        self._step(SocketStep(str(frame.__struct_config__.tag)))
         if before is SocketState.ENDED:
             return None
         return self._acknowledged(frame) if isinstance(frame, Ack) else frame

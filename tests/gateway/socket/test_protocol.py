@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.gateway.socket import protocol
+from hearthnet.gateway.socket import frames, protocol
 from hearthnet.gateway.socket.frames import Ack, CallFrame, Cancel, Confirm, Resume, Subscribe, ToolResult
 from hearthnet.gateway.socket.protocol import (
     CLOSE_CODES,
@@ -188,7 +188,7 @@ def test_a_snapshot_needs_no_acknowledgement_of_what_it_stands_for() -> None:
     made.receive(text(RESUME))
     made.opened(after=4)
     made.sent("snapshot", 400)
-    assert (made.room, made.idle) == (WINDOW, True)
+    assert (made.room, made.acked) == (WINDOW, made.seq)
     with pytest.raises(ValueError, match="after frame 400"):
         made.sent("token", 400)
 
@@ -207,7 +207,7 @@ def test_each_close_code_has_a_name() -> None:
 def test_the_table_names_every_state_and_step() -> None:
     assert set(TRANSITIONS) == set(SocketState)
     assert {step for steps in TRANSITIONS.values() for step in steps} == set(SocketStep)
-    assert set(protocol._STEPS.values()) == set(SocketStep) - {
+    assert frames._KINDS == set(SocketStep) - {
         SocketStep.OPENED,
         SocketStep.FOLLOWED,
         SocketStep.FINISHED,

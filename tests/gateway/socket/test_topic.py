@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import topic as topics
 from hearthnet.gateway.socket.channel import Frame
-from hearthnet.gateway.socket.feeds import DiffFeed, MarketLook, RunsLook, WatchedFeed
+from hearthnet.gateway.socket.feeds import DiffLook, MarketLook, WatchedFeed
 from hearthnet.gateway.socket.protocol import WINDOW
 from hearthnet.gateway.socket.topic import MOST_KEPT, Publish, Ring, Topic
 from tests.helpers.waiting import wait_for
@@ -141,11 +141,17 @@ async def test_a_source_that_breaks_is_followed_anew(
 
 
 @pytest.mark.req("SOCK-14")
-def test_what_is_different_is_told_and_nothing_else() -> None:
-    seen = DiffFeed("appeared", "changed", "gone")
-    assert seen.update({"a": {"n": 1}, "b": {"n": 1}}) == [("appeared", {"n": 1})] * 2
-    assert seen.update({"a": {"n": 1}, "b": {"n": 1}}) == []
-    assert seen.update({"b": {"n": 2}, "c": {"n": 3}}) == [
+@pytest.mark.asyncio
+async def test_what_is_different_is_told_and_nothing_else() -> None:
+    there = [{"a": {"n": 1}, "b": {"n": 1}}, {"a": {"n": 1}, "b": {"n": 1}}, {"b": {"n": 2}, "c": {"n": 3}}]
+
+    async def items() -> dict[str, dict[str, Any]]:
+        return there.pop(0)
+
+    seen = DiffLook("things", items)
+    assert await seen.look() == [("appeared", {"n": 1})] * 2
+    assert await seen.look() == []
+    assert await seen.look() == [
         ("gone", {"n": 1}),
         ("changed", {"n": 2}),
         ("appeared", {"n": 3}),
@@ -198,21 +204,21 @@ async def test_the_market_tells_of_posts_that_come_and_end() -> None:
 @pytest.mark.req("SOCK-14")
 @pytest.mark.asyncio
 async def test_what_cannot_be_seen_just_now_is_told_once() -> None:
-    answers: list[Any] = [HearthNetError("partition", "away"), HearthNetError("partition", "away"), [], []]
+    answers: list[Any] = [HearthNetError("partition", "away"), HearthNetError("partition", "away"), {}, {}]
     seen: list[tuple[str, dict[str, Any]]] = []
     known: list[bool] = []
     looked = asyncio.Event()
 
-    async def listing() -> list[dict[str, Any]]:
+    async def listing() -> dict[str, dict[str, Any]]:
         if known:
             await looked.wait()
-        answer = answers.pop(0) if len(answers) > 1 else [{"run": "r"}]
+        answer = answers.pop(0) if len(answers) > 1 else {"r": {"run": "r"}}
         if isinstance(answer, HearthNetError):
             raise answer
-        found: list[dict[str, Any]] = answer
+        found: dict[str, dict[str, Any]] = answer
         return found
 
-    feed = WatchedFeed(RunsLook(listing), 0.001)
+    feed = WatchedFeed(DiffLook("runs", listing), 0.001)
     task = asyncio.create_task(
         feed.follow(lambda event, data: seen.append((event, data)), lambda: known.append(True))
     )
@@ -228,12 +234,12 @@ async def test_what_cannot_be_seen_just_now_is_told_once() -> None:
 @pytest.mark.asyncio
 @pytest.mark.req("SOCK-14")
 async def test_what_happened_while_nobody_followed_is_told_to_who_comes_back() -> None:
-    runs: list[dict[str, Any]] = []
+    runs: dict[str, dict[str, Any]] = {}
 
-    async def listing() -> list[dict[str, Any]]:
-        return list(runs)
+    async def listing() -> dict[str, dict[str, Any]]:
+        return dict(runs)
 
-    feed = WatchedFeed(RunsLook(listing), 3600)
+    feed = WatchedFeed(DiffLook("runs", listing), 3600)
     heard: list[tuple[str, dict[str, Any]]] = []
     for expected in (0, 1):
         followed = asyncio.Event()
@@ -242,5 +248,5 @@ async def test_what_happened_while_nobody_followed_is_told_to_who_comes_back() -
         task.cancel()
         await asyncio.wait({task})
         assert len(heard) == expected
-        runs.append({"run": "r1", "state": "working"})
+        runs["r1"] = {"run": "r1", "state": "working"}
     assert heard == [("appeared", {"run": "r1", "state": "working"})]
