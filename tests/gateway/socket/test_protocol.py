@@ -207,11 +207,8 @@ def test_each_close_code_has_a_name() -> None:
 def test_the_table_names_every_state_and_step() -> None:
     assert set(TRANSITIONS) == set(SocketState)
     assert {step for steps in TRANSITIONS.values() for step in steps} == set(SocketStep)
-    assert frames._KINDS == set(SocketStep) - {
-        SocketStep.OPENED,
-        SocketStep.FOLLOWED,
-        SocketStep.FINISHED,
-    }
+    of_server = {SocketStep.OPENED, SocketStep.FOLLOWED, SocketStep.FINISHED}
+    assert set(SocketStep) - of_server == frames._KINDS
 
 
 _ANY = st.one_of(
