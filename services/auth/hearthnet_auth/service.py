@@ -161,17 +161,17 @@ class AuthService(Service):
     @capability("community.promote@1.0", event_sourced=True)
     async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Promote a member."""
-        return await self._change_role(call, community.PROMOTED)
+        return await self._change_role(call, events.PROMOTED)
 
     @capability("community.demote@1.0", event_sourced=True)
     async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Demote a member, given enough signatures of trusted members."""
-        return await self._change_role(call, community.DEMOTED)
+        return await self._change_role(call, events.DEMOTED)
 
     @capability("community.revoke@1.0", event_sourced=True)
     async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
         """Revoke a membership, given enough signatures of trusted members."""
-        return await self._change_role(call, community.REVOKED)
+        return await self._change_role(call, events.REVOKED)
 
     @capability("community.withdraw@1.0", event_sourced=True)
     async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:
