@@ -30,7 +30,7 @@ from hearthnet.trust import signed_document
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "kept call"
-PASSING: Final = frozenset({"partition", "timeout", "capacity_exceeded", "rate_limited", "outcome_unknown"})
+RETRYABLE: Final = frozenset({"partition", "timeout", "capacity_exceeded", "rate_limited", "outcome_unknown"})
 """Answers after which the same call may be sent again, with one effect at most."""
 _LOCK_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.05
@@ -204,7 +204,7 @@ def is_retryable(capability: str, error: HearthNetError) -> bool:
     It may if no process offers it now, or its effect is unknown.
     """
     nobody = error.code == "not_found" and "not_found" not in contracts().find(capability).errors
-    return nobody or error.code in PASSING
+    return nobody or error.code in RETRYABLE
 
 
 def _write(path: Path, call: QueuedCall) -> None:

@@ -45,7 +45,7 @@ class NatsClient:
     def __init__(self, url: str, login: Login, name: str, inbox: str = "_INBOX") -> None:
         self._url = url
         parts = urlsplit(url)
-        self._place = parts.hostname or "", parts.port or _PORT
+        self._address = parts.hostname or "", parts.port or _PORT
         self._login = login
         self._name = name
         self._inbox = inbox
@@ -54,17 +54,17 @@ class NatsClient:
         """The subscribed subjects, empty where ended; the number of a subscription is its index."""
         self._handlers: dict[int, Handler] = {}
         self._servers: dict[int, RequestHandler] = {}
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
-        self._coming_back: asyncio.Task[None] | None = None
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._reconnecting: asyncio.Task[None] | None = None
         self._max_payload = 0
         self._connected = asyncio.Event()
         self._closed = asyncio.Event()
-        self._back_at = -SETTLING_SECONDS
-        self._lost: list[Callable[[], None]] = []
-        self._back: list[Callable[[], Awaitable[None]]] = []
-        self._asked: dict[str, asyncio.Future[bytes]] = {}
-        self._asks = 0
+        self._restored_at = -SETTLING_SECONDS
+        self._lost_callbacks: list[Callable[[], None]] = []
+        self._restored_callbacks: list[Callable[[], Awaitable[None]]] = []
+        self._requests: dict[str, asyncio.Future[bytes]] = {}
+        self._request_count = 0
         self._at_loop_end: list[Callable[[], None]] = []
 
     @classmethod
@@ -82,7 +82,7 @@ class NatsClient:
         tries = {ConnectionResetError: _AGAIN, ConnectionRefused: _REFUSALS - 1}
         while not link.is_connected:
             try:
-                link._take(await link._open())
+                link._use(await link._open())
             except (OSError, TimeoutError, ConnectionRefused) as error:
                 left = tries.get(type(error), 0)
                 if not left:
@@ -98,11 +98,11 @@ class NatsClient:
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever the connection ends."""
-        self._lost.append(callback)
+        self._lost_callbacks.append(callback)
 
-    def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Call `callback` whenever the connection is restored, with its subscriptions."""
-        self._back.append(callback)
+        self._restored_callbacks.append(callback)
 
     @property
     def is_connected(self) -> bool:
@@ -112,7 +112,7 @@ class NatsClient:
     @property
     def is_settling(self) -> bool:
         """True if the connection was restored recently, so that others may still be reconnecting."""
-        return asyncio.get_running_loop().time() - self._back_at < SETTLING_SECONDS
+        return asyncio.get_running_loop().time() - self._restored_at < SETTLING_SECONDS
 
     async def connected(self) -> None:
         """Wait for the connection.
@@ -179,7 +179,7 @@ class NatsClient:
         line = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
         connection = self._connection
         if connection is None:
-            self._keep(line.encode(), data, b"\r\n")
+            self._buffer(line.encode(), data, b"\r\n")
             return
         connection.write(line.encode(), data, b"\r\n")
 
@@ -227,24 +227,24 @@ class NatsClient:
             TimeoutError: No answer within `seconds`.
             HearthNetError: `partition` if there are no subscribers or the link is closed.
         """
-        if not self._asks:
+        if not self._request_count:
             await self.subscribe(f"{self._inbox}.ask.*", self._on_answer)
-        self._asks += 1
-        place = f"{self._inbox}.ask.{self._asks}"
+        self._request_count += 1
+        place = f"{self._inbox}.ask.{self._request_count}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._asked[place] = answer
+        self._requests[place] = answer
         try:
             await self.publish(subject, data, reply=place)
             async with asyncio.timeout(seconds):
                 return await answer
         finally:
-            del self._asked[place]
+            del self._requests[place]
 
     async def close(self) -> None:
         """Send the waiting data and close."""
-        if self._coming_back is not None:
-            self._coming_back.cancel()
-            await asyncio.wait({self._coming_back})
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.wait({self._reconnecting})
         self._run_at_loop_end()
         connection, self._connection = self._connection, None
         self._end()
@@ -253,7 +253,7 @@ class NatsClient:
                 async with asyncio.timeout(_FAREWELL_SECONDS):
                     await connection.round_trip()
             connection.close()
-        self._tell_lost()
+        self._notify_lost()
 
     def _run_at_loop_end(self) -> None:
         """Call the callbacks that wait for the end of the turn."""
@@ -289,7 +289,7 @@ class NatsClient:
             _log.exception("a message on %s was not taken", subject)
 
     def _on_answer(self, subject: str, data: bytes, absent: bool) -> None:
-        answer = self._asked.get(subject)
+        answer = self._requests.get(subject)
         if answer is not None and not answer.done():
             if absent:
                 answer.set_exception(
@@ -300,7 +300,7 @@ class NatsClient:
             else:
                 answer.set_result(data)
 
-    def _keep(self, *pieces: bytes) -> None:
+    def _buffer(self, *pieces: bytes) -> None:
         if self._closed.is_set():
             raise HearthNetError(
                 "partition",
@@ -309,17 +309,17 @@ class NatsClient:
             )
         # With its line: of empty messages there would be no end. What is refused takes no room.
         size = sum(map(len, pieces))
-        if self._waiting_bytes + size > MOST_WAITING:
+        if self._unsent_bytes + size > MOST_WAITING:
             raise HearthNetError(
                 "partition",
                 "the server is away, and too much waits for it already",
                 details={"rule": "connection_lost"},
             )
-        self._waiting_bytes += size
-        self._waiting += pieces
+        self._unsent_bytes += size
+        self._unsent += pieces
 
     async def _open(self) -> NatsConnection:
-        host, port = self._place
+        host, port = self._address
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await NatsConnection.open(
                 host, port, self._login, self._name, self._on_message, self._on_gone, self._run_at_loop_end
@@ -328,13 +328,13 @@ class NatsClient:
             raise ConnectionResetError("closed by the server")
         return connection
 
-    def _take(self, connection: NatsConnection) -> None:
+    def _use(self, connection: NatsConnection) -> None:
         """Use `connection`: subscribe first, then send the waiting data."""
         self._connection = connection
         self._max_payload = connection.greeting.max_payload
         connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects) if subject))
-        connection.write(*self._waiting)
-        self._waiting, self._waiting_bytes = [], 0
+        connection.write(*self._unsent)
+        self._unsent, self._unsent_bytes = [], 0
         self._connected.set()
 
     def _on_gone(self) -> None:
@@ -342,19 +342,19 @@ class NatsClient:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        self._waiting += connection.unsent()
+        self._unsent += connection.unsent()
         self._connected.clear()
-        self._coming_back = asyncio.get_running_loop().create_task(self._come_back(), name="reconnect")
-        self._tell_lost()
+        self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect(), name="reconnect")
+        self._notify_lost()
 
-    def _tell_lost(self) -> None:
-        for callback in self._lost:
+    def _notify_lost(self) -> None:
+        for callback in self._lost_callbacks:
             try:
                 callback()
             except Exception:
                 _log.exception("after the connection was lost")
 
-    async def _come_back(self) -> None:
+    async def _reconnect(self) -> None:
         pause, refusals = _FIRST_PAUSE, 0
         while True:
             await asyncio.sleep(pause * random.uniform(0.5, 1))
@@ -371,16 +371,16 @@ class NatsClient:
                     _log.warning("the server refuses this login for good: %s", error)
                     self._end()
                     return
-        self._take(connection)
+        self._use(connection)
         try:
             await connection.round_trip()
         except (OSError, ConnectionRefused):
             return  # it broke again, and `_on_gone` has started the next attempt
-        self._back_at = asyncio.get_running_loop().time()
-        await self._tell_back()
+        self._restored_at = asyncio.get_running_loop().time()
+        await self._notify_restored()
 
-    async def _tell_back(self) -> None:
-        for callback in self._back:
+    async def _notify_restored(self) -> None:
+        for callback in self._restored_callbacks:
             try:
                 await callback()
             except HearthNetError as error:

@@ -112,7 +112,7 @@ class StoreLink:
         """The library's own client, for JetStream only (`bus/store.py`)."""
         return self._client
 
-    def on_back(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Call `callback` whenever the connection is restored, with its subscriptions."""
         self._back.append(callback)
 

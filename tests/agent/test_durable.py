@@ -157,11 +157,11 @@ class Unheard(MemoryRuns):
 
     lost = 1
 
-    async def tell(self, run: str) -> None:
+    async def notify(self, run: str) -> None:
         if self.lost:
             self.lost -= 1
             raise HearthNetError("partition", "the server died")
-        await super().tell(run)
+        await super().notify(run)
 
 
 @pytest.mark.req("RUN-6")
@@ -421,7 +421,7 @@ async def test_a_store_that_cannot_wake_others_is_no_reason_to_stop(monkeypatch:
     home = node()
     run = await suspended(home)
     await home.desk().decide(run, "p", Approve(), via="test")
-    monkeypatch.setattr(home.store, "tell", gone)
+    monkeypatch.setattr(home.store, "notify", gone)
     assert (await home.executor().resume(run))["content"] == "Posted."
 
 
@@ -446,7 +446,7 @@ async def test_a_decision_that_cannot_be_read_now_leaves_the_run_as_it_is(
     await asked.wait()
     with monkeypatch.context() as patched:
         patched.setattr(home.store, "load", away)
-        await home.store.tell(run.run)
+        await home.store.notify(run.run)
         await looked.wait()
     await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
     assert (await driving).message["content"] == "Posted."

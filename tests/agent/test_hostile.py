@@ -113,7 +113,7 @@ async def test_a_store_of_results_that_breaks_loses_no_outcome() -> None:
 
 @pytest.mark.asyncio
 async def test_a_model_that_says_more_than_any_model_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_turns, "MOST_SAID", 1_000)
+    monkeypatch.setattr(model_turns, "MAX_TURN_BYTES", 1_000)
     for line in (
         says("x" * 300),
         ("thought", {"text": "x" * 300}),

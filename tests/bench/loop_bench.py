@@ -96,7 +96,7 @@ async def _saving(bus: Bus, store: Store, turns: int) -> list[Figure]:
     kept = StoredRuns(store, bus.peer.identity)
     run = executor(OverTheBus(bus), declared(), kept).open_run(BODY)
     await run.drive()
-    keeper = run._keeper
+    keeper = run._checkpointer
     if keeper is None or not keeper.saved:
         raise RuntimeError("the run was not saved")
     data = Sealer(keeper.record, bus.peer.identity.runs_key()).seal(keeper.record)

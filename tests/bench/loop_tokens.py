@@ -76,7 +76,7 @@ def turn_of(bus: Any, kind: type[RunAuthority] | None) -> Turn:
         def authority(run: str, scopes: Callable[[], Scopes], _store: Any) -> RunAuthority:
             return kind(peer.identity, peer.community, run, scopes())
 
-        runs._whose.authority = authority  # type: ignore[method-assign,assignment]
+        runs._principal.authority = authority  # type: ignore[method-assign,assignment]
 
     async def turn() -> str:
         message = await runs.run_chat_with_tools(BODY)

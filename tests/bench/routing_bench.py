@@ -97,7 +97,7 @@ def _known(count: int) -> tuple[Registry, RoutingTable]:
         )
         notice = offers.decode(offers.encode(Notice((record,))))
         registry.update(node, notice.offers, withdrawn=False, heard_ms=1_000)
-    for listing in list(table.listings):
+    for listing in list(table.entries):
         for call in range(WINDOW):
             registry.call_started(listing)
             registry.call_finished(

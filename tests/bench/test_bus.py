@@ -46,7 +46,7 @@ async def test_a_measured_call_leaves_nothing_out(mesh: Mesh, monkeypatch: pytes
         count(SchemaCheck, "accepts", "schema")
         count(admission, "authorize", "trust")
         count(ReplayWindow, "judge", "replay")
-        count(PeerRates, "take", "rate")
+        count(PeerRates, "charge", "rate")
         count(Traces, "end", "trace")
         for _ in range(CALLS):
             await bus.call(QUERY, REQUEST)

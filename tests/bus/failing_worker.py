@@ -124,7 +124,7 @@ async def _main(folder: str, url: str, room: str) -> None:
     await service.start(node)
     await Host(service, node).open()
     # Whoever asked to be told first is told first: the offers are out by then.
-    bus.peer.link.on_back(lambda: _say("announced"))
+    bus.peer.link.on_restored(lambda: _say("announced"))
     await _say(bus.peer.instance)
     await asyncio.Event().wait()
 

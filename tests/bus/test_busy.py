@@ -127,7 +127,7 @@ async def test_time_in_which_the_caller_stood_still_is_none(
         async with await mesh.guest_bus() as guest:
             loop.call_soon_threadsafe(time.sleep, 1.9)
             asking = asyncio.create_task(guest.call(QUERY, query()))
-            await wait_for(lambda: guest._discovery._findings, what="the find")
+            await wait_for(lambda: guest._discovery._finds, what="the find")
             asyncio.get_running_loop().call_soon(time.sleep, 1.5)
             assert (await asking).output
 
@@ -174,7 +174,7 @@ async def test_an_announcement_ends_the_wait_for_who_is_busy(
             asking = asyncio.create_task(guest.call(QUERY, query(), timeout_seconds=50))
             try:
                 await wait_for(
-                    lambda: any(one.settled for one in guest._discovery._findings.values()), what="silence"
+                    lambda: any(one.settled for one in guest._discovery._finds.values()), what="silence"
                 )
                 async with mesh.hosting(ProbeService()):
                     assert (await asking).output
@@ -196,7 +196,7 @@ async def test_who_has_nothing_for_the_asker_is_not_waited_for(mesh: Mesh) -> No
         await _not_found(guest)
         async with await mesh.bus() as bus:
             assert await bus.offers() == []
-            assert not bus._discovery.registry.everything(0)
+            assert not bus._discovery.registry.all_offers(0)
 
 
 async def _not_found(bus: Bus) -> None:

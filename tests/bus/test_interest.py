@@ -103,7 +103,7 @@ async def test_offers_count_only_as_members_made_them(mesh: Mesh) -> None:
         (true,) = await offered(guest, QUERY)
         async with guest.watch(QUERY):
             heard = guest._discovery.registry
-            await wait_for(lambda: heard.everything(0), what="the true offer")
+            await wait_for(lambda: heard.all_offers(0), what="the true offer")
             known = len(heard)
             stranger, member = Identity.generate(), host.peer.identity
             community = guest.peer.community

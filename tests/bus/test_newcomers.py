@@ -60,9 +60,9 @@ async def test_whoever_made_an_invite_answers_for_what_is_written_under_it(
         hear(process, Voice(MEMBER).events(asking(held, invite, who)))
         await wait_for(lambda: process._timer is None, what="a rest")
     assert process.roster.version - held.version == 5
-    assert not process.fetched([asking(held, invite, who) for who in strangers(3)], ())
+    assert not process.add_fetched([asking(held, invite, who) for who in strangers(3)], ())
     for one in (MEMBER, FOUNDER):
-        assert process.fetched(invites(one, 1, process.roster), ()), "members write on"
+        assert process.add_fetched(invites(one, 1, process.roster), ()), "members write on"
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -74,7 +74,7 @@ async def test_so_does_it_for_what_its_newcomers_write_and_whom_they_invite(
     monkeypatch.setattr(membership, "_WRITTEN", 4)
     process = hearing(held)
     (stranger,) = strangers(1)
-    assert process.fetched([asking(held, invite, stranger)], ())
+    assert process.add_fetched([asking(held, invite, stranger)], ())
     first = asking(held, invite, stranger)
     made_events = [first]
     now, known = now_ms(), merge(held, [first])
@@ -93,5 +93,5 @@ async def test_so_does_it_for_what_its_newcomers_write_and_whom_they_invite(
         known = merge(known, [made])
         made_events += [made, asking(known, made, strangers(1)[0])]
     for event in made_events:
-        process.fetched([event], ())
+        process.add_fetched([event], ())
     assert process.roster.version - held.version == 4

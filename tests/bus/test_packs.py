@@ -93,7 +93,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
             (SchemaCheck, "accepts"),
             (admission, "authorize"),
             (ReplayWindow, "judge"),
-            (PeerRates, "take"),
+            (PeerRates, "charge"),
         ]
         counted = counting(monkeypatch, *each, (frames, "box"), (frames, "unbox"))
         came = await at_once(bus, [query(f"water {number}") for number in range(MANY)])
@@ -101,7 +101,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         assert codes(came) == [""] * MANY
         assert expected(bus) == 0
         assert (counted["box"], counted["unbox"]) == (2, 2)
-        one_by_one = {"accepts": 4 * MANY, "authorize": MANY, "judge": MANY, "take": MANY}
+        one_by_one = {"accepts": 4 * MANY, "authorize": MANY, "judge": MANY, "charge": MANY}
         assert {name: counted[name] for name in one_by_one} == one_by_one
         seen = service.calls[1:]
         assert [call.body["input"]["query"] for call in seen] == [f"water {number}" for number in range(MANY)]
@@ -147,7 +147,7 @@ async def test_a_process_that_does_not_say_so_gets_no_packs(
     async with mesh.hosting(ProbeService()), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
         table = bus._discovery.tables[QUERY]
-        for listing in table.listings:
+        for listing in table.entries:
             offer = msgspec.structs.replace(listing.view.offer, packs=False)
             listing.view = msgspec.structs.replace(listing.view, offer=offer)
         counted = counting(monkeypatch, (frames, "box"))

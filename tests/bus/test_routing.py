@@ -97,7 +97,7 @@ def test_only_what_fits_is_a_candidate(first: bool) -> None:
     assert table.best(_Asker(query(corpus="nowhere"))) is None
     registry.update(OTHER, offers, withdrawn=True, heard_ms=HEARD)
     assert table.best(anywhere) is None
-    assert not table.listings
+    assert not table.entries
 
 
 @pytest.mark.req("BUS-15")
@@ -179,7 +179,7 @@ def test_the_quicker_the_freer_and_the_more_reliable_process_is_asked() -> None:
     def two(**second: Any) -> tuple[Registry, RoutingTable, RoutingEntry, RoutingEntry]:
         offers = _offer(), _offer(**{"instance": "bbbbbbbb", **second})
         registry, table = _known(*((OTHER, offer) for offer in offers))
-        one, other = sorted(table.listings, key=lambda listing: listing.key)
+        one, other = sorted(table.entries, key=lambda listing: listing.key)
         return registry, table, one, other
 
     registry, table, quick, slow = two()
@@ -286,7 +286,7 @@ def test_whatever_happens_the_order_is_that_of_the_scores(steps: list[tuple[int,
         offer = _offer(
             instance=instance, in_flight=value, issued_at=now, expires_at=now + 30_000, max_concurrent=3
         )
-        known = [listing for listing in table.listings if listing.view.offer.instance == instance]
+        known = [listing for listing in table.entries if listing.view.offer.instance == instance]
         if what in ("offer", "gone"):
             registry.update(node, (offer,), withdrawn=what == "gone", heard_ms=now)
         elif what == "begin" and known:
@@ -302,12 +302,12 @@ def test_whatever_happens_the_order_is_that_of_the_scores(steps: list[tuple[int,
         everybody = table._all[1]
         standing = {entry[2] for entry in everybody}
         assert everybody == sorted(everybody)
-        assert all(entry[0] == entry[2].score() and entry[2].entry is entry for entry in everybody)
-        assert standing == {one for one in table.listings if one.health.may_be_asked}
-        assert {entry[2] for entry in table._all[0]} == {one for one in standing if one.near}
+        assert all(entry[0] == entry[2].score() and entry[2].rank is entry for entry in everybody)
+        assert standing == {one for one in table.entries if one.health.may_be_called}
+        assert {entry[2] for entry in table._all[0]} == {one for one in standing if one.is_near}
         found = table.best(_Asker())
-        if found is not None and not any(one.near for one in standing):
-            assert found.score() == min(one.score() for one in standing if not one.full)
+        if found is not None and not any(one.is_near for one in standing):
+            assert found.score() == min(one.score() for one in standing if not one.is_full)
 
 
 @pytest.mark.req("BUS-25")

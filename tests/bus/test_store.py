@@ -74,7 +74,7 @@ async def test_a_store_that_was_left_says_so(mesh: Mesh, caplog: pytest.LogCaptu
     async def refuse() -> None:
         raise HearthNetError("internal_error", "not in the mood")
 
-    store.link.on_back(refuse)
+    store.link.on_restored(refuse)
     mesh.restart_server()
     await wait_for(lambda: "not in the mood" in caplog.text, what="the way back")
     await store.link.connected()

@@ -95,10 +95,10 @@ async def test_announcements_reach_who_uses_the_capability(mesh: Mesh) -> None:
             await guest.call(QUERY, query())
         registry = guest._discovery.registry
         async with mesh.hosting(ProbeService()):
-            await wait_for(lambda: registry.everything(0), what="the announcement")
-            heard = {str(view.capability) for view in registry.everything(0)}
+            await wait_for(lambda: registry.all_offers(0), what="the announcement")
+            heard = {str(view.capability) for view in registry.all_offers(0)}
             assert heard == {QUERY}, "it follows what it used, and nothing else"
-        await wait_for(lambda: not registry.everything(0), what="the withdrawal")
+        await wait_for(lambda: not registry.all_offers(0), what="the withdrawal")
 
 
 @pytest.mark.req("BUS-13")

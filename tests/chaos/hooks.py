@@ -94,11 +94,11 @@ class SteppedRuns:
                     raise
                 revision = kept.revision
 
-    async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """As `RunStore.say`, between two steps."""
+    async def save_decision(self, run: str, confirmation_id: str, data: bytes) -> bytes:
+        """As `RunStore.save_decision`, between two steps."""
         await self._step(self._before)
         if self._sabotage != "a decision is lost":
-            data = await self._inner.say(run, confirmation_id, data)
+            data = await self._inner.save_decision(run, confirmation_id, data)
         await self._step(self._after)
         return data
 
@@ -110,13 +110,13 @@ class SteppedRuns:
         """As `RunStore.runs`."""
         return await self._inner.runs()
 
-    async def mark(self) -> int:
+    async def version(self) -> int:
         """As it is."""
-        return await self._inner.mark()
+        return await self._inner.version()
 
-    async def said(self, run: str, confirmation_id: str) -> bytes | None:
-        """As `RunStore.said`."""
-        return await self._inner.said(run, confirmation_id)
+    async def load_decision(self, run: str, confirmation_id: str) -> bytes | None:
+        """As `RunStore.load_decision`."""
+        return await self._inner.load_decision(run, confirmation_id)
 
     async def watch(self, run: str, wake: Wake) -> Stop:
         """As `RunStore.watch`."""
@@ -124,21 +124,21 @@ class SteppedRuns:
             return await self._inner.watch(run, _deaf)
         return await self._inner.watch(run, wake)
 
-    async def tell(self, run: str) -> None:
-        """As `RunStore.tell`."""
-        await self._inner.tell(run)
+    async def notify(self, run: str) -> None:
+        """As `RunStore.notify`."""
+        await self._inner.notify(run)
 
-    async def place(self) -> int:
-        """As `RunStore.place`."""
-        return await self._inner.place()
+    async def audit_position(self) -> int:
+        """As `RunStore.audit_position`."""
+        return await self._inner.audit_position()
 
-    async def note(self, entry: AuditEntry, since: int) -> int:
-        """As `RunStore.note`."""
-        return await self._inner.note(entry, since)
+    async def append_audit(self, entry: AuditEntry, since: int) -> int:
+        """As `RunStore.append_audit`."""
+        return await self._inner.append_audit(entry, since)
 
-    async def noted(self, run: str, since: int) -> list[AuditEntry]:
-        """As `RunStore.noted`."""
-        return await self._inner.noted(run, since)
+    async def audit_entries(self, run: str, since: int) -> list[AuditEntry]:
+        """As `RunStore.audit_entries`."""
+        return await self._inner.audit_entries(run, since)
 
 
 def _deaf() -> None:

@@ -226,7 +226,7 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
     anna = house.guest()
     run = await house.open(anna.client, ask(), Ear(), waits=False)
     await run.drive()
-    ballot = SavedRuns(store, house.bus.peer.identity, house.bus.peer.community).ballot
+    ballot = SavedRuns(store, house.bus.peer.identity, house.bus.peer.community).decision_log
     (listed,) = await house.runs.listing(anna.client)
     (asked,) = listed["pending"]
     about = asked["confirmation_id"]

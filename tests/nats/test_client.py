@@ -72,7 +72,7 @@ async def test_what_is_sent_while_the_server_is_away_arrives_and_subscriptions_c
         told.append("back")
 
     one.on_lost(lambda: told.append("lost"))
-    one.on_back(back)
+    one.on_restored(back)
     await one.subscribe("a", ear)
     server.kill()
     await wait_for(lambda: not (one.is_connected or other.is_connected), what="the loss")
@@ -334,8 +334,8 @@ async def test_who_chokes_on_a_loss_or_a_return_keeps_it_from_nobody(
 
     one.on_lost(lost)
     one.on_lost(lambda: told.append("lost"))
-    one.on_back(back)
-    one.on_back(hears)
+    one.on_restored(back)
+    one.on_restored(hears)
     assert one._connection is not None
     one._connection.abort()
     await wait_for(lambda: told == ["lost", "back"], 20, "both")

@@ -67,10 +67,10 @@ async def test_a_decision_that_this_node_has_not_signed_for_this_call_counts_for
         run = await scene.suspended()
         one, other = (await scene.desk.load(run)).record.pending
         taken = await scene.desk.decide(run, "p", Approve(), via="test")
-        said = await scene.runs.said(run, one.confirmation_id) or b""
+        said = await scene.runs.load_decision(run, one.confirmation_id) or b""
         if forged == "a yes of nobody":
             said = said.replace(other.tool_call_id.encode(), b"x").replace(b'"test"', b'"evil"')
-        await scene.runs.say(run, other.confirmation_id, said)
+        await scene.runs.save_decision(run, other.confirmation_id, said)
         with pytest.raises(HearthNetError, match="was altered"):
             await scene.executor().resume(run)
         assert taken.said.word == "approved"

@@ -177,7 +177,7 @@ class Tap:
 @pytest.fixture
 def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
     """Set on every process of the test."""
-    tapped, box, keep, mint = Tap(), frames.box, NatsClient._keep, mint_token
+    tapped, box, keep, mint = Tap(), frames.box, NatsClient._buffer, mint_token
 
     def boxed(inner: bytes, key: bytes) -> bytes:
         tapped.inner.append(inner)
@@ -192,7 +192,7 @@ def tap(monkeypatch: pytest.MonkeyPatch) -> Tap:
         return tapped.tokens[-1]
 
     monkeypatch.setattr(frames, "box", boxed)
-    monkeypatch.setattr(NatsClient, "_keep", kept)
+    monkeypatch.setattr(NatsClient, "_buffer", kept)
     monkeypatch.setattr("hearthnet.agent.runtime.authority.mint", minted)
     return tapped
 

@@ -173,7 +173,7 @@ async def test_12_a_clients_token_is_in_its_calls_and_nowhere_else(
         outcome = await driven
         told = [await gateway.runs.page(anna.client, run.run), await gateway.runs.listing(anna.client)]
         kept = await scene.runs.load(run.run)
-        said = await scene.runs.said(run.run, asked["confirmation_id"])
+        said = await scene.runs.load_decision(run.run, asked["confirmation_id"])
         traces = [repr(one) for _, one in scene.bus.peer.traces.after(0)]
         async with await mesh.store() as store:
             log, finding = await audited(mesh, AuditLog(store, mesh.identity))

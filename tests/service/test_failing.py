@@ -129,7 +129,7 @@ async def test_nothing_is_sent_and_nobody_waits_after_the_end(mesh: Mesh) -> Non
 @pytest.mark.req("STREAM-10")
 async def test_a_clock_that_is_set_ends_no_stream(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     service, real, ticks = ProbeService(), time.time_ns, []
-    look = Host._look_after
+    look = Host._check_running
 
     def look_after(host: Host, running: CallExecution) -> None:
         look(host, running)
@@ -139,7 +139,7 @@ async def test_a_clock_that_is_set_ends_no_stream(mesh: Mesh, monkeypatch: pytes
         await stream.send("token", {"text": "before"})
         await wait_for(lambda: len(ticks) >= 2, what="two looks at the clock")
 
-    monkeypatch.setattr(Host, "_look_after", look_after)
+    monkeypatch.setattr(Host, "_check_running", look_after)
     service.talk = talk
     async with mesh.hosting(service), await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
         await anext(stream)

@@ -33,16 +33,16 @@ class Checkpointer:
         self,
         store: RunStore,
         identity: Identity,
-        ballot: DecisionLog,
+        decision_log: DecisionLog,
         toolbox: Toolbox,
         record: RunRecord,
         revision: int = 0,
     ) -> None:
-        """Create the keeper; `revision` is that of `record`, 0 for a run that was never saved."""
+        """Create the checkpointer; `revision` is that of `record`, 0 for a run that was never saved."""
         self.record = record
         self._store = store
         self._identity = identity
-        self._ballot = ballot
+        self._decision_log = decision_log
         self._toolbox = toolbox
         self._revision = revision
         self._sealer = Sealer(record, identity.runs_key())
@@ -60,12 +60,12 @@ class Checkpointer:
         """Return whether the run is in the store."""
         return self._revision > 0
 
-    def due(self) -> bool:
+    def needs_save(self) -> bool:
         """Return whether the run has reached another decision point since it was saved.
 
         A run without calls is not saved: it holds only the question.
         """
-        return self.state.call_count > 0 and self._here() != self._point
+        return self.state.call_count > 0 and self._present_point() != self._point
 
     async def save(self) -> None:
         """Save the run in its present state.
@@ -74,7 +74,7 @@ class Checkpointer:
             HearthNetError: `bad_request` (`taken_over`) if another process has saved it since; `partition`,
                 `capacity_exceeded` or `payload_too_large` if it is not on the disk.
         """
-        point = self._here()
+        point = self._present_point()
         self._calls |= {call.id: call for call in self.state.calls}
         self.record.note(list(self._calls.values()))
         self.record.saved_at = now_ms()
@@ -89,9 +89,9 @@ class Checkpointer:
 
     def skip(self) -> None:
         """Leave this decision point unsaved."""
-        self._point = self._here()
+        self._point = self._present_point()
 
-    def _here(self) -> Any:
+    def _present_point(self) -> Any:
         state = self.state
         return (
             state.phase,
@@ -105,13 +105,13 @@ class Checkpointer:
         """Call `wake` when another process has decided about the run or taken it over."""
         return await self._store.watch(self.record.run, wake)
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         """Notify the process that drove the run so far.
 
         If this fails, that process finds out at its next save.
         """
         try:
-            await self._store.tell(self.record.run)
+            await self._store.notify(self.record.run)
         except HearthNetError as error:
             _log.warning("run %s: %s", self.record.run, error.message)
 
@@ -127,7 +127,7 @@ class Checkpointer:
         if unseal(kept.data, self.record.run, self._identity).writer != self.writer:
             raise taken_over(self.record.run)
 
-    async def said(self) -> list[DecisionMade]:
+    async def decisions(self) -> list[DecisionMade]:
         """Return the decisions about the waiting calls, after putting them into the audit log.
 
         A decision about a call with another digest than the one shown does not count.
@@ -136,9 +136,9 @@ class Checkpointer:
         for call in list(self.state.calls):
             if call.phase is CallPhase.PENDING:
                 asked = pending_of(self.state.run, call)
-                said = await self._ballot.find(asked)
+                said = await self._decision_log.find(asked)
                 if said is not None and said.shown == asked.arguments_digest:
-                    await self._ballot.note(said)
+                    await self._decision_log.audit(said)
                     found.append(said.event)
         return found
 
@@ -155,7 +155,7 @@ class Checkpointer:
                 return None
             digest = prepared.arguments_digest
         try:
-            taken = await self._ballot.cast(asked, decision, self.record.via, digest)
+            taken = await self._decision_log.put(asked, decision, self.record.via, digest)
         except HearthNetError as error:
             if error.code != "expired":
                 raise

@@ -108,7 +108,7 @@ class DecisionLog:
         Raises:
             HearthNetError: `invalid_signature` if it was altered or is about another call.
         """
-        data = await self._store.said(asked.run, asked.confirmation_id)
+        data = await self._store.load_decision(asked.run, asked.confirmation_id)
         return None if data is None else self._read(data, asked)
 
     async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
@@ -117,7 +117,7 @@ class DecisionLog:
         Raises:
             HearthNetError: `invalid_signature` if the stored decision was not written by this node.
         """
-        data = await self._store.said(run, confirmation_id)
+        data = await self._store.load_decision(run, confirmation_id)
         if data is None:
             return None
         said = self._proved(data, run)
@@ -125,7 +125,7 @@ class DecisionLog:
             raise altered(run)
         return said
 
-    async def cast(
+    async def put(
         self,
         asked: PendingApproval,
         decision: Decision,
@@ -159,21 +159,21 @@ class DecisionLog:
                 by=self._by,
                 via=via,
                 time=now,
-                since=await self._store.place(),
+                since=await self._store.audit_position(),
                 approval=msgspec.UNSET if approval is None else approval,
             ),
             self._identity,
             PURPOSE,
         )
         data = _encode(said)
-        stands = await self._store.say(asked.run, asked.confirmation_id, data)
+        stands = await self._store.save_decision(asked.run, asked.confirmation_id, data)
         taken = (
             StoredDecision(said, False) if stands == data else StoredDecision(self._read(stands, asked), True)
         )
-        await self.note(taken.said)
+        await self.audit(taken.said)
         return taken
 
-    async def note(self, said: SignedDecision) -> None:
+    async def audit(self, said: SignedDecision) -> None:
         """Put a decision into the audit log, once, even if several processes do so repeatedly."""
         entry = AuditEntry(
             node=self._identity.node_id,
@@ -195,7 +195,7 @@ class DecisionLog:
             code=said.word,
             outcome=content_hash(_encode(said)),
         )
-        await self._store.note(entry, said.since)
+        await self._store.append_audit(entry, said.since)
 
     def _read(self, data: bytes, asked: PendingApproval) -> SignedDecision:
         said = self._proved(data, asked.run)

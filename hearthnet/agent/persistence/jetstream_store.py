@@ -75,7 +75,7 @@ class StoredRuns:
             if self._parts is None:
                 store = self._store if isinstance(self._store, Store) else await self._store()
                 self._parts = _Parts(store, AuditLog(store, self._identity, self._room))
-                store.link.on_back(self._back)
+                store.link.on_restored(self._back)
             return self._parts
 
     async def load(self, run: str) -> StoredDocument | None:
@@ -95,24 +95,24 @@ class StoredRuns:
             info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
         return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
 
-    async def mark(self) -> int:
-        """Implement `RunStore.mark`."""
+    async def version(self) -> int:
+        """Implement `RunStore.version`."""
         store = (await self._open()).store
         async with jetstream_records.answering(_WHAT):
             info = await store.js.stream_info(STREAM)
         return int(info.state.last_seq)
 
-    async def said(self, run: str, confirmation_id: str) -> bytes | None:
-        """Implement `RunStore.said`."""
+    async def load_decision(self, run: str, confirmation_id: str) -> bytes | None:
+        """Implement `RunStore.load_decision`."""
         found = await self._last(_said(run, confirmation_id))
         return None if found is None else found.data
 
-    async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """Implement `RunStore.say`."""
+    async def save_decision(self, run: str, confirmation_id: str, data: bytes) -> bytes:
+        """Implement `RunStore.save_decision`."""
         with contextlib.suppress(Superseded):
             await self._write(_said(run, confirmation_id), data, 0, share=BEGUN_SHARE)
             return data
-        return await self.said(run, confirmation_id) or data
+        return await self.load_decision(run, confirmation_id) or data
 
     async def watch(self, run: str, wake: Wake) -> Stop:
         """Implement `RunStore.watch`."""
@@ -138,26 +138,26 @@ class StoredRuns:
         for wake in list(self._watching):
             wake()
 
-    async def tell(self, run: str) -> None:
-        """Implement `RunStore.tell`."""
+    async def notify(self, run: str) -> None:
+        """Implement `RunStore.notify`."""
         client = (await self._open()).store.link.client
         async with jetstream_records.answering(_WHAT):
             await client.publish(_wake(run), b"")
             await client.flush()
 
-    async def place(self) -> int:
-        """Implement `RunStore.place`."""
+    async def audit_position(self) -> int:
+        """Implement `RunStore.audit_position`."""
         return (await (await self._open()).audit.end()).sequence
 
-    async def note(self, entry: AuditEntry, since: int) -> int:
-        """Implement `RunStore.note`."""
+    async def append_audit(self, entry: AuditEntry, since: int) -> int:
+        """Implement `RunStore.append_audit`."""
         return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
 
-    async def noted(self, run: str, since: int) -> list[AuditEntry]:
-        """Implement `RunStore.noted`."""
+    async def audit_entries(self, run: str, since: int) -> list[AuditEntry]:
+        """Implement `RunStore.audit_entries`."""
         log: list[AuditEntry] = []
         audit_log = (await self._open()).audit
-        async for batch in audit_log.lines(since, await self.place()):
+        async for batch in audit_log.lines(since, await self.audit_position()):
             log += [audit_chain.read(message.data) for message in batch]
         return entries_of(run, log)
 

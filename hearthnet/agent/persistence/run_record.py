@@ -148,7 +148,7 @@ def contracts_digest(toolbox: Toolbox) -> str:
     return digest([[tool.capability, tool.contract.schema_hash] for tool in bound])
 
 
-def told_contracts(toolbox: Toolbox) -> list[Contract]:
+def dynamic_contracts(toolbox: Toolbox) -> list[Contract]:
     """Return the contracts that a process which continues the run may not have installed."""
     bound = [tool.contract for tool in toolbox if isinstance(tool, BoundTool)]
     return [contract for contract in bound if is_told(contract.name)]

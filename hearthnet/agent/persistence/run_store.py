@@ -52,31 +52,31 @@ class RunStore(Protocol):
     async def runs(self) -> list[str]:
         """Return the ids of all stored runs, oldest first."""
 
-    async def mark(self) -> int:
+    async def version(self) -> int:
         """Return a number that grows with every save and every decision."""
 
-    async def said(self, run: str, confirmation_id: str) -> bytes | None:
+    async def load_decision(self, run: str, confirmation_id: str) -> bytes | None:
         """Return the decision about a call; None where there is none."""
 
-    async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
+    async def save_decision(self, run: str, confirmation_id: str, data: bytes) -> bytes:
         """Store a decision, once; return the stored one: this decision or an earlier one."""
 
     async def watch(self, run: str, wake: Wake) -> Stop:
         """Call `wake` whenever another process has decided about `run` or taken it over."""
 
-    async def tell(self, run: str) -> None:
+    async def notify(self, run: str) -> None:
         """Wake the processes that watch `run`."""
 
-    async def place(self) -> int:
+    async def audit_position(self) -> int:
         """Return the number of entries in the audit log."""
 
-    async def note(self, entry: AuditEntry, since: int) -> int:
+    async def append_audit(self, entry: AuditEntry, since: int) -> int:
         """Append `entry` unless one of its kind and `call` follows number `since`.
 
         Returns the number of the entry.
         """
 
-    async def noted(self, run: str, since: int) -> list[AuditEntry]:
+    async def audit_entries(self, run: str, since: int) -> list[AuditEntry]:
         """Return the entries about `run` after number `since`, each `ended` with its `began`."""
 
 
@@ -109,16 +109,16 @@ class MemoryRuns:
         """Implement `RunStore.runs`."""
         return list(self._runs)
 
-    async def mark(self) -> int:
-        """Implement `RunStore.mark`."""
+    async def version(self) -> int:
+        """Implement `RunStore.version`."""
         return self._saves + len(self._said)
 
-    async def said(self, run: str, confirmation_id: str) -> bytes | None:
-        """Implement `RunStore.said`."""
+    async def load_decision(self, run: str, confirmation_id: str) -> bytes | None:
+        """Implement `RunStore.load_decision`."""
         return self._said.get((run, confirmation_id))
 
-    async def say(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """Implement `RunStore.say`."""
+    async def save_decision(self, run: str, confirmation_id: str, data: bytes) -> bytes:
+        """Implement `RunStore.save_decision`."""
         return self._said.setdefault((run, confirmation_id), data)
 
     async def watch(self, run: str, wake: Wake) -> Stop:
@@ -131,25 +131,25 @@ class MemoryRuns:
 
         return stop
 
-    async def tell(self, run: str) -> None:
-        """Implement `RunStore.tell`."""
+    async def notify(self, run: str) -> None:
+        """Implement `RunStore.notify`."""
         for wake in self._watching.get(run, ()):
             wake()
 
-    async def place(self) -> int:
-        """Implement `RunStore.place`."""
+    async def audit_position(self) -> int:
+        """Implement `RunStore.audit_position`."""
         return len(self._log)
 
-    async def note(self, entry: AuditEntry, since: int) -> int:
-        """Implement `RunStore.note`."""
+    async def append_audit(self, entry: AuditEntry, since: int) -> int:
+        """Implement `RunStore.append_audit`."""
         for there in self._log[since:]:
             if (there.kind, there.call) == (entry.kind, entry.call):
                 return there.sequence
         self._log.append(msgspec.structs.replace(entry, sequence=len(self._log) + 1))
         return len(self._log)
 
-    async def noted(self, run: str, since: int) -> list[AuditEntry]:
-        """Implement `RunStore.noted`."""
+    async def audit_entries(self, run: str, since: int) -> list[AuditEntry]:
+        """Implement `RunStore.audit_entries`."""
         return entries_of(run, self._log[since:])
 
 

@@ -84,12 +84,12 @@ class SavedRuns:
         clock: Callable[[], int] = now_ms,
         client: RunApprover | None = None,
     ) -> None:
-        """Create the desk of the node's owner, or of one `client`.
+        """Open the runs of the node's owner, or of one `client`.
 
         `clock` returns milliseconds since the epoch.
         """
         self.store: Final = store
-        self.ballot: Final = DecisionLog(
+        self.decision_log: Final = DecisionLog(
             store, identity, community, instance, clock, by="" if client is None else client.principal
         )
         self._identity = identity
@@ -132,12 +132,12 @@ class SavedRuns:
         record = (await self.load(run)).record
         said = await self.said(record)
         since = min((one.since for one in said.values()), default=None)
-        log = [] if since is None else await self.store.noted(run, since)
+        log = [] if since is None else await self.store.audit_entries(run, since)
         return RunDetails(record, said, log)
 
     async def said(self, record: RunRecord) -> dict[str, SignedDecision]:
         """Return the decisions about the calls of a run, by confirmation id."""
-        found = {one.asked.confirmation_id: await self.ballot.find(one.asked) for one in record.effects}
+        found = {one.asked.confirmation_id: await self.decision_log.find(one.asked) for one in record.effects}
         return {name: said for name, said in found.items() if said is not None}
 
     async def waiting(self, record: RunRecord) -> list[PendingApproval]:
@@ -170,7 +170,7 @@ class SavedRuns:
         record = (await self.load(run)).record
         effect = _effect(record, call)
         asked = effect.asked
-        earlier = await self.ballot.find(asked)
+        earlier = await self.decision_log.find(asked)
         approval = None if isinstance(decision, Deny) else approval
         if earlier is None or earlier.signed_yes != approval:
             await self._check_key(record, asked, decision, approval)
@@ -183,13 +183,13 @@ class SavedRuns:
                 details={"rule": "arguments", "digest": asked.arguments_digest},
             )
         if earlier is not None:
-            await self.ballot.note(earlier)
-            await self.store.tell(run)  # the process that decided may have died before this
+            await self.decision_log.audit(earlier)
+            await self.store.notify(run)  # the process that decided may have died before this
             return StoredDecision(earlier, True)
         self.check_waits(record, call, decision)
         allowed = _allowed(record, asked, decision).arguments_digest
-        taken = await self.ballot.cast(asked, decision, via, allowed, approval)
-        await self.store.tell(run)
+        taken = await self.decision_log.put(asked, decision, via, allowed, approval)
+        await self.store.notify(run)
         return taken
 
     def check_waits(self, record: RunRecord, call: str, decision: Decision) -> None:
@@ -256,11 +256,11 @@ class SavedRuns:
         loaded = await self.load(run)
         check_open(loaded.record, self._clock())
         toolbox = toolbox_of(loaded.record)
-        keeper = Checkpointer(self.store, self._identity, self.ballot, toolbox, *loaded)
-        ToolLoop(keeper.state, toolbox).feed(Cancel(now=self._clock()))
-        await keeper.save()
-        await keeper.tell()
-        return keeper.record
+        checkpointer = Checkpointer(self.store, self._identity, self.decision_log, toolbox, *loaded)
+        ToolLoop(checkpointer.state, toolbox).feed(Cancel(now=self._clock()))
+        await checkpointer.save()
+        await checkpointer.notify()
+        return checkpointer.record
 
 
 def _no_run(run: str) -> HearthNetError:

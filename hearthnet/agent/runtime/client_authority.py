@@ -279,7 +279,7 @@ class ClientApprover:
         """Implement `saved_runs.RunApprover.sees`."""
         return principal == self.principal or (self._is_owner and is_owner(principal, self._actor))
 
-    async def to_sign(self, tool: Tool, asked: PendingApproval) -> Approval | None:
+    async def approval_template(self, tool: Tool, asked: PendingApproval) -> Approval | None:
         """Return the approval that the client has to sign for `asked`.
 
         None where the client has no key, or the call takes no approval. Raises what `to_sign` raises.
@@ -290,7 +290,7 @@ class ClientApprover:
 
     async def check(self, tool: Tool, allowed: PendingApproval, approval: Approval | None, now: int) -> None:
         """Implement `saved_runs.RunApprover.check`."""
-        expected = await self.to_sign(tool, allowed)
+        expected = await self.approval_template(tool, allowed)
         if expected is None:
             return
         if approval is None:

@@ -180,7 +180,7 @@ class Dispatcher:
             tool = self._toolbox.bound(pending.name)
             # A grant is for calls by the owner's node.
             if self._grants is not None and not tool.composed:
-                use = await asyncio.to_thread(self._grants.take, pending, tool, now_ms())
+                use = await asyncio.to_thread(self._grants.claim_use, pending, tool, now_ms())
         except Exception:
             _log.exception("the standing grants cannot be asked for run %s", self._run)
         now, about = self._clock.now_ms(), pending.confirmation_id

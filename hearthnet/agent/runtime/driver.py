@@ -94,14 +94,14 @@ class ToolRun:
         request: dict[str, Any],
         *,
         clock: Clock,
-        keeper: Checkpointer | None = None,
+        checkpointer: Checkpointer | None = None,
         answers: Mapping[str, ClientResult] | None = None,
         **ports: Unpack[RunPorts],
     ) -> None:
         """Create a run; `request` is the body of `llm.chat` without messages and tool choice.
 
-        The loop provides those for each turn. `keeper` saves the run; where it was saved before, the run is
-        resumed, with the client's `answers`.
+        The loop provides those for each turn. `checkpointer` saves the run; where it was saved before, the
+        run is resumed, with the client's `answers`.
         """
         self._loop = loop
         self._bus = bus
@@ -111,7 +111,7 @@ class ToolRun:
         self._decide = ports.get("decide")
         self._run_tool_of_client = ports.get("run_tool")
         self._clock = clock
-        self._keeper = keeper
+        self._checkpointer = checkpointer
         self._answers = dict(answers or {})
         self._lost: HearthNetError | None = None
         self._unwatch: Stop | None = None
@@ -135,14 +135,14 @@ class ToolRun:
         A stored run also ends with the errors of `Checkpointer.save`: it is then as it was saved last, and
         can be resumed.
         """
-        record = None if self._keeper is None else self._keeper.record
+        record = None if self._checkpointer is None else self._checkpointer.record
         with spans.run_span(self._bus.peer, self.run, record):
             return await self._drive()
 
     async def _drive(self) -> Outcome:
         try:
-            if self._keeper is not None and self._keeper.saved:
-                await self._watch(self._keeper)
+            if self._checkpointer is not None and self._checkpointer.saved:
+                await self._watch(self._checkpointer)
             actions = self._loop.feed(await self._opening())
             while True:
                 ended = await self._carry_out(actions)
@@ -155,15 +155,15 @@ class ToolRun:
             if self._unwatch is not None:
                 await self._unwatch()
 
-    async def _watch(self, keeper: Checkpointer) -> None:
+    async def _watch(self, checkpointer: Checkpointer) -> None:
         if self._unwatch is None:
-            self._unwatch = await keeper.watch(self._look_soon)
+            self._unwatch = await checkpointer.watch(self._check_store_soon)
 
     async def _opening(self) -> Event:
-        keeper = self._keeper
-        if keeper is None or not keeper.saved:
+        checkpointer = self._checkpointer
+        if checkpointer is None or not checkpointer.saved:
             return Start(now=self._clock.now_ms())
-        decisions = tuple(await keeper.said())
+        decisions = tuple(await checkpointer.decisions())
         now = self._clock.now_ms()
         answers = tuple(
             ClientAnswered(now=now, tool_call_id=call, content=given.content, is_error=given.is_error)
@@ -173,16 +173,16 @@ class ToolRun:
 
     def _feed(self, event: Event) -> list[Action]:
         """Feed `event` and those that came since, so that simultaneous changes are saved once."""
-        actions = self._hand_over(event)
+        actions = self._feed_loop(event)
         for _ in range(_AT_ONCE):
             if not self._events:
                 break
-            actions += self._hand_over(self._events.take())
+            actions += self._feed_loop(self._events.pop())
         if self._lost is not None:
             raise self._lost
         return actions
 
-    def _hand_over(self, event: Event) -> list[Action]:
+    def _feed_loop(self, event: Event) -> list[Action]:
         if isinstance(event, DecisionMade) and (asking := self._asking.pop(event.confirmation_id, None)):
             asking.cancel()  # it was decided elsewhere
         return self._loop.feed(event)
@@ -213,7 +213,7 @@ class ToolRun:
         await self._save()
         if saved:
             self._begin_saved(saved, over=ended is not None)
-        await self._tell(frames)
+        await self._send_frames(frames)
         return ended
 
     def _begin_saved(self, actions: list[Action], *, over: bool) -> None:
@@ -221,9 +221,9 @@ class ToolRun:
         aborted = {action.tool_call_id for action in actions if isinstance(action, Abort)}
         for action in actions:
             if isinstance(action, AskModel) and not over:
-                self._spawn(self._talk(action), "")
+                self._spawn(self._run_turn(action), "")
             elif isinstance(action, AskPerson) and action.pending.tool_call_id not in aborted:
-                asking = self._spawn(self._ask(action.pending), action.pending.tool_call_id)
+                asking = self._spawn(self._ask_person(action.pending), action.pending.tool_call_id)
                 self._asking[action.pending.confirmation_id] = asking
             elif isinstance(action, AskGrant) and action.pending.tool_call_id not in aborted:
                 self._spawn(self._ask_grant(action.pending), action.pending.tool_call_id)
@@ -236,29 +236,29 @@ class ToolRun:
 
     async def _save(self) -> None:
         """Save the run if it has reached a decision point."""
-        keeper = self._keeper
-        if keeper is None or not keeper.due():
+        checkpointer = self._checkpointer
+        if checkpointer is None or not checkpointer.needs_save():
             return
         try:
-            await self._watch(keeper)
-            await keeper.save()
+            await self._watch(checkpointer)
+            await checkpointer.save()
         except HearthNetError as error:
-            if error.code not in _UNSAVED or any(call.effect for call in keeper.state.calls):
+            if error.code not in _UNSAVED or any(call.effect for call in checkpointer.state.calls):
                 raise
-            keeper.skip()
+            checkpointer.skip()
             _log.warning("run %s goes on without being saved: %s", self.run, error.message)
 
-    def _look_soon(self) -> None:
-        self._spawn(self._look(), "")
+    def _check_store_soon(self) -> None:
+        self._spawn(self._check_store(), "")
 
-    async def _look(self) -> None:
+    async def _check_store(self) -> None:
         """Take up decisions of other processes; end the driving if one has taken over the run."""
-        keeper = self._keeper
-        if keeper is None:
+        checkpointer = self._checkpointer
+        if checkpointer is None:
             return
         try:
-            await keeper.check()
-            for decided in await keeper.said():
+            await checkpointer.check()
+            for decided in await checkpointer.decisions():
                 self._events.put(decided)
         except HearthNetError as error:
             if error.details.get("rule") != TAKEN_OVER:
@@ -267,7 +267,7 @@ class ToolRun:
             self._lost = error
             self._events.put(Tick(now=self._clock.now_ms()))
 
-    async def _tell(self, frames: list[Emit]) -> None:
+    async def _send_frames(self, frames: list[Emit]) -> None:
         for frame in frames:
             self._seq += 1
             if self._stream_to is not None:
@@ -305,9 +305,9 @@ class ToolRun:
     async def _stop_all(self) -> None:
         await tasks.end(set(self._tasks))
 
-    async def _talk(self, request: AskModel) -> None:
+    async def _run_turn(self, request: AskModel) -> None:
         """Run one turn of the model, frame by frame; a fast model waits for the loop."""
-        await self._model.turn(request, self._events.put_in_turn)
+        await self._model.turn(request, self._events.put_bounded)
 
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:
@@ -316,7 +316,7 @@ class ToolRun:
 
         self._events.put(await self._dispatcher.outcome(call, on_progress))
 
-    async def _ask(self, pending: PendingApproval) -> None:
+    async def _ask_person(self, pending: PendingApproval) -> None:
         """Request a decision; an error counts as no answer, never as an approval.
 
         Where the run is stored, the decision is stored first; an earlier decision of another process counts.
@@ -325,8 +325,8 @@ class ToolRun:
         try:
             if self._decide is not None:
                 decision = await self._decide(pending)
-            if decision is not None and self._keeper is not None:
-                stands = await self._keeper.decide(pending, decision)
+            if decision is not None and self._checkpointer is not None:
+                stands = await self._checkpointer.decide(pending, decision)
                 if stands is not None:
                     self._events.put(stands)
                     return

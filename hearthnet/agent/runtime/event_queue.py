@@ -33,14 +33,14 @@ class EventQueue:
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
-    async def put_in_turn(self, event: Event) -> None:
+    async def put_bounded(self, event: Event) -> None:
         """Add `event` once fewer than `MOST_WAITING` are waiting."""
         while len(self._events) >= MOST_WAITING:
             self._room.clear()
             await self._room.wait()
         self.put(event)
 
-    def take(self) -> Event:
+    def pop(self) -> Event:
         """Remove and return the oldest event."""
         self._room.set()
         return self._events.popleft()
@@ -61,7 +61,7 @@ class EventQueue:
                 await self._woken
             finally:
                 self._woken = None
-        return self.take()
+        return self.pop()
 
     def close(self) -> None:
         """Cancel the timer."""

@@ -26,7 +26,7 @@ from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.outcomes import failure
 from hearthnet.agent.loop.state import Limits, RunState, new_run
 from hearthnet.agent.persistence.checkpointer import Checkpointer
-from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, told_contracts
+from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, dynamic_contracts
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.persistence.saved_runs import check_open, toolbox_of
 from hearthnet.agent.runtime.authority import Scopes
@@ -34,7 +34,7 @@ from hearthnet.agent.runtime.client_authority import ClientPrincipal
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
-from hearthnet.agent.runtime.model_turns import take_thread_length, warm
+from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort, RunPorts
 from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
@@ -95,8 +95,8 @@ class ToolExecutor:
             raise HearthNetError("bad_request", "a turn is given back where it is kept: give it a store")
         self._follow_up = follow_up
         self._bus = bus
-        self._whose = RunPrincipal(bus, acting_for)
-        self._toolbox = self._whose.toolbox(tools)
+        self._principal = RunPrincipal(bus, acting_for)
+        self._toolbox = self._principal.toolbox(tools)
         self._scopes = _scopes(self._toolbox)
         self._store = store
         self._via = via
@@ -104,7 +104,7 @@ class ToolExecutor:
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
-        self._grants = grants if self._whose.owner else None
+        self._grants = grants if self._principal.owner else None
         self._results = results
         self._clock = Clock()
         self._run = ids.new_ulid()
@@ -217,16 +217,16 @@ class ToolExecutor:
 
         A conversation that begins with them then starts faster. Errors of the model are passed through.
         """
-        await warm(self._bus, self.readying(chat_request_body), self._dispatcher)
+        await prewarm(self._bus, self.prewarm_request(chat_request_body), self._dispatcher)
 
-    def readying(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
+    def prewarm_request(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
         """Return the body of `llm.chat` for `prewarm`, with the tools as a run shows them."""
         given = dict(chat_request_body.get("input") or {})
         messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
         choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
         if len(self._toolbox):
             given |= {"tools": natives(shown(self._toolbox, messages, choice)), "tool_choice": choice}
-        kept = take_thread_length(given, messages)
+        kept = pop_thread_length(given, messages)
         if "thread_id" in given:
             given["thread_length"] = kept
         params = dict(chat_request_body.get("params") or {})
@@ -253,7 +253,7 @@ class ToolExecutor:
         offered = shown(self._toolbox, messages, choice)
         if offered:
             given["tools"] = natives(offered)
-        kept = take_thread_length(given, messages)
+        kept = pop_thread_length(given, messages)
         request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
         granted = self._grants.names() if self._grants is not None else []
         state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
@@ -261,9 +261,9 @@ class ToolExecutor:
         state.shown = [tool.definition.name for tool in offered]
         # The content of a thread is unknown here, and may hold words of others.
         state.untrusted |= state.thread_kept > 0
-        keeper = None
+        checkpointer = None
         if self._store is not None:
-            keeper = self._keeper(self._store, self._record(state, request), self._toolbox)
+            checkpointer = self._checkpointer(self._store, self._record(state, request), self._toolbox)
         loop = ToolLoop(state, self._toolbox, self._per_tool_seconds)
         return ToolRun(
             loop,
@@ -271,7 +271,7 @@ class ToolExecutor:
             self._new_dispatcher(state.run, self._toolbox),
             request,
             clock=self._clock,
-            keeper=keeper,
+            checkpointer=checkpointer,
             **ports,
         )
 
@@ -294,23 +294,23 @@ class ToolExecutor:
         """
         if self._store is None:
             raise HearthNetError("bad_request", "this executor keeps no runs; give it a store")
-        desk = self._whose.desk(self._store)
+        saved = self._principal.saved_runs(self._store)
         for call, decision in (decisions or {}).items():
-            await desk.decide(run, call, decision, via=self._via)
-        record, revision = await desk.load(run)
-        self._whose.check(record)
+            await saved.decide(run, call, decision, via=self._via)
+        record, revision = await saved.load(run)
+        self._principal.check(record)
         check_open(record, now_ms())
         toolbox = toolbox_of(record)
-        keeper = self._keeper(self._store, record, toolbox, revision)
-        await keeper.save()
-        await keeper.tell()
+        checkpointer = self._checkpointer(self._store, record, toolbox, revision)
+        await checkpointer.save()
+        await checkpointer.notify()
         return ToolRun(
             ToolLoop(record.state, toolbox, record.per_tool_seconds),
             self._bus,
             self._new_dispatcher(run, toolbox),
             record.request,
             clock=self._clock,
-            keeper=keeper,
+            checkpointer=checkpointer,
             answers=answers,
             **ports,
         )
@@ -320,32 +320,32 @@ class ToolExecutor:
         return RunRecord(
             run=state.run,
             owner=owner,
-            principal=self._whose.principal,
-            key=self._whose.key,
-            by_owner=self._whose.is_owner,
+            principal=self._principal.principal,
+            key=self._principal.key,
+            by_owner=self._principal.is_owner,
             state=state,
             request=request,
             tools=[tool.definition for tool in self._toolbox],
             contracts=contracts_digest(self._toolbox),
-            told=told_contracts(self._toolbox),
+            told=dynamic_contracts(self._toolbox),
             per_tool_seconds=self._per_tool_seconds,
             started_at=now_ms(),
             via=self._via,
         )
 
-    def _keeper(
+    def _checkpointer(
         self, store: RunStore, record: RunRecord, toolbox: Toolbox, revision: int = 0
     ) -> Checkpointer:
         record.via = self._via
-        record.by_owner = record.by_owner and self._whose.is_owner
+        record.by_owner = record.by_owner and self._principal.is_owner
         # The owner has no key to replace it: emptied, it would let a client without a key approve.
-        if not self._whose.owner:
-            record.key = self._whose.key
-        ballot = self._whose.desk(store).ballot
-        return Checkpointer(store, self._bus.peer.identity, ballot, toolbox, record, revision)
+        if not self._principal.owner:
+            record.key = self._principal.key
+        decision_log = self._principal.saved_runs(store).decision_log
+        return Checkpointer(store, self._bus.peer.identity, decision_log, toolbox, record, revision)
 
     def _new_dispatcher(self, run: str, toolbox: Toolbox) -> Dispatcher:
-        authority = self._whose.authority(run, lambda: self._scopes_of(toolbox), self._store)
+        authority = self._principal.authority(run, lambda: self._scopes_of(toolbox), self._store)
         # Where a declared tool has the reader's name, the model could not read a stored result.
         results = self._results if isinstance(toolbox.find(READ_RESULT), ReaderTool) else None
         return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, results)

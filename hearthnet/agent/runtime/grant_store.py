@@ -155,7 +155,7 @@ class GrantBook:
             entries.remove(found)
             return found
 
-    def take(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> Use | None:
+    def claim_use(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> Use | None:
         """Take the next use of a grant that covers `pending`; None where there is none."""
         shown = tool_digest(tool)
         with self._changing() as entries:

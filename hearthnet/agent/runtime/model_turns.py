@@ -35,14 +35,14 @@ from hearthnet.core.errors import HearthNetError
 
 Hear = Callable[[ModelEvent], Awaitable[None]]
 CHAT: Final = "llm.chat@2.0"
-MOST_SAID: Final = 8 << 20
+MAX_TURN_BYTES: Final = 8 << 20
 """The most bytes, about, that are kept of one turn; no sound model sends more."""
 _LAST: Final = (ModelDone, ModelFailed)
 _ENCODE: Final = msgspec.json.Encoder().encode
 _log: Final = logging.getLogger("hearthnet.tools")
 
 
-def take_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) -> int:
+def pop_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) -> int:
     """Remove and return `thread_length`: the number of `messages` that the provider keeps.
 
     Raises:
@@ -83,7 +83,7 @@ class TokenSource(Protocol):
     def model_token(self) -> str: ...
 
 
-async def warm(bus: BusPort, body: dict[str, Any], lender: TokenSource) -> None:
+async def prewarm(bus: BusPort, body: dict[str, Any], lender: TokenSource) -> None:
     """Send a request of `llm.chat` that has no answer. Raises the model's errors."""
     body = {**body, "input": {**body["input"], "stream": True}}
     async with bus.stream(CHAT, body, token=lender.model_token(), session=session_of(body)) as frames:
@@ -124,11 +124,11 @@ class ModelClient:
         kept = self._state.thread_kept
         try:
             try:
-                await self._hear_turn(asked, kept, hear)
+                await self._stream_turn(asked, kept, hear)
             except HearthNetError as refused:
                 if refused.code != "thread_missing" or not kept:
                     raise
-                await self._hear_turn(asked, 0, hear)
+                await self._stream_turn(asked, 0, hear)
             return
         except HearthNetError as raised:
             error = raised
@@ -138,7 +138,7 @@ class ModelClient:
             error = HearthNetError("internal_error", f"unexpected; look in the log for {incident}")
         await hear(ModelFailed(now=self._clock.now_ms(), error=error.to_body()))
 
-    async def _hear_turn(self, asked: AskModel, kept: int, hear: Hear) -> None:
+    async def _stream_turn(self, asked: AskModel, kept: int, hear: Hear) -> None:
         token = "" if self._token is None else self._token()
         async with self._bus.stream(
             CHAT, self._body(asked, kept), token=token, run=self._state.run, session=session_of(self._request)
@@ -149,9 +149,9 @@ class ModelClient:
                 if event is None:
                     continue
                 said += _size(event)
-                if said > MOST_SAID:
+                if said > MAX_TURN_BYTES:
                     raise HearthNetError(
-                        "payload_too_large", f"the model said more than {MOST_SAID >> 20} MB in one turn"
+                        "payload_too_large", f"the model said more than {MAX_TURN_BYTES >> 20} MB in one turn"
                     )
                 if isinstance(event, ModelFailed) and event.error.get("error") == "thread_missing":
                     raise HearthNetError.from_body(event.error)

@@ -69,7 +69,7 @@ class RunPrincipal:
                 details={"rule": "own_key"},
             )
 
-    def desk(self, store: RunStore) -> SavedRuns:
+    def saved_runs(self, store: RunStore) -> SavedRuns:
         """Return the saved runs as this principal sees them."""
         peer, voter = self._bus.peer, None
         if self._acting is not None:
@@ -85,5 +85,5 @@ class RunPrincipal:
         if self._acting is None:
             return RunAuthority(peer.identity, peer.community, run, scopes())
         owner = RunAuthority(peer.identity, peer.community, run, scopes()) if self.is_owner else None
-        said = None if store is None else self.desk(store).ballot
+        said = None if store is None else self.saved_runs(store).decision_log
         return ClientAuthority(peer.identity, peer.community, run, self._acting, said, owner=owner)

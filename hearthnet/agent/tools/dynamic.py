@@ -40,7 +40,7 @@ async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> lis
         contract = await bus.fetch_contract(name)
         offers = await bus.offers(contract.id)
         own = any(view.node == bus.peer.node_id for view in offers)
-        tools.append(told_tool(contract, own=own))
+        tools.append(dynamic_tool(contract, own=own))
     return tools
 
 
@@ -49,7 +49,7 @@ def _hidden(contract: Contract) -> frozenset[str]:
     return frozenset({"client_id"} if contract.idempotent == "client_id" else ())
 
 
-def told_tool(contract: Contract, *, own: bool) -> ToolDefinition:
+def dynamic_tool(contract: Contract, *, own: bool) -> ToolDefinition:
     """Return the tool that calls `contract`, under the capability's name.
 
     `own`: this node offers it.

@@ -126,7 +126,7 @@ class Candidates:
             node, instance = entry.view.node, entry.view.offer.instance
             if isinstance(error, ProviderGone):
                 self._discovery.registry.drop_instance(node, instance)
-            if is_new and self._session.sender.clocks.learn(node, error, self._ahead):
+            if is_new and self._session.sender.clocks.update(node, error, self._ahead):
                 self._tried.remove((node, instance))
                 return True
         if not is_repeatable:

@@ -18,7 +18,7 @@ LONGEST_NAME: Final = 64
 
 
 class _Place(NamedTuple):
-    listing: RoutingEntry
+    entry: RoutingEntry
     until_ms: int
 
 
@@ -36,17 +36,17 @@ class SessionAffinity:
         place = self._places.get((topic, session))
         if place is None:
             return None
-        if place.until_ms <= now_ms or not place.listing.until:
+        if place.until_ms <= now_ms or not place.entry.until:
             del self._places[topic, session]
             return None
-        return place.listing
+        return place.entry
 
-    def put(self, topic: str, session: str, listing: RoutingEntry, now_ms: int) -> None:
+    def put(self, topic: str, session: str, entry: RoutingEntry, now_ms: int) -> None:
         """Record a call of the session there; of very many sessions, drop the longest idle."""
         self._places.pop((topic, session), None)
         if len(self._places) >= MOST_SESSIONS:
             del self._places[next(iter(self._places))]
-        self._places[topic, session] = _Place(listing, now_ms + IDLE_MS)
+        self._places[topic, session] = _Place(entry, now_ms + IDLE_MS)
 
 
 def check_name(session: str) -> None:

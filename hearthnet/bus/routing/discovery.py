@@ -72,8 +72,8 @@ class FindRequest:
         self._senders: set[tuple[str, str]] = set()
         """The nodes that have answered, each with an empty instance and with those of its offers."""
         self._waiting = 0
-        self._nobody = self._lost = False
-        self._begun = self._heard = self._loop.time()
+        self._has_no_responders = self._is_lost = False
+        self._began_at = self._answered_at = self._loop.time()
         self.settled = False
         """Whether the providers that answer as fast as usual have answered."""
         self.over = self.exhausted = False
@@ -84,7 +84,7 @@ class FindRequest:
     @property
     def is_unanswered(self) -> bool:
         """Return whether there are subscribers, as far as the server knows, and no answer has come."""
-        return not (self._senders or self._nobody)
+        return not (self._senders or self._has_no_responders)
 
     def has_answered(self, node: str, instance: str) -> bool:
         """Return whether `node` has answered, or its process `instance` unless that is empty."""
@@ -103,7 +103,7 @@ class FindRequest:
             return
         self._services |= {record.service for record in found}
         self._senders |= {(sender, ""), *((sender, record.instance) for record in found)}
-        self._heard = self._loop.time()
+        self._answered_at = self._loop.time()
         self.settled = False
         self.wake()
 
@@ -113,12 +113,12 @@ class FindRequest:
         A report in the name of another node does not count: finds are public, and any node may answer.
         """
         if node == self._own:
-            self._nobody = True
+            self._has_no_responders = True
             self.end()
 
     def on_lost(self) -> None:
         """End the find, since the connection and its answers are lost."""
-        self._lost = True
+        self._is_lost = True
         self.end()
 
     def end(self) -> None:
@@ -150,7 +150,7 @@ class FindRequest:
             self._waiting -= 1
             if self.settled and not self._waiting:
                 self.end()
-        if self._lost:
+        if self._is_lost:
             raise HearthNetError(
                 "partition", "the connection to the server broke", details={"rule": "connection_lost"}
             )
@@ -162,9 +162,9 @@ class FindRequest:
     def _tick(self) -> None:
         now = self._loop.time()
         if now - self._due > _LATE_SECONDS:
-            self._begun += now - self._due
-            self._heard += now - self._due
-        self.exhausted = now - self._begun >= BUSY_SECONDS
+            self._began_at += now - self._due
+            self._answered_at += now - self._due
+        self.exhausted = now - self._began_at >= BUSY_SECONDS
         if self.exhausted or (self.settled and not self._waiting):
             self.end()
             return
@@ -176,9 +176,9 @@ class FindRequest:
     def _is_quiet(self, now: float) -> bool:
         """Return whether the last answer is so old that another would have come."""
         if not self._senders:
-            return now - self._begun >= NOBODY_SECONDS
-        took = self._heard - self._begun if self._lists else 0.0
-        return now - self._heard >= max(GRACE_SECONDS, took)
+            return now - self._began_at >= NOBODY_SECONDS
+        took = self._answered_at - self._began_at if self._lists else 0.0
+        return now - self._answered_at >= max(GRACE_SECONDS, took)
 
 
 def _nothing() -> None:
@@ -215,7 +215,7 @@ class Discovery:
         self.sessions = SessionAffinity()
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
-        self._findings: dict[str, FindRequest] = {}
+        self._finds: dict[str, FindRequest] = {}
         self._searched: dict[str, float] = {}
         """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
         peer.link.on_lost(self._searched.clear)
@@ -260,7 +260,7 @@ class Discovery:
         """
         topic, clock = subjects.topic(contract.capability), asyncio.get_running_loop().time
         hurried = not node and clock() < self._searched.get(topic, 0)
-        finding = await self._find(topic)
+        finding = await self._join_find(topic)
         await finding.wait(
             enough, lambda: hurried or content() or bool(node and finding.has_answered(node, instance))
         )
@@ -271,23 +271,23 @@ class Discovery:
     async def listed(self, wanted: str) -> list[OfferView]:
         """Return every offer in the mesh, or those of one topic, by a new find: not for calls."""
         heard = Registry()
-        finding = await self._ask(wanted, self._finding(heard, wanted, lists=True))
+        finding = await self._send_find(wanted, self._new_find(heard, wanted, lists=True))
         await finding.wait(lambda: False, lambda: not finding.is_unanswered)
-        return heard.everything(steady_ms())
+        return heard.all_offers(steady_ms())
 
-    async def _find(self, topic: str) -> FindRequest:
+    async def _join_find(self, topic: str) -> FindRequest:
         """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""
-        finding = self._findings.get(topic)
+        finding = self._finds.get(topic)
         # Not those that have an answer: it may be older than what the caller knows.
         if finding is None or finding.over or not finding.is_unanswered:
-            finding = self._findings[topic] = self._finding(self.registry, topic, lists=False)
-            await self._ask(topic, finding)
+            finding = self._finds[topic] = self._new_find(self.registry, topic, lists=False)
+            await self._send_find(topic, finding)
         return finding
 
-    def _finding(self, registry: Registry, wanted: str, *, lists: bool) -> FindRequest:
-        return FindRequest(self._peer.node_id, registry, self._silent_of(wanted), lists=lists)
+    def _new_find(self, registry: Registry, wanted: str, *, lists: bool) -> FindRequest:
+        return FindRequest(self._peer.node_id, registry, self._busy_check(wanted), lists=lists)
 
-    async def _ask(self, wanted: str, finding: FindRequest) -> FindRequest:
+    async def _send_find(self, wanted: str, finding: FindRequest) -> FindRequest:
         peer = self._peer
         header = peer.sender.header("find", ids.new_ulid(), capability=wanted)
         peer.replies.expect(header.id, finding)
@@ -301,30 +301,30 @@ class Discovery:
             raise
         return finding
 
-    def _silent_of(self, wanted: str) -> Callable[[set[str]], bool]:
+    def _busy_check(self, wanted: str) -> Callable[[set[str]], bool]:
         """Return a check for services of this node that offer `wanted` beside the given ones."""
         return lambda answered: not answered.issuperset(_offering(self._peer, wanted))
 
     def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
         try:
-            self._take(subject, data)
+            self._read_announcement(subject, data)
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an announcement: %s", error)
 
-    def _take(self, subject: str, data: bytes) -> None:
+    def _read_announcement(self, subject: str, data: bytes) -> None:
         _, sender = subjects.open_sender(subject)
         if not self._peer.membership.is_member(sender):
             raise FrameError("the announcement is not a member's")
         frame = frames.read_signed(data, sender, self._peer.verified)
-        if not self._acceptable(frame.header):
+        if not self._is_acceptable(frame.header):
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)
         self.registry.update(sender, notice.offers, withdrawn=notice.withdrawn, heard_ms=steady_ms())
-        finding = self._findings.get(frame.header.capability)
+        finding = self._finds.get(frame.header.capability)
         if finding is not None:
             finding.wake()
 
-    def _acceptable(self, header: Header) -> bool:
+    def _is_acceptable(self, header: Header) -> bool:
         return (
             header.kind in SUBJECT_KINDS["adv"]
             and header.community == self._peer.community

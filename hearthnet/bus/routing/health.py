@@ -73,7 +73,7 @@ class Health:
         return len(self._recent)
 
     @property
-    def may_be_asked(self) -> bool:
+    def may_be_called(self) -> bool:
         """True if a call may go there: it is neither shut out nor being tried by another call."""
         return self.state in ("well", "due")
 
@@ -92,13 +92,13 @@ class Health:
             if self.state == "asked":
                 self.state = "due"
             return
-        self._take(worked, max(0, bisect_right(_STEPS, ms) - 1))
+        self._record(worked, max(0, bisect_right(_STEPS, ms) - 1))
         if self.state == "asked":
             self.state = "well"
             if not worked:
-                self._shut(now_ms)
+                self._quarantine(now_ms)
         elif self.state == "well" and len(self._recent) >= FEWEST and self.success < LEAST_SUCCESS:
-            self._shut(now_ms)
+            self._quarantine(now_ms)
 
     def is_due(self, now_ms: int) -> bool:
         """Return whether a call may try it again, from now on; earlier calls no longer count then."""
@@ -118,11 +118,11 @@ class Health:
             return None  # a wait shorter than the usual answer proves nothing
         return False if code in FAILURES else None
 
-    def _shut(self, now_ms: int) -> None:
+    def _quarantine(self, now_ms: int) -> None:
         self.state = "shut"
         self.until_ms = now_ms + QUARANTINE_MS
 
-    def _take(self, worked: bool, step: int) -> None:
+    def _record(self, worked: bool, step: int) -> None:
         recent, ordered = self._recent, self._sorted
         bit = 1 << self._next
         if len(recent) < WINDOW:

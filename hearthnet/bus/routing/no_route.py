@@ -29,14 +29,14 @@ def why_unavailable(
 ) -> HearthNetError | None:
     """Return the error if fitting offers exist, but none can be called now; None otherwise."""
     waits = []
-    for listing in fitting:
-        if listing.health.may_be_asked:
-            places = listing.view.offer.max_concurrent
+    for entry in fitting:
+        if entry.health.may_be_called:
+            places = entry.view.offer.max_concurrent
             return AllSlotsBusy(
                 f"all {places} places of {contract.id} are taken by this program; try again in a moment",
                 retry_after_ms=PLACE_FREE_MS,
             )
-        waits.append(max(_LEAST_WAIT_MS, listing.health.until_ms - now_ms))
+        waits.append(max(_LEAST_WAIT_MS, entry.health.until_ms - now_ms))
     if not waits:
         return None
     return HearthNetError(

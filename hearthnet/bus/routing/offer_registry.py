@@ -101,12 +101,12 @@ class Registry:
         views = [_view(same, offer) for offer in offers]
         if withdrawn:
             for view in views:
-                listing = self._topics.get(subjects.topic(view.capability), {}).get(view.key)
-                if listing is not None:
-                    self._forget(listing)
+                entry = self._topics.get(subjects.topic(view.capability), {}).get(view.key)
+                if entry is not None:
+                    self._forget(entry)
             return
         for view in views:
-            self._take(view, heard_ms)
+            self._store(view, heard_ms)
 
     def table(self, contract: Contract) -> RoutingTable:
         """Return the table for `contract`, updated from now on at little cost."""
@@ -115,57 +115,57 @@ class Registry:
         table = tables.get(contract.id)
         if table is None:
             table = tables[contract.id] = RoutingTable(contract)
-            for listing in self._topics.get(topic, {}).values():
-                if table.add(listing):
-                    listing.insert()
+            for entry in self._topics.get(topic, {}).values():
+                if table.add(entry):
+                    entry.insert()
         elif table.contract.schema_hash != contract.schema_hash:
             # The author has changed a learned contract under its version (contracts/dynamic.py).
             table = tables[contract.id] = RoutingTable(contract)
-            for listing in self._topics.get(topic, {}).values():
-                self._unlist(listing, topic)
-                self._list(listing, topic)
+            for entry in self._topics.get(topic, {}).values():
+                self._withdraw(entry, topic)
+                self._insert(entry, topic)
         return table
 
-    def call_started(self, listing: RoutingEntry) -> None:
+    def call_started(self, entry: RoutingEntry) -> None:
         """Record that a call of this process begins there."""
-        listing.own += 1
-        due = listing.health.state == "due"
+        entry.own += 1
+        due = entry.health.state == "due"
         if due:
-            listing.health.begin()
-        if due or listing.entry is not None:
-            listing.insert()
+            entry.health.begin()
+        if due or entry.rank is not None:
+            entry.insert()
 
-    def call_finished(self, listing: RoutingEntry, code: str | None, ms: float, now_ms: int) -> None:
+    def call_finished(self, entry: RoutingEntry, code: str | None, ms: float, now_ms: int) -> None:
         """Record its end, as `Health.end`."""
-        listing.own -= 1
+        entry.own -= 1
         if self.lines:
-            line = self.lines.get(subjects.topic(listing.view.capability))
+            line = self.lines.get(subjects.topic(entry.view.capability))
             if line:
                 line.popitem(last=False)[1]()
-        health = listing.health
+        health = entry.health
         state, p50_ms, failures = health.state, health.p50_ms, health.failures
         health.end(code, ms, now_ms)
         changed = health.state != state or health.failures != failures or health.p50_ms != p50_ms
-        if changed or listing.entry is not None:
-            listing.insert()
+        if changed or entry.rank is not None:
+            entry.insert()
         if health.state == "shut" != state:
-            heappush(self._shut, (health.until_ms, next(self._serial), listing))
-            who, what = short_id(listing.view.node), listing.view.capability
+            heappush(self._shut, (health.until_ms, next(self._serial), entry))
+            who, what = short_id(entry.view.node), entry.view.capability
             _log.warning("%s is not asked for %s for a minute: too much of it failed", who, what)
 
     def drop_expired(self, now_ms: int) -> None:
         """Remove expired offers, and readmit those whose time of being shut out has ended."""
         ends, shut = self._ends, self._shut
         while ends and ends[0][0] <= now_ms:
-            _, serial, listing = heappop(ends)
-            if listing.until > now_ms:
-                heappush(ends, (listing.until, serial, listing))
-            elif listing.until:
-                self._forget(listing)
+            _, serial, entry = heappop(ends)
+            if entry.until > now_ms:
+                heappush(ends, (entry.until, serial, entry))
+            elif entry.until:
+                self._forget(entry)
         while shut and shut[0][0] <= now_ms:
-            listing = heappop(shut)[2]
-            if listing.health.is_due(now_ms):
-                listing.insert()
+            entry = heappop(shut)[2]
+            if entry.health.is_due(now_ms):
+                entry.insert()
 
     def next_end(self) -> int | None:
         """Return the earliest time at which `drop_expired` may remove an offer."""
@@ -174,19 +174,19 @@ class Registry:
     def offers(self, topic: str, now_ms: int) -> list[OfferView]:
         """Return the live offers of `topic`."""
         self.drop_expired(now_ms)
-        return [listing.view for listing in self._topics.get(topic, {}).values()]
+        return [entry.view for entry in self._topics.get(topic, {}).values()]
 
-    def everything(self, now_ms: int) -> list[OfferView]:
+    def all_offers(self, now_ms: int) -> list[OfferView]:
         """Return every live offer, by capability, node and instance."""
         self.drop_expired(now_ms)
-        views = [listing.view for known in self._topics.values() for listing in known.values()]
+        views = [entry.view for known in self._topics.values() for entry in known.values()]
         return sorted(views, key=lambda view: view.key[2:] + view.key[:2])
 
     def drop_instance(self, node: str, instance: str) -> None:
         """Remove the offers of a process that the server reports as gone."""
-        for listing in list(self._nodes.get(node, ())):
-            if listing.view.offer.instance == instance:
-                self._forget(listing)
+        for entry in list(self._nodes.get(node, ())):
+            if entry.view.offer.instance == instance:
+                self._forget(entry)
 
     def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` for every change of the offers of `topic`; the result ends that."""
@@ -199,85 +199,85 @@ class Registry:
 
         return leave
 
-    def _take(self, view: OfferView, heard_ms: int) -> None:
+    def _store(self, view: OfferView, heard_ms: int) -> None:
         """Keep `view`, unless it is too much or outdated."""
         key, topic = view.key, subjects.topic(view.capability)
-        listing = self._topics.get(topic, {}).get(key)
-        if listing is None:
+        entry = self._topics.get(topic, {}).get(key)
+        if entry is None:
             if len(self._nodes.get(view.node, ())) >= MOST_OFFERS or len(key[3]) > MOST_PARAMS:
                 _log.info("%s offers more than is kept: %s", short_id(view.node), view.capability)
                 return
-            listing = self._add(view, key, topic)
-        elif view.offer.issued_at < listing.view.offer.issued_at:
+            entry = self._add(view, key, topic)
+        elif view.offer.issued_at < entry.view.offer.issued_at:
             return
         else:
-            self._renew(listing, view, topic)
+            self._renew(entry, view, topic)
         # Its lifetime counts from now, not from its issue: its node's clock may be a minute off.
-        fresh = not listing.until
-        listing.until = heard_ms + min(view.offer.expires_at - view.offer.issued_at, LIFETIME_MS)
+        fresh = not entry.until
+        entry.until = heard_ms + min(view.offer.expires_at - view.offer.issued_at, LIFETIME_MS)
         if fresh:
-            self._ends_at(listing)
+            self._schedule_expiry(entry)
 
     def _add(self, view: OfferView, key: _Key, topic: str) -> RoutingEntry:
         known = self._nodes.get(view.node, ())
-        listing = RoutingEntry(view, key, Health(), next(self._serial), near=view.node == self._own)
+        entry = RoutingEntry(view, key, Health(), next(self._serial), near=view.node == self._own)
         if known:
-            self._nodes[view.node].append(listing)
+            self._nodes[view.node].append(entry)
         else:
-            self._nodes[view.node] = [listing]
-        self._topics.setdefault(topic, {})[key] = listing
-        self._list(listing, topic)
-        self._tell("appeared", topic, view)
-        return listing
+            self._nodes[view.node] = [entry]
+        self._topics.setdefault(topic, {})[key] = entry
+        self._insert(entry, topic)
+        self._notify("appeared", topic, view)
+        return entry
 
-    def _renew(self, listing: RoutingEntry, view: OfferView, topic: str) -> None:
-        before, now = listing.view.offer, view.offer
+    def _renew(self, entry: RoutingEntry, view: OfferView, topic: str) -> None:
+        before, now = entry.view.offer, view.offer
         if before.params == now.params:
             now = msgspec.structs.replace(now, params=before.params)
-            view = OfferView(view.node, listing.view.capability, now)
-        listing.view, listing.own_then = view, listing.own
+            view = OfferView(view.node, entry.view.capability, now)
+        entry.view, entry.own_then = view, entry.own
         if before.schema_hash != now.schema_hash:
-            self._unlist(listing, topic)
-            self._list(listing, topic)
+            self._withdraw(entry, topic)
+            self._insert(entry, topic)
         else:
-            listing.insert()
-        if _said(before) != _said(now):
-            self._tell("changed", topic, view)
+            entry.insert()
+        if _reported(before) != _reported(now):
+            self._notify("changed", topic, view)
 
-    def _list(self, listing: RoutingEntry, topic: str) -> None:
+    def _insert(self, entry: RoutingEntry, topic: str) -> None:
         for table in self._tables.get(topic, {}).values():
-            table.add(listing)
-        listing.insert()
+            table.add(entry)
+        entry.insert()
 
-    def _unlist(self, listing: RoutingEntry, topic: str) -> None:
-        listing.remove()
-        listing.shelves = []
+    def _withdraw(self, entry: RoutingEntry, topic: str) -> None:
+        entry.remove()
+        entry.shelves = []
         for table in self._tables.get(topic, {}).values():
-            table.remove(listing)
+            table.remove(entry)
 
-    def _forget(self, listing: RoutingEntry) -> None:
-        view, topic = listing.view, subjects.topic(listing.view.capability)
-        listing.until = 0
-        self._unlist(listing, topic)
+    def _forget(self, entry: RoutingEntry) -> None:
+        view, topic = entry.view, subjects.topic(entry.view.capability)
+        entry.until = 0
+        self._withdraw(entry, topic)
         known = self._topics[topic]
-        del known[listing.key]
+        del known[entry.key]
         if not known:
             del self._topics[topic]
         of_node = self._nodes[view.node]
-        of_node.remove(listing)
+        of_node.remove(entry)
         if not of_node:
             del self._nodes[view.node]
-        self._tell("gone", topic, view)
+        self._notify("gone", topic, view)
 
-    def _ends_at(self, listing: RoutingEntry) -> None:
-        heappush(self._ends, (listing.until, listing.serial, listing))
+    def _schedule_expiry(self, entry: RoutingEntry) -> None:
+        heappush(self._ends, (entry.until, entry.serial, entry))
         if len(self._ends) > self._most_ends:
             # Drop the entries of offers that were withdrawn before their expiry.
             self._ends = [entry for entry in self._ends if entry[2].until]
             heapify(self._ends)
             self._most_ends = 2 * len(self._ends) + MOST_OFFERS
 
-    def _tell(self, event: Event, topic: str, view: OfferView) -> None:
+    def _notify(self, event: Event, topic: str, view: OfferView) -> None:
         for watcher in list(self._watchers.get(topic, ())):
             watcher(event, view)
 
@@ -297,7 +297,7 @@ def _view(node: str, offer: OfferRecord) -> OfferView:
 _capability = lru_cache(maxsize=1_024)(parse_capability)
 
 
-def _said(offer: OfferRecord) -> tuple[Any, ...]:
+def _reported(offer: OfferRecord) -> tuple[Any, ...]:
     """Return the properties whose change is reported; a mere repetition changes none."""
     return (
         offer.in_flight,

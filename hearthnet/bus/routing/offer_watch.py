@@ -27,7 +27,7 @@ from hearthnet.protocol.offer import REPUBLISH_MS
 if TYPE_CHECKING:
     from hearthnet.bus.session.session import Session
 
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 """Maximum delay until the expiry of an offer is noticed."""
 Event = Literal["appeared", "changed", "gone"]
 
@@ -61,7 +61,7 @@ class PendingUpdates:
             event = "changed"
         self._changes[key] = OfferChange(event, view)
 
-    def take(self) -> OfferChange:
+    def pop(self) -> OfferChange:
         """Remove and return the oldest change.
 
         Raises:
@@ -98,7 +98,7 @@ class OfferWatch:
         for view in registry.offers(topic, steady_ms()):
             self._on_event("appeared", view)
         self._leave = registry.watch(topic, self._on_event)
-        self._task = asyncio.create_task(self._look(), name=f"watch {topic}")
+        self._task = asyncio.create_task(self._poll(), name=f"watch {topic}")
         return self
 
     async def __aexit__(
@@ -120,7 +120,7 @@ class OfferWatch:
                 raise StopAsyncIteration
             self._woken.clear()
             await self._woken.wait()
-        return self._pending.take()
+        return self._pending.pop()
 
     def _on_event(self, event: Event, view: OfferView) -> None:
         known = event == "gone" or self._peer.membership.is_member(view.node)
@@ -132,7 +132,7 @@ class OfferWatch:
         self._over = True
         self._woken.set()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Repeat the find as often as offers are announced, the only way to `self` offers."""
         registry, closed = self._discovery.registry, asyncio.create_task(self._peer.link.closed())
         ask_at = 0
@@ -142,7 +142,7 @@ class OfferWatch:
                     ask_at = steady_ms() + REPUBLISH_MS
                     with contextlib.suppress(HearthNetError):  # the server is away; repeated later
                         await self._discovery.find(self._contract, lambda: False, lambda: True)
-                await asyncio.wait({closed}, timeout=LOOK_SECONDS)
+                await asyncio.wait({closed}, timeout=POLL_SECONDS)
                 registry.drop_expired(steady_ms())
         finally:
             closed.cancel()

@@ -28,27 +28,27 @@ FAILURE_MALUS: Final = 1_000
 FULL: Final = 1_000_000_000
 """Added to the score of an offer that was full when last announced: it is called only if no other is left."""
 _LAST: Final = 1 << 62
-Entry = tuple[int, int, "RoutingEntry"]
-Shelf = list[Entry]
+Rank = tuple[int, int, "RoutingEntry"]
+Shelf = list[Rank]
 
 
 class RoutingEntry:
     """One offer as this process knows it: the offer, its health, and this caller's load on it."""
 
-    __slots__ = ("entry", "health", "key", "near", "own", "own_then", "serial", "shelves", "until", "view")
+    __slots__ = ("health", "is_near", "key", "own", "own_then", "rank", "serial", "shelves", "until", "view")
 
     def __init__(self, view: OfferView, key: Any, health: Health, serial: int, *, near: bool) -> None:
         self.view = view
         self.key = key
         self.health = health
         self.serial = serial
-        self.near = near
+        self.is_near = near
         self.until = 0
         self.own = 0
         """Number of calls of this process that run there."""
         self.own_then = 0
         """Their number at the last announcement, which included them."""
-        self.entry: Entry | None = None
+        self.rank: Rank | None = None
         """Its entry in the shelves; None while it is shut out and in none."""
         self.shelves: list[Shelf] = []
 
@@ -64,7 +64,7 @@ class RoutingEntry:
         return self.running / (self.view.offer.max_concurrent or 0.5)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True if this caller's calls alone take all its places, so that no call need be sent."""
         return self.own >= self.view.offer.max_concurrent
 
@@ -74,31 +74,31 @@ class RoutingEntry:
         running = offer.in_flight + own - self.own_then
         load = (running if running > own else own) / (offer.max_concurrent or 0.5)
         score = health.p50_ms * (1 + load) + (1 - health.success) * FAILURE_MALUS
-        if self.near:
+        if self.is_near:
             score -= LOCAL_BONUS
         return int(score) + (FULL if load >= 1 else 0)
 
     def insert(self) -> None:
         """Insert it at its present rank, or nowhere while it is shut out."""
-        if not self.health.may_be_asked:
+        if not self.health.may_be_called:
             self.remove()
             return
         score = self.score()
-        if self.entry is not None:
-            if self.entry[0] == score:
+        if self.rank is not None:
+            if self.rank[0] == score:
                 return
             self.remove()
-        entry = self.entry = (score, self.serial, self)
+        rank = self.rank = (score, self.serial, self)
         for shelf in self.shelves:
-            insort(shelf, entry)
+            insort(shelf, rank)
 
     def remove(self) -> None:
         """Remove it from all shelves."""
-        entry = self.entry
-        if entry is not None:
-            self.entry = None
+        rank = self.rank
+        if rank is not None:
+            self.rank = None
             for shelf in self.shelves:
-                del shelf[bisect_left(shelf, entry)]
+                del shelf[bisect_left(shelf, rank)]
 
 
 class Asker(Protocol):
@@ -115,27 +115,27 @@ class RoutingTable:
 
     def __init__(self, contract: Contract) -> None:
         self.contract = contract
-        self.listings: set[RoutingEntry] = set()
+        self.entries: set[RoutingEntry] = set()
         fields = [(*path.partition(".")[::2], rule) for path, rule in contract.match.items()]
         self._exact = [(part, name, rule) for part, name, rule in fields if rule.rule in ("equal", "in")]
         self._fields = [(part, name) for part, name, _ in fields]
         self._all: tuple[Shelf, Shelf] = [], []
         self._by: list[dict[str, tuple[Shelf, Shelf]]] = [{} for _ in self._exact]
 
-    def add(self, listing: RoutingEntry) -> bool:
+    def add(self, entry: RoutingEntry) -> bool:
         """Add an offer of this topic if it suits the contract, which is checked only here."""
-        if not is_compatible(self.contract, listing.view):
+        if not is_compatible(self.contract, entry.view):
             return False
-        self.listings.add(listing)
-        listing.remove()
-        listing.shelves = [*listing.shelves, *self._shelves(listing)]
+        self.entries.add(entry)
+        entry.remove()
+        entry.shelves = [*entry.shelves, *self._shelves(entry)]
         return True
 
-    def remove(self, listing: RoutingEntry) -> None:
+    def remove(self, entry: RoutingEntry) -> None:
         """Remove an offer that is in no shelf any more."""
-        self.listings.discard(listing)
+        self.entries.discard(entry)
         for (_, _, rule), values in zip(self._exact, self._by, strict=True):
-            for value in _texts(rule.offered(listing.view.params)):
+            for value in _texts(rule.offered(entry.view.params)):
                 if value in values and not any(values[value]):
                     del values[value]
 
@@ -146,28 +146,28 @@ class RoutingTable:
         """
         (near, everybody), exactly = self._shelf(asker.body)
         if near:
-            for listing in _in_order(near):
-                if listing.load < LOCAL_BELOW and self._accepts(listing, asker, exactly):
-                    return listing
-        for listing in _in_order(everybody):
-            if self._accepts(listing, asker, exactly):
-                return listing
+            for entry in _in_order(near):
+                if entry.load < LOCAL_BELOW and self._accepts(entry, asker, exactly):
+                    return entry
+        for entry in _in_order(everybody):
+            if self._accepts(entry, asker, exactly):
+                return entry
         return None
 
-    def accepts(self, listing: RoutingEntry, asker: Asker) -> bool:
-        """Return whether `listing` is still listed, and can be called now."""
-        return listing.entry is not None and listing in self.listings and self._accepts(listing, asker, False)
+    def accepts(self, entry: RoutingEntry, asker: Asker) -> bool:
+        """Return whether `entry` is still listed, and can be called now."""
+        return entry.rank is not None and entry in self.entries and self._accepts(entry, asker, False)
 
     def matching(self, asker: Asker) -> Iterator[RoutingEntry]:
         """Iterate over every offer that fits the request, callable or not: for the final error."""
         fits, body = self.contract.fits, asker.body
-        return (listing for listing in self.listings if fits(body, listing.view.params))
+        return (entry for entry in self.entries if fits(body, entry.view.params))
 
-    def _accepts(self, listing: RoutingEntry, asker: Asker, exactly: bool) -> bool:
+    def _accepts(self, entry: RoutingEntry, asker: Asker, exactly: bool) -> bool:
         return (
-            not listing.full
-            and asker.accepts(listing.view)
-            and (exactly or self.contract.fits(asker.body, listing.view.params))
+            not entry.is_full
+            and asker.accepts(entry.view)
+            and (exactly or self.contract.fits(asker.body, entry.view.params))
         )
 
     def _shelf(self, body: dict[str, Any]) -> tuple[tuple[Shelf, Shelf], bool]:
@@ -184,13 +184,13 @@ class RoutingTable:
                 break
         return (found, wanted == 1) if found is not None else (self._all, False)
 
-    def _shelves(self, listing: RoutingEntry) -> list[Shelf]:
+    def _shelves(self, entry: RoutingEntry) -> list[Shelf]:
         pairs = [self._all]
         for (_, _, rule), values in zip(self._exact, self._by, strict=True):
-            offered = rule.offered(listing.view.params)
+            offered = rule.offered(entry.view.params)
             if rule.rule == "in" or len(offered) == 1:
                 pairs += [values.setdefault(value, ([], [])) for value in _texts(offered)]
-        return [shelf for near, every in pairs for shelf in ((near, every) if listing.near else (every,))]
+        return [shelf for near, every in pairs for shelf in ((near, every) if entry.is_near else (every,))]
 
 
 _NOTHING: Final[dict[str, Any]] = {}

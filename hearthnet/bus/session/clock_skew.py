@@ -33,7 +33,7 @@ class ClockOffsets:
         """Return the lead of the clock of `node` in ms, 0 if unknown."""
         return self._ahead.get(node, 0)
 
-    def learn(self, node: str, error: HearthNetError, asked: int) -> bool:
+    def update(self, node: str, error: HearthNetError, asked: int) -> bool:
         """Learn the time of `node` from `error`, and return whether the frame is worth repeating.
 
         It is if the frame was made for another time, with a lead of `asked` ms; this holds for each of many

@@ -63,7 +63,7 @@ class SetDigests(msgspec.Struct, frozen=True):
     events: SetDigest
     revocations: SetDigest
 
-    def behind(self, other: SetDigests) -> bool:
+    def is_behind(self, other: SetDigests) -> bool:
         """Return whether to request the other's documents."""
         return self.events.less_than(other.events) or self.revocations.less_than(other.revocations)
 

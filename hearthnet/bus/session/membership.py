@@ -64,7 +64,7 @@ class Membership:
         self.revocations = Revocations()
         self._reader = GossipReader(node, roster.community_id, lambda sender: self._roster.level(sender))
         self._written = TokenBucket(_WRITTEN, _WRITTEN_PER_SECOND)
-        self._vouching: dict[str, str] = {}
+        self._vouchers: dict[str, str] = {}
         self._waiting: dict[str, CommunityEvent] = {}
         self._early: tuple[CommunityEvent, ...] = ()
         self._rest_until = 0.0
@@ -131,12 +131,12 @@ class Membership:
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """Process one event frame; a faulty one is dropped and counted."""
         try:
-            self._hear(subject, data)
+            self._read(subject, data)
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
             _log.info("dropped an event: %s", error)
 
-    def learn(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation] = ()) -> bool:
+    def add(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation] = ()) -> bool:
         """Add documents that this node made or kept; return whether any of them was new.
 
         Invalid events are skipped; an event that builds on missing ones waits for them.
@@ -149,23 +149,23 @@ class Membership:
         added = [self._revoke(one) for one in revocations]
         if self._roster is before and not any(added):
             return False
-        self._tell()
+        self._notify()
         return True
 
-    def fetched(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation]) -> bool:
-        """Add documents of another node as `learn`, with a limit per author."""
+    def add_fetched(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation]) -> bool:
+        """Add documents of another node as `add`, with a limit per author."""
         before, now = self._roster, steady_ms()
-        new = self.learn([one for one in events if self._left(one, now) >= 1], revocations)
-        self._account(before)
+        new = self.add([one for one in events if self._allowance(one, now) >= 1], revocations)
+        self._charge(before)
         return new
 
-    def beyond(self, events: Iterable[CommunityEvent]) -> dict[str, list[str]]:
-        """Return the last of each author's `events` that `fetched` does not accept yet, as heads.
+    def over_limit(self, events: Iterable[CommunityEvent]) -> dict[str, list[str]]:
+        """Return the last of each author's `events` that `add_fetched` does not accept yet, as heads.
 
         With these, other nodes are called for the events of the remaining authors.
         """
         now = steady_ms()
-        left_out = [one for one in events if self._left(one, now) < 1]
+        left_out = [one for one in events if self._allowance(one, now) < 1]
         return {one.author: [f"{one.sequence}:{one.hash}"] for one in left_out}
 
     def open(self, subject: str, data: bytes) -> Frame:
@@ -177,7 +177,7 @@ class Membership:
         """
         return self._reader.open(subject, data)
 
-    def _hear(self, subject: str, data: bytes) -> None:
+    def _read(self, subject: str, data: bytes) -> None:
         frame = self._reader.open(subject, data)
         sender = frame.header.sender
         if frame.header.event == HEADS:
@@ -190,19 +190,19 @@ class Membership:
         received = [events.decode(bytes(raw)) for raw in batch.events]
         revoked = [self._revoke(revocation.decode(bytes(raw))) for raw in batch.revocations]
         if any(revoked):
-            self._tell()
+            self._notify()
         try:
             for event in received:
-                self._note(event)
+                self._queue(event)
         finally:
             if self._waiting and self._timer is None:
                 self._merge_soon()
 
-    def _note(self, event: CommunityEvent) -> None:
+    def _queue(self, event: CommunityEvent) -> None:
         """Add an unknown event to those to be merged."""
         if self._roster.history.get(event.hash) is not None or event.hash in self._waiting:
             return
-        if self._left(event, steady_ms()) < 1:
+        if self._allowance(event, steady_ms()) < 1:
             raise FrameError("its author writes more than is kept")
         if len(self._waiting) >= _MOST_WAITING:
             raise FrameError("too many events at once; they come again")
@@ -219,35 +219,35 @@ class Membership:
     def _merge(self) -> None:
         self._timer = None
         began, before = time.perf_counter(), self._roster
-        self.learn(())
-        self._account(before)
+        self.add(())
+        self._charge(before)
         took = time.perf_counter() - began
         self._rest_until = asyncio.get_running_loop().time() + _REST * took
 
-    def _account(self, before: Roster) -> None:
+    def _charge(self, before: Roster) -> None:
         """Charge each new event to its account, and record the vouchers of strangers."""
         if self._roster is before:
             return
         for event in self._roster.events:
             if before.history.get(event.hash) is None:
-                vouches = self._vouches(event)
+                vouches = self._voucher_of(event)
                 if vouches != event.author:
-                    self._vouching[event.author] = vouches
+                    self._vouchers[event.author] = vouches
                 self._written.spend(_account_of(event, vouches), 1, steady_ms())
 
-    def _left(self, event: CommunityEvent, now_ms: int) -> float:
-        return self._written.left(_account_of(event, self._vouches(event)), now_ms)
+    def _allowance(self, event: CommunityEvent, now_ms: int) -> float:
+        return self._written.left(_account_of(event, self._voucher_of(event)), now_ms)
 
-    def _vouches(self, event: CommunityEvent) -> str:
+    def _voucher_of(self, event: CommunityEvent) -> str:
         """Return the node that answers for `event`.
 
         It is its author or, if that never was a member, the author of the invite under which it requests to
         join. Keys are free, so a stranger has no allowance of its own.
         """
         asked: set[str] = set()
-        while not self._belongs(event.author) and event.author not in asked:
+        while not self._is_known(event.author) and event.author not in asked:
             asked.add(event.author)
-            known = self._vouching.get(event.author)
+            known = self._vouchers.get(event.author)
             if known is not None:
                 return known
             invite = self._invite_of(event)
@@ -256,7 +256,7 @@ class Membership:
             event = invite
         return event.author
 
-    def _belongs(self, node: str) -> bool:
+    def _is_known(self, node: str) -> bool:
         """Return whether `node` is the root, or is or was a member."""
         roster = self._roster
         return node == roster.community_id or roster.member(node) is not None or roster.is_revoked(node)
@@ -283,7 +283,7 @@ class Membership:
             _log.info("dropped a revocation: %s", error)
             return False
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._heads = None
         for callback in self._changed:
             callback()

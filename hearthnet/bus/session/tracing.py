@@ -120,7 +120,7 @@ class Traces:
         entry.code = entry.code or code_of(error)
 
     @contextlib.contextmanager
-    def inside(self, entry: SpanRecord) -> Iterator[None]:
+    def activate(self, entry: SpanRecord) -> Iterator[None]:
         """Make `entry` the running step inside the block, and record an error that ends it."""
         token = current.set(entry)
         try:
@@ -143,7 +143,7 @@ class Traces:
         """
         entry = self.step(name, run, above, detail)
         try:
-            with self.inside(entry):
+            with self.activate(entry):
                 yield entry
         finally:
             self.end(entry)

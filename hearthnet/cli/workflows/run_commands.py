@@ -91,7 +91,7 @@ async def approve_call(
         record = (await desk.load(run)).record
         asked = await _asked(desk, record, call)
         decision = Approve() if arguments is None else Edit(arguments)
-        if await desk.ballot.find(asked) is None:
+        if await desk.decision_log.find(asked) is None:
             # Ask only if there is no decision yet; an earlier one is returned as it is.
             desk.check_waits(record, asked.tool_call_id, decision)
             if not json:

@@ -47,7 +47,7 @@ def server_span(traces: Traces, scope: Scope, status: Callable[[], int]) -> Iter
     entry = traces.step(method, "", above)
     failure: BaseException | None = None
     try:
-        with traces.inside(entry):
+        with traces.activate(entry):
             scope[STEP] = entry
             yield
     except BaseException as error:

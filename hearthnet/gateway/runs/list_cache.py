@@ -37,7 +37,7 @@ class RunListCache:
 
         The list must not be changed.
         """
-        name, mark, now = _name(client), await self._store.mark(), self._clock()
+        name, mark, now = _name(client), await self._store.version(), self._clock()
         kept = self._kept.get(name)
         if kept is not None and kept.mark == mark and kept.made_at <= now < kept.until:
             return kept.runs

@@ -174,7 +174,7 @@ class GatewayRuns:
         There is no answer (docs/decisions/0078). Raises as `open`.
         """
         executor, request, _ = await self._asked(client, body, "gateway")
-        return executor.readying(request)
+        return executor.prewarm_request(request)
 
     async def _learned(self, asked: Any) -> dict[str, ToolDefinition]:
         """Return the requested tools without installed contract, by capability."""
@@ -271,7 +271,7 @@ class GatewayRuns:
             if error.code in NOTED and not denied:
                 self._refused.tick()
                 key = Key(client.principal, str(error.details.get("rule", error.code)), error.code)
-                written = self._refused.take(key, lambda: refused_fields(run, call, given.approval, via))
+                written = self._refused.record(key, lambda: refused_fields(run, call, given.approval, via))
                 if written is not None:
                     await asyncio.wait({written})
             raise
@@ -297,7 +297,7 @@ class GatewayRuns:
     async def _note(self, entry: AuditEntry) -> None:
         """Append a refusal; one at a time, since the store takes equal ones at the same place as one."""
         async with self._noting:
-            await self._store.note(entry, await self._store.place())
+            await self._store.append_audit(entry, await self._store.audit_position())
 
     async def _summary(self, client: Client, desk: SavedRuns, record: RunRecord) -> dict[str, Any]:
         found = run_view.summary(record, await desk.waiting(record))

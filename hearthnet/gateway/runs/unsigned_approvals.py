@@ -53,7 +53,7 @@ class ApprovalPresenter:
         if not self._voter.key:
             return asked
         try:
-            wanted = await self._voter.to_sign(
+            wanted = await self._voter.approval_template(
                 self._toolbox[asked["name"]], msgspec.convert(asked, PendingApproval)
             )
         except HearthNetError as error:

@@ -45,7 +45,7 @@ class Claims:
         self._store = store
         self._room = room
 
-    async def look(self, key: str, seconds: float) -> Claim | None:
+    async def get(self, key: str, seconds: float) -> Claim | None:
         """Return the record of `key`, None if it was not taken.
 
         Raises:

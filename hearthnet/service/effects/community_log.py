@@ -176,9 +176,9 @@ class CommunityState:
             HearthNetError: `partition` if the store does not answer.
         """
         await self._catch_up()
-        self._peer.link.on_back(self._back)
+        self._peer.link.on_restored(self._on_restored)
         self._peer.membership.on_own_heads(self._compare)
-        self._tasks.start(self._keep_up(), "memory")
+        self._tasks.start(self._follow(), "memory")
 
     async def close(self) -> None:
         """Stop following."""
@@ -186,16 +186,16 @@ class CommunityState:
 
     async def _catch_up(self) -> None:
         remembered = await CommunityLog(await self._store(), self._home).read()
-        self._peer.membership.learn(remembered.events, remembered.revocations)
+        self._peer.membership.add(remembered.events, remembered.revocations)
 
-    async def _back(self) -> None:
+    async def _on_restored(self) -> None:
         self._behind.set()
 
     def _compare(self, heads: SetDigests) -> None:
-        if self._peer.membership.heads().behind(heads):
+        if self._peer.membership.heads().is_behind(heads):
             self._behind.set()
 
-    async def _keep_up(self) -> None:
+    async def _follow(self) -> None:
         while True:
             await self._behind.wait()
             self._behind.clear()

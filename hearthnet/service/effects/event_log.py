@@ -171,7 +171,7 @@ class EventLog:
             woken.set()
 
         await self._store.link.subscribe(f"{self._prefix}.>", woken.set)
-        self._store.link.on_back(back)
+        self._store.link.on_restored(back)
 
     def _subject(self, call: Call[Any, Any]) -> str:
         if call.idempotency_key != call.body["input"].get("client_id"):

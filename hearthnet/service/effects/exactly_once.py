@@ -81,10 +81,10 @@ class Effects:
         """
         key, waits = key_of(call), itertools.chain(_WAITS, itertools.repeat(_WAITS[-1]))
         while True:
-            held = await self._claims.look(key, call.allowed())
+            held = await self._claims.get(key, call.allowed())
             effect = None if held is None else msgspec.convert(held.record, Effect)
             if held is None or effect is None or effect.state == "free":
-                taken = await self._take(call, key, held)
+                taken = await self._claim(call, key, held)
                 if taken is not None:
                     return await self._carry_out(call, key, taken, work)
                 continue
@@ -99,7 +99,7 @@ class Effects:
             lost = msgspec.structs.replace(effect, state="unknown")
             await self._claims.write(key, msgspec.to_builtins(lost), held.revision, call.allowed())
 
-    async def take_consent(self, call: Call[Any, Any], *, event_sourced: bool) -> None:
+    async def claim_consent(self, call: Call[Any, Any], *, event_sourced: bool) -> None:
         """Claim the use of a standing grant that `call` names, for this one effect.
 
         If the effect is an append to an event log, claim the approval too: the log records client ids but no
@@ -111,7 +111,7 @@ class Effects:
         """
         if event_sourced:
             try:
-                await self._take_approval(call)
+                await self._claim_approval(call)
             except HearthNetError as error:
                 # The log returns a recorded outcome at any time, and checks the expiry before it appends.
                 if error.code != "expired":
@@ -121,18 +121,18 @@ class Effects:
 
     async def has_begun(self, call: Call[Any, Any]) -> bool:
         """Return whether an earlier call had, or may have had, the effect of `call`."""
-        held = await self._claims.look(key_of(call), call.allowed())
+        held = await self._claims.get(key_of(call), call.allowed())
         return held is not None and msgspec.convert(held.record, Effect).state != "free"
 
     async def was_used(self, call: Call[Any, Any]) -> bool:
         """Return whether the consent of `call` was used for this very effect before."""
-        held = await self._claims.look(_consent_key(call), call.allowed())
+        held = await self._claims.get(_consent_key(call), call.allowed())
         return held is not None and held.record == _use(call)
 
     async def outcome(self, entry: AuditEntry) -> Effect | None:
         """Return the effect of a call that is on record as begun; None if it claimed nothing."""
         key = _key(entry.principal, entry.idempotency_key, entry.approval, entry.grant, entry.use)
-        held = await self._claims.look(key, ANSWER_SECONDS)
+        held = await self._claims.get(key, ANSWER_SECONDS)
         if held is None:
             return None
         effect = msgspec.convert(held.record, Effect)
@@ -142,10 +142,10 @@ class Effects:
         """Stop trying to write outcomes."""
         await self._owed.close()
 
-    async def _take(self, call: Call[Any, Any], key: str, held: Claim | None) -> Claim | None:
+    async def _claim(self, call: Call[Any, Any], key: str, held: Claim | None) -> Claim | None:
         """Claim the effect for this call; None if another call was faster."""
         call.check_consent()
-        await self._take_approval(call)
+        await self._claim_approval(call)
         effect = Effect(
             state="taken",
             capability=call.contract.id,
@@ -156,7 +156,7 @@ class Effects:
         revision = 0 if held is None else held.revision
         return await self._claims.write(key, msgspec.to_builtins(effect), revision, call.allowed())
 
-    async def _take_approval(self, call: Call[Any, Any]) -> None:
+    async def _claim_approval(self, call: Call[Any, Any]) -> None:
         if call.approval is not None:
             await self._bind(call, f"the approval {call.approval.id}")
 
@@ -168,7 +168,7 @@ class Effects:
         """
         key, wanted = _consent_key(call), _use(call)
         for _ in range(2):
-            held = await self._claims.look(key, call.allowed())
+            held = await self._claims.get(key, call.allowed())
             if held is not None:
                 if held.record != wanted:
                     message = f"{what} was used before; ask the person again"

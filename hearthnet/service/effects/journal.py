@@ -67,7 +67,7 @@ class Records:
         self._outcome: Outcome | None = None
         self._opened: _Parts | None = None
         self._opening = asyncio.Lock()
-        self._presence: ProcessLock | None = None
+        self._lock: ProcessLock | None = None
         self._open: set[str] = set()
         self._noting = asyncio.Lock()
         origin = {"node": peer.node_id, "community": peer.community, "instance": peer.instance}
@@ -79,7 +79,7 @@ class Records:
         Calls that cannot be settled now are left for the next process that starts.
         """
         self._outcome = outcome
-        self._presence = await asyncio.to_thread(ProcessLock, self._home, self._peer.instance, self._service)
+        self._lock = await asyncio.to_thread(ProcessLock, self._home, self._peer.instance, self._service)
         for path in process_lock.everybody(self._home):
             with process_lock.settling(path) as dead:
                 if dead is None or not self._concerns_us(dead):
@@ -105,7 +105,7 @@ class Records:
         _check_names(call)
         parts = await self._parts()
         await self._check_time(parts.effects, call, event_sourced)
-        await parts.effects.take_consent(call, event_sourced=event_sourced)
+        await parts.effects.claim_consent(call, event_sourced=event_sourced)
         evidence = call.evidence or b""
         entry = self._entry(
             kind="began",
@@ -123,8 +123,8 @@ class Records:
             frame=content_hash(evidence) if erasable else audit_chain.evidence(evidence),
         )
         async with self._noting:
-            if not self._open and self._presence is not None:
-                self._presence.note((await parts.audit.place(call.allowed())).sequence)
+            if not self._open and self._lock is not None:
+                self._lock.note((await parts.audit.place(call.allowed())).sequence)
             self._open.add(call.id)
         try:
             return await parts.audit.append(entry, call.allowed())
@@ -150,7 +150,7 @@ class Records:
     def refused(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
         """Record a refused consent; `evidence` is the caller's signed frame."""
         key = Key(header.sender, error.rule, error.code)
-        self.refusals.take(
+        self.refusals.record(
             key, functools.partial(of_call, self._peer, header, evidence, error.arguments_digest)
         )
 
@@ -163,8 +163,8 @@ class Records:
         await self.refusals.close()
         if self._opened is not None:
             await self._opened.effects.close()
-        if self._presence is not None:
-            self._presence.close(settled=not self._open)
+        if self._lock is not None:
+            self._lock.close(settled=not self._open)
 
     async def _check_time(self, effects: Effects, call: Call[Any, Any], event_sourced: bool) -> None:
         """Check the age of consent, unless the effect of `call` may have happened before.
@@ -228,13 +228,13 @@ class Records:
 
     async def _settle(self, dead: DeadProcess, since: int, outcome: Outcome) -> None:
         parts = await self._parts()
-        for began, entry in (await self._left_open(parts.audit, dead.instance, since)).items():
-            code, result = await self._what_became(parts.effects, entry, outcome)
+        for began, entry in (await self._unfinished(parts.audit, dead.instance, since)).items():
+            code, result = await self._outcome_of(parts.effects, entry, outcome)
             _log.warning("%s of %s was cut off: %s", entry.capability, dead.instance, code or "it was done")
             ended = self._entry(kind="ended", call=entry.call, began=began, code=code, outcome=result)
             await parts.audit.append(ended, _LEAST_SECONDS)
 
-    async def _left_open(self, log: AuditLog, instance: str, since: int) -> dict[int, AuditEntry]:
+    async def _unfinished(self, log: AuditLog, instance: str, since: int) -> dict[int, AuditEntry]:
         """Return the calls of `instance` after entry `since` that have no end, by number of entry."""
         found: dict[int, AuditEntry] = {}
         async for batch in log.lines(since, (await log.end()).sequence):
@@ -246,7 +246,7 @@ class Records:
                     found[message.sequence] = entry
         return found
 
-    async def _what_became(self, effects: Effects, entry: AuditEntry, outcome: Outcome) -> tuple[str, str]:
+    async def _outcome_of(self, effects: Effects, entry: AuditEntry, outcome: Outcome) -> tuple[str, str]:
         """Return the code and the hash of the answer of a call that was cut off."""
         effect = await effects.outcome(entry)
         if effect is not None:

@@ -89,7 +89,7 @@ class RefusalCounter:
     def __len__(self) -> int:
         return len(self._windows)
 
-    def take(self, key: Key, now: int) -> bool:
+    def add(self, key: Key, now: int) -> bool:
         """Count one more refusal; return True if it gets an entry of its own instead."""
         if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:
             key = OTHERS
@@ -102,7 +102,7 @@ class RefusalCounter:
         window.counts[key] += 1
         return False
 
-    def due(self, now: int) -> list[tuple[Key, int]]:
+    def pop_due(self, now: int) -> list[tuple[Key, int]]:
         """Return the counts to write now, and forget callers without further refusals."""
         found: list[tuple[Key, int]] = []
         for caller, window in list(self._windows.items()):
@@ -117,7 +117,7 @@ class RefusalCounter:
             window.until = now + window.length
         return found
 
-    def rest(self) -> list[tuple[Key, int]]:
+    def flush(self) -> list[tuple[Key, int]]:
         """Return all counts that are not written yet, and reset them."""
         found = [each for window in self._windows.values() for each in window.counts.items()]
         self._windows.clear()
@@ -140,21 +140,21 @@ class Refusals:
         self._tally = RefusalCounter()
         self._tasks = TaskSet()
 
-    def take(self, key: Key, describe: Callable[[], dict[str, Any]]) -> asyncio.Task[None] | None:
+    def record(self, key: Key, describe: Callable[[], dict[str, Any]]) -> asyncio.Task[None] | None:
         """Count one more; return the task that writes an entry of its own, if it gets one.
 
         `describe` returns the further fields of that entry.
         """
-        return self._write(key, 1, describe()) if self._tally.take(key, steady_ms()) else None
+        return self._write(key, 1, describe()) if self._tally.add(key, steady_ms()) else None
 
     def tick(self) -> None:
-        """Write the counts that are due; to be called about once a second, or before each `take`."""
-        for key, count in self._tally.due(steady_ms()):
+        """Write the counts that are due; to be called about once a second, or before each `record`."""
+        for key, count in self._tally.pop_due(steady_ms()):
             self._write(key, count, {"call": ""})
 
     async def close(self) -> None:
         """Write the remaining counts, and stop."""
-        for key, count in self._tally.rest():
+        for key, count in self._tally.flush():
             self._write(key, count, {"call": ""})
         await self._tasks.finish(_FAREWELL_SECONDS)
 

@@ -105,7 +105,7 @@ class Budget:
         clock = asyncio.get_running_loop().time
         until = clock() + _SECONDS
         while (left := until - clock()) > 0:
-            held = await records.look(where, left)
+            held = await records.get(where, left)
             known: list[str] = [] if held is None else held.record["effects"]
             if this in known:
                 return

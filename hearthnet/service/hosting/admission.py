@@ -193,7 +193,7 @@ def _check_kind(contract: Contract, frame: Frame) -> None:
 def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) -> None:
     """Count a call of another node; all capabilities that are not offered here count as one."""
     capability = header.capability
-    refused = rates.take(header.sender, capability if capability in endpoints else OTHERS, steady_ms())
+    refused = rates.charge(header.sender, capability if capability in endpoints else OTHERS, steady_ms())
     if refused is not None:
         what = f"calls of {refused.capability}" if refused.capability else "calls"
         raise HearthNetError(

@@ -52,7 +52,7 @@ class Announcer:
         """
         self._built_in = built_in
         await self._listen()
-        self._peer.link.on_back(self._announce)
+        self._peer.link.on_restored(self._announce)
         self._tasks.start(self._repeat(), "announcements")
 
     async def offer(self, hosted: list[ActiveOffer]) -> None:

@@ -130,9 +130,9 @@ class CallExecution:
         except BaseException as error:
             # An error of one handler, even SystemExit, must not end other calls.
             late = self._was_late()
-            await self._fail(self._timeout() if late else self._told(error))
+            await self._fail(self._timeout() if late else self._answer_error(error))
 
-    def _told(self, error: BaseException) -> HearthNetError:
+    def _answer_error(self, error: BaseException) -> HearthNetError:
         """Return the error to answer; an effect that happened has not failed with its answer."""
         told = as_wire_error(error, self.header.capability)
         if not self._effected or told.code in (UNKNOWN, "partition", "timeout"):
@@ -154,11 +154,11 @@ class CallExecution:
     def _timeout(self) -> HearthNetError:
         return HearthNetError("timeout", f"{self.header.capability} did not finish in time")
 
-    def take_place(self) -> None:
+    def acquire_slot(self) -> None:
         """Occupy one of the offer's places, now, so that calls arriving together are counted."""
         self._admitted.hosted.in_flight += 1
 
-    def free_place(self) -> None:
+    def release_slot(self) -> None:
         """Release the place."""
         self._admitted.hosted.in_flight -= 1
 

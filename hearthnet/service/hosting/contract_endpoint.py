@@ -39,7 +39,7 @@ class ContractEndpoint:
         self._find = find
 
     @capability(CONTRACT)
-    async def tell(self, call: Call[NoParams, ContractRequest]) -> Reply:
+    async def get_contract(self, call: Call[NoParams, ContractRequest]) -> Reply:
         """Return one contract, whole."""
         found = self._find(call.input.capability)
         if found is None:

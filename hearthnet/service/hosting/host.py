@@ -67,14 +67,14 @@ class Host:
         self._tasks, self._answers = TaskSet(), TaskSet()
         self._announcer = Announcer(peer, service.name, service.version, self._tasks)
         self._monitor = Monitor(peer, service, self._served, self._tasks)
-        self._hosted: list[ActiveOffer] = []
-        self._offered = OfferSet([])
+        self._active: list[ActiveOffer] = []
+        self._offer_set = OfferSet([])
         self._running: dict[str, CallExecution] = {}
-        self._turns = CallScheduler(self._ended)
+        self._scheduler = CallScheduler(self._on_end)
         self._draining = False
         self.dropped = 0
         self.refused = 0
-        self._told: Counter[str] = Counter()
+        self._stale_answers: Counter[str] = Counter()
         peer.traces.in_flight["provider"] = lambda: self.in_flight
         peer.traces.dropped["provider"] = lambda: self.dropped
 
@@ -86,7 +86,7 @@ class Host:
     @property
     def offers(self) -> list[str]:
         """One line per offer, for people."""
-        return sorted(str(entry) for entry in self._hosted)
+        return sorted(str(entry) for entry in self._active)
 
     async def open(self) -> None:
         """Listen for calls, then offer; an offer is never announced before calls can arrive.
@@ -109,7 +109,7 @@ class Host:
 
     async def refresh(self) -> None:
         """Replace the offers by the service's present ones; an unchanged offer keeps its load."""
-        known = {_key(entry.offer): entry for entry in self._hosted}
+        known = {_key(entry.offer): entry for entry in self._active}
         own = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
         added = (endpoint for name, endpoint in own.items() if name not in self._endpoints)
         kept = {name: each for name, each in self._shared.items() if name in own}
@@ -117,15 +117,15 @@ class Host:
         self._endpoints = own | {each.endpoint.contract.id: each.endpoint for each in self._shared.values()}
         offers = self._service.offers()
         fresh = [self._host(offer) for offer in (*offers, *shared_offers(offers, self._shared))]
-        self._hosted = [known.get(_key(entry.offer), entry) for entry in fresh]
-        self._offered = OfferSet([*self._hosted, *self._built_in])
-        await self._announcer.offer(self._hosted)
+        self._active = [known.get(_key(entry.offer), entry) for entry in fresh]
+        self._offer_set = OfferSet([*self._active, *self._built_in])
+        await self._announcer.offer(self._active)
 
     async def close(self, drain_seconds: float) -> None:
         """Withdraw, refuse new calls, and stop running ones after at most `drain_seconds`."""
         self._draining = True
         await self._announcer.withdraw()
-        await self._turns.begun()
+        await self._scheduler.wait_begun()
         tasks = [running.task for running in self._running.values() if running.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=drain_seconds)
@@ -137,7 +137,7 @@ class Host:
     def _served(self) -> list[Served]:
         """Return each capability that is offered now once, for operators."""
         running: Counter[str] = Counter()
-        for entry in self._hosted:
+        for entry in self._active:
             running[entry.offer.capability] += entry.in_flight
         return [
             Served(endpoint.contract.capability, endpoint.contract.schema_hash, count, endpoint.statistics)
@@ -196,12 +196,12 @@ class Host:
                 return
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
-            admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offered, frame)
+            admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offer_set, frame)
             running = CallExecution(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
             if isinstance(error, ConsentRefused):
                 self._records.refused(frame.header, frame.evidence, error)
-            if self._worth_telling(frame.header.sender, error, packed):
+            if self._may_answer(frame.header.sender, error, packed):
                 self._answers.start(self._refuse(frame, error, packed), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
@@ -222,26 +222,26 @@ class Host:
             return True
         return claims is not None and peer.membership.revocations.revoked(claims.iss, claims.jti)
 
-    def _worth_telling(self, sender: str, error: HearthNetError, packed: bool) -> bool:
+    def _may_answer(self, sender: str, error: HearthNetError, packed: bool) -> bool:
         """Return whether to answer with `error`; those about the time only a few times per tick.
 
         A batch counts as one.
         """
         if error.details.get("rule") != CLOCK_RULE:
             return True
-        self._told[sender] += 1 if packed else batch.MOST
-        if self._told[sender] > _MOST_TOLD * batch.MOST:
+        self._stale_answers[sender] += 1 if packed else batch.MOST
+        if self._stale_answers[sender] > _MOST_TOLD * batch.MOST:
             self.dropped += 1
             return False
         return True
 
     def _start(self, running: CallExecution) -> None:
         self._running[running.header.id] = running
-        running.take_place()
-        self._turns.begin(running)
+        running.acquire_slot()
+        self._scheduler.begin(running)
 
-    def _ended(self, running: CallExecution, error: BaseException | None) -> None:
-        running.free_place()
+    def _on_end(self, running: CallExecution, error: BaseException | None) -> None:
+        running.release_slot()
         self._running.pop(running.header.id, None)
         self.peer.traces.end(running.trace)
         if not (error is None or isinstance(error, asyncio.CancelledError)):
@@ -311,12 +311,12 @@ class Host:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._told.clear()
+            self._stale_answers.clear()
             self._records.refusals.tick()
             for running in list(self._running.values()):
-                self._look_after(running)
+                self._check_running(running)
 
-    def _look_after(self, running: CallExecution) -> None:
+    def _check_running(self, running: CallExecution) -> None:
         if running.lost_caller():
             running.stop()
             return

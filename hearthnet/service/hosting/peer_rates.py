@@ -79,7 +79,7 @@ class PeerRates:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def take(self, node: str, capability: str, now_ms: int) -> RateLimited | None:
+    def charge(self, node: str, capability: str, now_ms: int) -> RateLimited | None:
         """Count one more call of `capability` by `node`; return the refusal if over a limit."""
         meters = self._nodes.get(node)
         if meters is None:

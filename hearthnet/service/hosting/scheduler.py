@@ -43,27 +43,27 @@ class CallScheduler:
         """Run `work` in the next turn of the loop, in order, in a copy of the present context."""
         self._waiting.append((work, copy_context()))
         if self._task is None:
-            self._task = self._loop.create_task(_Batch(self))
+            self._task = self._loop.create_task(_EagerTask(self))
 
-    async def begun(self) -> None:
+    async def wait_begun(self) -> None:
         """Wait until no call waits for its turn."""
         for _ in range(_MOST_TURNS):
             if not self._waiting:
                 return
             await asyncio.sleep(0)
 
-    def left(self) -> None:
+    def replace_task(self) -> None:
         """Replace the task that began calls and no longer does."""
-        self._task = self._loop.create_task(_Batch(self)) if self._waiting else None
+        self._task = self._loop.create_task(_EagerTask(self)) if self._waiting else None
 
 
-class _Batch(Coroutine[Any, Any, None]):
+class _EagerTask(Coroutine[Any, Any, None]):
     """The coroutine of a task of `CallScheduler`."""
 
-    __slots__ = ("_context", "_current", "_task", "_turns", "_work")
+    __slots__ = ("_context", "_current", "_scheduler", "_task", "_work")
 
     def __init__(self, turns: CallScheduler) -> None:
-        self._turns = turns
+        self._scheduler = turns
         self._work: ScheduledCall | None = None
         self._current: Coroutine[Any, Any, None] | None = None
         self._context: Context | None = None
@@ -77,12 +77,12 @@ class _Batch(Coroutine[Any, Any, None]):
             return self._begin()
         finally:
             # However this ended, the remaining calls need another task that begins them.
-            self._turns.left()
+            self._scheduler.replace_task()
 
     def throw(self, error: Any, value: Any = None, trace: Any = None) -> Any:
         """Cancel the call that waits; before its first step, leave all calls to another task."""
         if self._current is None:
-            self._turns.left()
+            self._scheduler.replace_task()
             raise error
         return self._resume(self._current.throw, error)
 
@@ -96,7 +96,7 @@ class _Batch(Coroutine[Any, Any, None]):
 
     def _begin(self) -> Any:
         """Begin calls in order; return the awaitable of the first that waits."""
-        waiting, ended = self._turns._waiting, self._turns._ended
+        waiting, ended = self._scheduler._waiting, self._scheduler._ended
         task = self._task = asyncio.current_task()
         while waiting:
             work, context = waiting.popleft()
@@ -124,8 +124,8 @@ class _Batch(Coroutine[Any, Any, None]):
         try:
             return self._context.run(step, value)
         except StopIteration:
-            self._turns._ended(self._work, None)
+            self._scheduler._ended(self._work, None)
             raise
         except BaseException as error:
-            self._turns._ended(self._work, error)
+            self._scheduler._ended(self._work, error)
             raise

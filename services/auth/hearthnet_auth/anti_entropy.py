@@ -77,7 +77,7 @@ class AntiEntropy:
         self._events = {event.hash for event in remembered.events}
         self._revocations = {_name(one) for one in remembered.revocations}
         await self._peer.link.subscribe(subjects.events_of(HEADS), self._on_heads)
-        self._peer.link.on_back(self._back)
+        self._peer.link.on_restored(self._back)
         self._membership.on_change(self._changed)
         self._changed()
         for work in (self._announce, self._ask, self._keep):
@@ -122,9 +122,9 @@ class AntiEntropy:
             return
         self._neighbours.heard(frame.header.sender, heads, self._clock())
         ours = self._membership.heads()
-        if ours.behind(heads):
+        if ours.is_behind(heads):
             self._asking.set()
-        elif heads.behind(ours):
+        elif heads.is_behind(ours):
             self._answer_soon()
         else:
             self._answered()
@@ -186,13 +186,13 @@ class AntiEntropy:
                 if not self._membership.revocations.revoked(one.issuer, one.token_id)
             )
             events = signed_document.readable(told.events, CommunityEvent)
-            new = self._membership.fetched(events, revoked)
+            new = self._membership.add_fetched(events, revoked)
             if new:
                 now = self._membership.roster
                 kept = tuple(one for one in now.events if known.history.get(one.hash) is None)
                 await self.relay(kept, revoked)
             anything = anything or new
-            passed_over = beyond | self._membership.beyond(events)
+            passed_over = beyond | self._membership.over_limit(events)
             if not (told.more and (new or passed_over != beyond)):
                 break
             beyond = passed_over

@@ -55,7 +55,7 @@ class Chain:
                 for other in others:
                     await self._log.keep(other)
                 kept = await self._log.claim(own)
-                membership.learn([*others, kept])
+                membership.add([*others, kept])
                 if membership.roster.history.get(kept.hash) is None:
                     raise HearthNetError("internal_error", f"the log keeps {kept.hash}, which does not hold")
                 await self._tell([*others, kept])

@@ -73,7 +73,7 @@ class Neighbours:
         return [
             (node, claim)
             for node, claim in self._claims.items()
-            if claim.until > now and claim.fruitless != claim.heads and ours.behind(claim.heads)
+            if claim.until > now and claim.fruitless != claim.heads and ours.is_behind(claim.heads)
         ]
 
     def _counts(self, claim: _Claim, now: float) -> bool:

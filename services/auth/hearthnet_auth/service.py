@@ -87,7 +87,7 @@ class AuthService(Service):
         self._chain = Chain(peer, self._log)
         self._exchange = AntiEntropy(node.bus, self._log)
         remembered = await self._log.read()
-        peer.membership.learn(remembered.events, remembered.revocations)
+        peer.membership.add(remembered.events, remembered.revocations)
         await self._exchange.open(remembered)
         # Events that an earlier process stored and did not publish before it ended.
         saved = await asyncio.to_thread(load_roster, node.home.roster, peer.node_id)
@@ -203,7 +203,7 @@ class AuthService(Service):
         if not known:
             Revocations().add(made, membership.roster)
             await self._log.keep_revocation(made)
-            membership.learn((), (made,))
+            membership.add((), (made,))
         revoked = known[0] if known else made
         for body in gossip_frames.batches((), (revoked,)):
             await gossip_frames.publish(self._node.bus.peer.sender, REVOKED, body)

@@ -76,14 +76,14 @@ async def test_a_run_is_replaced_only_by_who_knows_what_stands_there(runs: RunSt
 @pytest.mark.req("SESS-18")
 async def test_a_mark_grows_with_what_is_saved_and_decided(runs: RunStore) -> None:
     run = ids.new_ulid()
-    marks = [await runs.mark()]
+    marks = [await runs.version()]
     await runs.save(run, b"one", 0)
-    marks.append(await runs.mark())
-    assert marks[-1] == await runs.mark()
-    await runs.say(run, ids.new_ulid(), b"yes")
-    marks.append(await runs.mark())
+    marks.append(await runs.version())
+    assert marks[-1] == await runs.version()
+    await runs.save_decision(run, ids.new_ulid(), b"yes")
+    marks.append(await runs.version())
     await runs.save(ids.new_ulid(), b"two", 0)
-    marks.append(await runs.mark())
+    marks.append(await runs.version())
     assert marks == sorted(set(marks))
 
 
@@ -98,12 +98,12 @@ async def test_of_many_who_save_at_once_one_does(runs: RunStore) -> None:
 @pytest.mark.req("RUN-6")
 async def test_a_decision_is_written_once(runs: RunStore) -> None:
     run = ids.new_ulid()
-    assert await runs.said(run, "a") is None
-    stands = await asyncio.gather(*(runs.say(run, "a", b"%d" % number) for number in range(5)))
+    assert await runs.load_decision(run, "a") is None
+    stands = await asyncio.gather(*(runs.save_decision(run, "a", b"%d" % number) for number in range(5)))
     assert len(set(stands)) == 1
-    assert await runs.say(run, "b", b"yes") == b"yes"
-    assert await runs.said(run, "a") == stands[0]
-    assert await runs.said(run, "b") == b"yes"
+    assert await runs.save_decision(run, "b", b"yes") == b"yes"
+    assert await runs.load_decision(run, "a") == stands[0]
+    assert await runs.load_decision(run, "b") == b"yes"
     assert await runs.runs() == []
 
 
@@ -111,11 +111,11 @@ async def test_a_decision_is_written_once(runs: RunStore) -> None:
 async def test_who_watches_a_run_is_woken_until_it_stops(runs: RunStore) -> None:
     run, woken = ids.new_ulid(), []
     stop = await runs.watch(run, lambda: woken.append(1))
-    await runs.tell(ids.new_ulid())
-    await runs.tell(run)
+    await runs.notify(ids.new_ulid())
+    await runs.notify(run)
     await wait_for(lambda: woken, 20)
     await stop()
-    await runs.tell(run)
+    await runs.notify(run)
     await runs.save(run, b"one", 0)
     assert woken == [1]
 
@@ -123,20 +123,20 @@ async def test_who_watches_a_run_is_woken_until_it_stops(runs: RunStore) -> None
 @pytest.mark.req("RUN-10")
 async def test_an_entry_is_on_record_once_however_many_say_it(runs: RunStore) -> None:
     run = ids.new_ulid()
-    since = await runs.place()
-    numbers = await asyncio.gather(*(runs.note(decided("c", run), since) for _ in range(4)))
+    since = await runs.audit_position()
+    numbers = await asyncio.gather(*(runs.append_audit(decided("c", run), since) for _ in range(4)))
     assert set(numbers) == {since + 1}
-    assert await runs.note(decided("d", run), since) == since + 2
-    await runs.note(decided("e", "another"), since)
-    assert [entry.call for entry in await runs.noted(run, since)] == ["c", "d"]
+    assert await runs.append_audit(decided("d", run), since) == since + 2
+    await runs.append_audit(decided("e", "another"), since)
+    assert [entry.call for entry in await runs.audit_entries(run, since)] == ["c", "d"]
 
 
 async def test_an_end_is_found_with_its_beginning() -> None:
     runs = MemoryRuns()
-    began = await runs.note(decided("c", "r", "began"), 0)
-    await runs.note(msgspec.structs.replace(decided("c", "", "ended"), began=began), 0)
-    await runs.note(msgspec.structs.replace(decided("x", "", "ended"), began=99), 0)
-    assert [entry.kind for entry in await runs.noted("r", 0)] == ["began", "ended"]
+    began = await runs.append_audit(decided("c", "r", "began"), 0)
+    await runs.append_audit(msgspec.structs.replace(decided("c", "", "ended"), began=began), 0)
+    await runs.append_audit(msgspec.structs.replace(decided("x", "", "ended"), began=99), 0)
+    assert [entry.kind for entry in await runs.audit_entries("r", 0)] == ["began", "ended"]
 
 
 # --- only JetStream
@@ -148,7 +148,7 @@ async def test_two_stores_note_a_decision_once_among_other_entries(mesh: Mesh) -
     async with await mesh.store() as one, await mesh.store() as two:
         first, second = StoredRuns(one, mesh.identity), StoredRuns(two, mesh.identity)
         log = AuditLog(one, mesh.identity)
-        since = await first.place()
+        since = await first.audit_position()
         node = mesh.identity.node_id
         other = decided("o", "other", "decided", node)
 
@@ -157,9 +157,9 @@ async def test_two_stores_note_a_decision_once_among_other_entries(mesh: Mesh) -
                 await log.append(msgspec.structs.replace(other, call=f"o{number}"), 20)
 
         entry = decided("c", run, "decided", node)
-        saying = [store.note(entry, since) for store in (first, second) for _ in range(3)]
+        saying = [store.append_audit(entry, since) for store in (first, second) for _ in range(3)]
         await asyncio.gather(others(), *saying)
-        assert [one.call for one in await first.noted(run, since)] == ["c"]
+        assert [one.call for one in await first.audit_entries(run, since)] == ["c"]
         found, finding = await audited(mesh, log)
         assert finding is None
         assert len(found) == 6
@@ -241,4 +241,4 @@ async def test_a_store_that_is_gone_says_so(mesh: Mesh, monkeypatch: pytest.Monk
         await runs.load(ids.new_ulid())
     assert caught.value.code == "partition"
     with contextlib.suppress(HearthNetError):
-        await runs.tell("r")
+        await runs.notify("r")

@@ -219,11 +219,11 @@ async def test_what_no_provider_asks_for_takes_no_signature() -> None:
     voter = ClientApprover("p", GUEST.node_id, NODE.node_id, COMMUNITY, Mesh())
     own = ToolDefinition("look", "", {"type": "object"}, None, None, True)
     (mine,) = Toolbox([own])
-    assert await voter.to_sign(mine, asked("")) is None
-    assert await voter.to_sign(tool("rag.query", corpus="probe"), asked()) is None
+    assert await voter.approval_template(mine, asked("")) is None
+    assert await voter.approval_template(tool("rag.query", corpus="probe"), asked()) is None
     await voter.check(mine, asked(""), None, now_ms())
     keyless = ClientApprover("p", "", NODE.node_id, COMMUNITY, Mesh())
-    assert await keyless.to_sign(POSTING, asked()) is None
+    assert await keyless.approval_template(POSTING, asked()) is None
     with pytest.raises(HearthNetError, match="takes your signed approval") as caught:
         await voter.check(POSTING, asked(), None, now_ms())
     assert caught.value.details["rule"] == "approval"

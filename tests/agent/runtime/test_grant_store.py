@@ -146,11 +146,13 @@ def test_a_saved_run_asks_its_grants_again() -> None:
 @pytest.mark.req("TOOL-47")
 def test_uses_are_handed_out_once_each_until_there_are_none(tmp_path: Path) -> None:
     book = GrantBook(tmp_path / "book" / "grants.json")
-    assert (book.entries(), book.names(), book.take(question(), POSTING, NOW)) == ([], [], None)
+    assert (book.entries(), book.names(), book.claim_use(question(), POSTING, NOW)) == ([], [], None)
     kept = entry(uses=2)
     book.add(kept, NOW)
     assert book.names() == ["market_post"]
-    taken = [GrantBook(tmp_path / "book" / "grants.json").take(question(), POSTING, NOW) for _ in range(3)]
+    taken = [
+        GrantBook(tmp_path / "book" / "grants.json").claim_use(question(), POSTING, NOW) for _ in range(3)
+    ]
     assert [use and use.number for use in taken] == [1, 2, None]
     assert book.find(kept.grant.id) == kept.grant
     assert book.entries()[0].standing(NOW, grant_store.tool_digest(POSTING)) == "used_up"
@@ -161,10 +163,10 @@ def test_uses_are_handed_out_once_each_until_there_are_none(tmp_path: Path) -> N
 def test_a_grant_is_for_its_arguments_its_time_and_its_tool_alone(tmp_path: Path) -> None:
     book = GrantBook(tmp_path / "grants.json")
     book.add(entry(only={"input.category": ["request"]}), NOW)
-    assert book.take(question(), POSTING, NOW) is None
-    assert book.take(question(category="request"), POSTING, NOW + HOUR) is None
-    assert book.take(question(category="request"), TOOLBOX.bound("market_expire"), NOW) is None
-    assert book.take(question(category="request"), POSTING, NOW) is not None
+    assert book.claim_use(question(), POSTING, NOW) is None
+    assert book.claim_use(question(category="request"), POSTING, NOW + HOUR) is None
+    assert book.claim_use(question(category="request"), TOOLBOX.bound("market_expire"), NOW) is None
+    assert book.claim_use(question(category="request"), POSTING, NOW) is not None
     assert entry().standing(NOW + HOUR, grant_store.tool_digest(POSTING)) == "expired"
 
 
@@ -181,7 +183,7 @@ def test_a_changed_tool_voids_its_grants(tmp_path: Path, change: dict[str, Any])
     book = GrantBook(tmp_path / "grants.json")
     book.add(entry(), NOW)
     changed = Toolbox([msgspec.structs.replace(POSTING.definition, **change)]).bound("market_post")
-    assert book.take(question(), changed, NOW) is None
+    assert book.claim_use(question(), changed, NOW) is None
     assert book.entries()[0].standing(NOW, grant_store.tool_digest(changed)) == "changed"
 
 
@@ -288,7 +290,7 @@ class Broken:
     def names(self) -> list[str]:
         return ["market_post"]
 
-    def take(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> grant_store.Use | None:
+    def claim_use(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> grant_store.Use | None:
         if self.error is not None:
             raise self.error
         return grant_store.Use(entry().grant, 1)

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.loop.state import Limits, new_run
-from hearthnet.agent.persistence.run_record import RunRecord, Sealer, contracts_digest, told_contracts, unseal
+from hearthnet.agent.persistence.run_record import (
+    RunRecord,
+    Sealer,
+    contracts_digest,
+    dynamic_contracts,
+    unseal,
+)
 from hearthnet.agent.persistence.saved_runs import toolbox_of
 from hearthnet.agent.runtime.authority import MOST_CHARACTERS, Scopes
 from hearthnet.agent.runtime.stream_collector import drain
-from hearthnet.agent.tools.dynamic import MOST_DESCRIBED, told_tool
+from hearthnet.agent.tools.dynamic import MOST_DESCRIBED, dynamic_tool
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.contracts import Contract, contracts
 from hearthnet.contracts.dynamic import versioned
@@ -34,16 +40,16 @@ def told(name: str = "experimental.mcp.notes.write", **changed: Any) -> Contract
 @pytest.mark.req("MCPADD-4")
 def test_it_is_a_tool_under_its_capabilitys_name() -> None:
     made = told()
-    tool = told_tool(made, own=True)
+    tool = dynamic_tool(made, own=True)
     assert (tool.name, tool.bound_capability, tool.bound_version) == (made.name, made.name, (made.major, 0))
     assert tool.parameters_schema["required"] == ["text"]
     assert tool.description == made.summary
     assert tool.side_effects
     harmless = told(side_effects=False)
-    assert not told_tool(harmless, own=True).side_effects
-    assert told_tool(harmless, own=False).side_effects
+    assert not dynamic_tool(harmless, own=True).side_effects
+    assert dynamic_tool(harmless, own=False).side_effects
     long = {**request(TEXT), "description": "x" * 5_000}
-    assert len(told_tool(told(request_schema=long), own=True).description) == MOST_DESCRIBED
+    assert len(dynamic_tool(told(request_schema=long), own=True).description) == MOST_DESCRIBED
     bound = Toolbox([tool]).bound(made.name)
     assert bound.foreign, "what a program of others says are the words of others, also after an effect"
     assert not bound.repeatable_effect
@@ -54,7 +60,7 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = told(summary="Only here.")
-    toolbox = Toolbox([told_tool(made, own=True)])
+    toolbox = Toolbox([dynamic_tool(made, own=True)])
     record = RunRecord(
         run="01HZX3Q4R5S6T7V8W9XA0BC1D2",
         owner="",
@@ -63,7 +69,7 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
         request={},
         tools=[tool.definition for tool in toolbox],
         contracts=contracts_digest(toolbox),
-        told=told_contracts(toolbox),
+        told=dynamic_contracts(toolbox),
         per_tool_seconds=30,
         started_at=0,
     )
@@ -79,7 +85,9 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
 
 @pytest.mark.req("MCPADD-13")
 def test_a_token_has_room_for_long_names() -> None:
-    tools = [told_tool(told(f"experimental.mcp.notes.{letter * 64}"), own=True) for letter in "abcdefghijkl"]
+    tools = [
+        dynamic_tool(told(f"experimental.mcp.notes.{letter * 64}"), own=True) for letter in "abcdefghijkl"
+    ]
     toolbox = Toolbox(tools)
     bound = [tool for tool in toolbox if isinstance(tool, BoundTool)]
     scopes = Scopes(bound)

@@ -69,11 +69,11 @@ def test_a_call_that_is_given_up_counts_for_nothing() -> None:
 @pytest.mark.req("BUS-24")
 def test_under_half_of_enough_calls_is_too_few() -> None:
     few = _after(*[("partition", 5.0)] * (FEWEST - 1))
-    assert few.may_be_asked
+    assert few.may_be_called
     few.end("partition", 5, 100)
     assert (few.state, few.until_ms) == ("shut", 100 + QUARANTINE_MS)
-    assert _after(*[("", 5.0), ("timeout", 900.0)] * 60).may_be_asked, "half of them is enough"
-    assert not _after(*[("", 5.0)] * 100, *[("partition", 5.0)] * 51).may_be_asked
+    assert _after(*[("", 5.0), ("timeout", 900.0)] * 60).may_be_called, "half of them is enough"
+    assert not _after(*[("", 5.0)] * 100, *[("partition", 5.0)] * 51).may_be_called
 
 
 @pytest.mark.req("BUS-24")
@@ -85,8 +85,8 @@ def test_one_call_tries_it_after_its_time(code: str | None, state: str) -> None:
     assert not health.is_due(QUARANTINE_MS - 1)
     assert health.is_due(QUARANTINE_MS)
     assert not health.is_due(QUARANTINE_MS), "it is so only once"
-    assert (len(health), health.p50_ms, health.may_be_asked) == (0, UNKNOWN_MS, True)
+    assert (len(health), health.p50_ms, health.may_be_called) == (0, UNKNOWN_MS, True)
     health.begin()
-    assert not health.may_be_asked
+    assert not health.may_be_called
     health.end(code, 5, QUARANTINE_MS)
     assert health.state == state

@@ -49,7 +49,7 @@ def test_offers_live_for_their_time_and_the_newest_counts() -> None:
     registry.update(NODE, (_offer(in_flight=9, issued_at=1_500),), withdrawn=False, heard_ms=HEARD)
     assert [view.offer.in_flight for view in registry.offers(TOPIC, HEARD + 29_999)] == [2]
     assert registry.offers(TOPIC, HEARD + 30_000) == []
-    assert registry.everything(0) == []
+    assert registry.all_offers(0) == []
 
 
 @pytest.mark.req("BUS-19")
@@ -84,11 +84,11 @@ def test_of_one_node_only_so_many_offers_are_kept() -> None:
     registry.update(
         NODE, (_offer(), _offer(params={"corpus": "x" * 20_000})), withdrawn=False, heard_ms=HEARD
     )
-    assert len(registry.everything(HEARD)) == MOST_OFFERS + 1
+    assert len(registry.all_offers(HEARD)) == MOST_OFFERS + 1
     assert [view.node for view in registry.offers(TOPIC, HEARD)] == [NODE]
     registry.update(OTHER, flood, withdrawn=True, heard_ms=HEARD)
     registry.update(OTHER, (_offer(),), withdrawn=False, heard_ms=HEARD)
-    assert len(registry.everything(HEARD)) == 2
+    assert len(registry.all_offers(HEARD)) == 2
 
 
 @pytest.mark.req("BUS-14")
@@ -101,7 +101,7 @@ def test_instances_and_params_are_offers_of_their_own() -> None:
     registry.update(NODE, records[1:2], withdrawn=True, heard_ms=HEARD)
     assert len(registry.offers(TOPIC, 0)) == 3
     registry.drop_instance(NODE, "aaaaaaaa")
-    assert [view.node for view in registry.everything(0)] == [OTHER]
+    assert [view.node for view in registry.all_offers(0)] == [OTHER]
 
 
 @pytest.mark.req("BUS-2")

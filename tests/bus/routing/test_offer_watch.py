@@ -56,7 +56,7 @@ def test_a_slow_reader_ends_up_with_what_is_true(steps: list[tuple[int, bool, bo
     pending, there, seen = PendingUpdates(), dict[str, OfferView](), dict[str, OfferView]()
 
     def read() -> None:
-        change = pending.take()
+        change = pending.pop()
         key = change.view.offer.instance
         assert (key in seen) == (change.event != "appeared")
         seen.pop(key, None)
@@ -111,7 +111,7 @@ async def test_what_appears_changes_and_goes_is_told(mesh: Mesh) -> None:
                 pass
         while (await _next(changes)).event != "gone":
             pass
-        assert guest._discovery.registry.everything(0) == []
+        assert guest._discovery.registry.all_offers(0) == []
 
 
 @pytest.mark.asyncio
@@ -226,7 +226,7 @@ async def test_a_killed_process_is_forgotten_at_once_by_who_asks_it(
         assert caught.value.code in ("not_found", "partition")
         assert watch.seconds() < 7, "a provider that is silent for 5 s is looked for again"
         await process.wait()
-        assert instance not in {view.offer.instance for view in registry.everything(0)}
+        assert instance not in {view.offer.instance for view in registry.all_offers(0)}
         assert (await guest.call(QUERY, query())).instance == near.peer.instance
 
 
@@ -244,8 +244,8 @@ async def test_a_killed_process_is_gone_within_the_lifetime_of_its_offers(
         process.kill()
         await process.wait()
         assert (await _next(changes)).event == "gone"
-        assert watch.seconds() <= 3.0 + offer_watch.LOOK_SECONDS + 0.5
-        assert guest._discovery.registry.everything(0) == []
+        assert watch.seconds() <= 3.0 + offer_watch.POLL_SECONDS + 0.5
+        assert guest._discovery.registry.all_offers(0) == []
 
 
 @pytest.mark.asyncio

@@ -20,8 +20,8 @@ def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
 @pytest.mark.req("BUS-30")
 def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     times = ClockOffsets()
-    assert times.learn("a", _expired(300_000), times.ahead("a"))
-    assert not times.learn("a", _expired(300_000), times.ahead("a"))
+    assert times.update("a", _expired(300_000), times.ahead("a"))
+    assert not times.update("a", _expired(300_000), times.ahead("a"))
     assert abs(times.time_at("a") - now_ms() - 300_000) < 1_000
     assert abs(times.time_at("b") - now_ms()) < 1_000
 
@@ -31,7 +31,7 @@ def test_the_time_of_a_node_is_learned_once_and_for_it_alone() -> None:
     "error", [_expired(300_000, "approval"), _expired("soon"), HearthNetError("timeout", "")]
 )
 def test_other_errors_tell_no_time(error: HearthNetError) -> None:
-    assert not ClockOffsets().learn("a", error, 0)
+    assert not ClockOffsets().update("a", error, 0)
 
 
 @pytest.mark.req("BUS-30")
@@ -39,7 +39,7 @@ def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(clock_skew, "_MOST_NODES", 2)
     times = ClockOffsets()
     for node in ("a", "b", "c"):
-        assert times.learn(node, _expired(300_000), 0)
+        assert times.update(node, _expired(300_000), 0)
     assert abs(times.time_at("a") - now_ms()) < 1_000
     assert abs(times.time_at("c") - now_ms() - 300_000) < 1_000
 
@@ -60,8 +60,8 @@ async def test_a_stream_is_opened_again_by_the_providers_clock(mesh: Mesh) -> No
 @pytest.mark.req("BUS-30")
 def test_of_many_that_were_refused_at_once_each_is_worth_repeating_and_only_once() -> None:
     times = ClockOffsets()
-    assert all(times.learn("a", _expired(300_000), 0) for _ in range(3))
-    assert not times.learn("a", _expired(300_000), times.ahead("a"))
+    assert all(times.update("a", _expired(300_000), 0) for _ in range(3))
+    assert not times.update("a", _expired(300_000), times.ahead("a"))
 
 
 @pytest.mark.req("BUS-30", "BUS-96")

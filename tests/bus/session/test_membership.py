@@ -149,8 +149,8 @@ async def test_an_event_that_comes_before_its_own_past_waits_for_it() -> None:
     first, second, third = invites(MEMBER, 3)
     hear(process, Voice(MEMBER).events(third))
     assert process.roster is HELD
-    assert process.learn([second]) is False
-    assert process.learn([first])
+    assert process.add([second]) is False
+    assert process.add([first])
     assert process.roster.version == HELD.version + 3
 
 
@@ -160,7 +160,7 @@ async def test_only_so_many_events_wait_for_their_past(monkeypatch: pytest.Monke
     monkeypatch.setattr(membership, "_MOST_EARLY", 5)
     process, early = hearing(), invites(MEMBER, 9)[1:]
     for _ in range(2):
-        assert process.learn([*early[-3:], *early]) is False
+        assert process.add([*early[-3:], *early]) is False
         assert len({one.hash for one in process._early}) == len(process._early) == 5
 
 
@@ -213,7 +213,7 @@ async def test_a_revocation_that_is_not_its_makers_to_make_is_dropped() -> None:
     assert not process.revocations.revoked(FOUNDER.node_id, document.token_id)
     assert process.dropped == 1
     trusted = hearing(raise_to(HELD, FOUNDER, MEMBER, "trusted"))
-    assert trusted.learn((), (document,))
+    assert trusted.add((), (document,))
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -288,8 +288,8 @@ async def test_what_one_author_writes_is_kept_up_to_a_limit(monkeypatch: pytest.
         await wait_for(lambda: process._timer is None, what="a rest")
     kept = process.roster.version - HELD.version
     assert kept == 3
-    assert not process.fetched(events[kept:], ())
-    assert process.learn(events[kept:]), "what the own node has on the disk is not cut off"
+    assert not process.add_fetched(events[kept:], ())
+    assert process.add(events[kept:]), "what the own node has on the disk is not cut off"
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -309,9 +309,9 @@ def test_of_two_that_know_different_things_exactly_one_asks() -> None:
         assert one.less_than(two)
         assert not two.less_than(one)
         assert not one.less_than(one)
-    assert SetDigests(less, more).behind(SetDigests(more, more))
-    assert SetDigests(more, less).behind(SetDigests(less, more)), "each may lack something of the other"
-    assert not SetDigests(more, more).behind(SetDigests(less, more))
+    assert SetDigests(less, more).is_behind(SetDigests(more, more))
+    assert SetDigests(more, less).is_behind(SetDigests(less, more)), "each may lack something of the other"
+    assert not SetDigests(more, more).is_behind(SetDigests(less, more))
 
 
 @pytest.mark.req("COMMUNITY-4")
@@ -320,11 +320,11 @@ async def test_heads_say_what_is_known_and_change_with_it() -> None:
     one, other = hearing(), hearing()
     assert one.heads() == other.heads()
     events = invites(MEMBER, 1)
-    one.learn(events)
-    assert other.heads().behind(one.heads())
+    one.add(events)
+    assert other.heads().is_behind(one.heads())
     document = revocation.revoke(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
-    other.learn(events, (document,))
-    assert one.heads().behind(other.heads())
+    other.add(events, (document,))
+    assert one.heads().is_behind(other.heads())
     assert one.heads().events == other.heads().events
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime.client_tools import ClientResult, ClientTools
-from hearthnet.agent.tools.dynamic import told_tool
+from hearthnet.agent.tools.dynamic import dynamic_tool
 from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.runs.requested_tools import MOST_TOOLS, tools_of
@@ -122,7 +122,7 @@ async def test_a_tool_whose_contract_is_told_is_as_its_teller_is_trusted() -> No
 
     async def tell(names: list[str]) -> list[ToolDefinition]:
         asked_for.extend(names)
-        return [told_tool(made, own=False)]
+        return [dynamic_tool(made, own=False)]
 
     house = House(MemoryRuns(), [calls(made.name, {"text": "x"}, "n"), done("tool_calls")], told=tell)
     anna = house.guest(scope=Scope(("llm.chat", made.name)))
@@ -134,7 +134,7 @@ async def test_a_tool_whose_contract_is_told_is_as_its_teller_is_trusted() -> No
         await House(MemoryRuns()).open(anna.client, ask(made.name), ear)
     assert caught.value.code == "not_found"
     own = {"use": made.name, "params": {"text": "fixed"}}
-    (fixed,) = tools_of([own], {made.name: told_tool(made, own=True)})
+    (fixed,) = tools_of([own], {made.name: dynamic_tool(made, own=True)})
     assert "text" not in fixed.parameters_schema["properties"]
     with pytest.raises(HearthNetError, match="list of names"):
         await house.open(anna.client, {"input": {"tools": made.name}}, ear)

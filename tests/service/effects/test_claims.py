@@ -30,7 +30,7 @@ async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) ->
         held = await claims.write(name, {"by": "one"}, 0, 30)
         assert proxy.lost == 1
         assert held is not None
-        assert await claims.look(name, 30) == held
+        assert await claims.get(name, 30) == held
         assert await claims.write(name, {"by": "two"}, 0, 30) is None
         proxy.lose(SUBJECT, 1, written=False)
         changed = await claims.write(name, {"by": "three"}, held.revision, 30)
@@ -40,7 +40,7 @@ async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) ->
             await claims.write(key("ef", "me", "2"), {"by": "four"}, 0, 0.3)
         assert caught.value.code == "partition"
         await store.link.connected()
-        assert await claims.look(key("ef", "me", "2"), 30) is None
+        assert await claims.get(key("ef", "me", "2"), 30) is None
 
 
 @pytest.mark.req("EFFECT-7")
@@ -61,7 +61,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
         await store.link.connected()
 
         async def there() -> bool:
-            held = await claims.look(name, 30)
+            held = await claims.get(name, 30)
             return held is not None and held.record != taken.record
 
         await wait_for(there, what="the outcome")

@@ -174,7 +174,7 @@ async def test_a_process_that_was_cut_off_knows_what_it_missed(mesh: Mesh) -> No
             links = store.link.client, bus.peer.link
             await wait_for(lambda: all(link.is_connected for link in links), what="the server")
             await CommunityLog(store, mesh.home).claim(event)
-            await bus.peer.link._tell_back()
+            await bus.peer.link._notify_restored()
             await wait_for(lambda: event.hash in hashes(bus.peer.membership), what="it to be known")
         finally:
             await memory.close()
@@ -189,7 +189,7 @@ async def test_a_process_that_knows_less_than_its_nodes_auth_service_looks_it_up
         try:
             event = invited(bus.peer.roster, auth.peer.identity)
             await CommunityLog(store, mesh.home).claim(event)
-            auth.peer.membership.learn([event])
+            auth.peer.membership.add([event])
             await gossip_frames.publish(
                 auth.peer.sender, HEADS, msgspec.json.encode(auth.peer.membership.heads())
             )
@@ -217,7 +217,7 @@ async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
             store_away = True
             event = invited(bus.peer.roster, bus.peer.identity)
             await CommunityLog(store, mesh.home).claim(event)
-            await bus.peer.link._tell_back()
+            await bus.peer.link._notify_restored()
             await asyncio.sleep(0)
             store_away = False
             await wait_for(lambda: event.hash in hashes(bus.peer.membership), what="the second attempt")
@@ -236,7 +236,7 @@ async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
         async def write() -> None:
             event = invited(writer.peer.roster, writer.peer.identity)
             await log.claim(event)
-            writer.peer.membership.learn([event])
+            writer.peer.membership.add([event])
             for body in gossip_frames.batches([event], ()):
                 await gossip_frames.publish(writer.peer.sender, LOG, body)
             await writer.peer.link.flush_subscriptions()

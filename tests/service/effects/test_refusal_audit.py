@@ -38,42 +38,42 @@ OTHER = Key("n1", "approver", "unauthorized")
 
 def test_the_first_few_have_an_entry_and_the_rest_of_the_minute_is_counted() -> None:
     tally = RefusalCounter()
-    assert [tally.take(KEY, 0) for _ in range(SINGLE + 3)] == [True] * SINGLE + [False] * 3
-    assert not tally.take(OTHER, 1), "another check of the same caller is not another budget"
-    assert tally.take(Key("n2", "arguments", "unauthorized"), 1)
-    assert tally.due(WINDOW_MS - 1) == []
-    assert tally.due(WINDOW_MS) == [(KEY, 3), (OTHER, 1)]
-    assert tally.due(WINDOW_MS + 1) == []
+    assert [tally.add(KEY, 0) for _ in range(SINGLE + 3)] == [True] * SINGLE + [False] * 3
+    assert not tally.add(OTHER, 1), "another check of the same caller is not another budget"
+    assert tally.add(Key("n2", "arguments", "unauthorized"), 1)
+    assert tally.pop_due(WINDOW_MS - 1) == []
+    assert tally.pop_due(WINDOW_MS) == [(KEY, 3), (OTHER, 1)]
+    assert tally.pop_due(WINDOW_MS + 1) == []
 
 
 def test_who_goes_on_is_told_of_ever_more_rarely_and_who_stops_is_forgotten() -> None:
     tally, now, at = RefusalCounter(), 0, []
     for _ in range(SINGLE):
-        tally.take(KEY, now)
+        tally.add(KEY, now)
     while now < 12 * LONGEST_MS:
         now += 1_000
-        tally.take(KEY, now)
-        if tally.due(now):
+        tally.add(KEY, now)
+        if tally.pop_due(now):
             at.append(now)
     pauses = [after - before for before, after in itertools.pairwise(at)]
     assert pauses[:3] == [2 * WINDOW_MS, 4 * WINDOW_MS, 8 * WINDOW_MS]
     assert pauses[-1] == LONGEST_MS
     assert len(at) < 20, "of tens of thousands"
-    assert tally.due(now + LONGEST_MS)
-    assert tally.due(now + 3 * LONGEST_MS) == []
+    assert tally.pop_due(now + LONGEST_MS)
+    assert tally.pop_due(now + 3 * LONGEST_MS) == []
     assert len(tally) == 0
-    assert tally.take(KEY, now + 3 * LONGEST_MS)
+    assert tally.add(KEY, now + 3 * LONGEST_MS)
 
 
 def test_very_many_callers_are_counted_together() -> None:
     tally = RefusalCounter()
     for number in range(MOST_CALLERS + 5):
-        tally.take(Key(f"n{number}", "run", "unauthorized"), 0)
+        tally.add(Key(f"n{number}", "run", "unauthorized"), 0)
     assert len(tally) == MOST_CALLERS + 1
-    assert tally.due(WINDOW_MS) == [(OTHERS, 5)]
-    tally.take(OTHERS, WINDOW_MS)
-    assert tally.rest() == [(OTHERS, 1)]
-    assert tally.rest() == []
+    assert tally.pop_due(WINDOW_MS) == [(OTHERS, 5)]
+    tally.add(OTHERS, WINDOW_MS)
+    assert tally.flush() == [(OTHERS, 1)]
+    assert tally.flush() == []
 
 
 def forged(node: str) -> dict[str, Any]:
@@ -155,6 +155,6 @@ async def test_where_the_log_takes_nothing_the_refusal_is_in_the_programs_log(
     async with await mesh.bus() as bus:
         refusals = Refusals(full, {"node": bus.peer.node_id, "community": bus.peer.community})
         header = bus.peer.sender.header("call", ids.new_ulid(), capability=POST)
-        refusals.take(KEY, lambda: of_call(bus.peer, header, None, "blake3:1"))
+        refusals.record(KEY, lambda: of_call(bus.peer, header, None, "blake3:1"))
         await refusals.close()
     assert "no room" in caplog.text

@@ -257,7 +257,7 @@ async def test_who_was_revoked_has_no_rights_and_gives_none(mesh: Mesh) -> None:
         out = commands.revoke(
             host.peer.roster, mesh.identity, guest.peer.node_id, "gone", client_id="c", now_ms=now_ms()
         )
-        assert host.peer.membership.learn([out])
+        assert host.peer.membership.add([out])
         assert await _code(guest.call(QUERY, query())) == "revoked"
         assert await _code(bus.call(QUERY, query(), token=lent)) == "revoked"
         assert (await bus.call(QUERY, query())).output

@@ -28,7 +28,7 @@ NO_TOTAL = LimitsConfig(total_soft=0, total_hard=0)
 
 
 def _waits(rates: PeerRates, count: int, now: int = 0, capability: str = QUERY, node: str = "n") -> list[int]:
-    found = (rates.take(node, capability, now) for _ in range(count))
+    found = (rates.charge(node, capability, now) for _ in range(count))
     return [0 if refused is None else refused.wait_ms for refused in found]
 
 
@@ -56,7 +56,7 @@ def test_capabilities_and_nodes_have_meters_of_their_own_and_all_together_one_mo
     rates = PeerRates(LimitsConfig(total_soft=25, total_hard=0))
     assert _waits(rates, 10) + _waits(rates, 10, capability=CHAT) == [0] * 20
     assert [bool(wait) for wait in _waits(rates, 7, capability=OTHERS)] == [False] * 5 + [True] * 2
-    refused = rates.take("n", "llm.complete@1.0", 0)
+    refused = rates.charge("n", "llm.complete@1.0", 0)
     assert refused is not None
     assert (refused.capability, refused.limit) == ("", 25)
     assert _waits(rates, 10, node="m") == [0] * 10
@@ -73,7 +73,7 @@ def test_who_goes_on_in_spite_of_refusals_is_told_to_stay_away() -> None:
     # Not for longer and longer: asking on changes nothing.
     rates = PeerRates(NO_TOTAL)
     for now in range(0, AWAY_MS, 5):
-        rates.take("n", QUERY, now)
+        rates.charge("n", QUERY, now)
     assert _waits(rates, 1, 2 * AWAY_MS + 3_000) == [0]
 
 
@@ -88,13 +88,13 @@ def test_no_second_holds_over_twice_the_limit_and_waiting_helps(pauses: list[int
     rates, now, passed = PeerRates(LimitsConfig(soft, 0, 0, 0)), 0, list[int]()
     for pause in pauses:
         now += pause
-        refused = rates.take("n", QUERY, now)
+        refused = rates.charge("n", QUERY, now)
         if refused is None:
             passed.append(now)
         else:
             assert 0 < refused.wait_ms <= 2_001
             # Who waits as it was asked to, and asks no more before, is let in then.
-            assert copy.deepcopy(rates).take("n", QUERY, now + refused.wait_ms) is None
+            assert copy.deepcopy(rates).charge("n", QUERY, now + refused.wait_ms) is None
     for begin in passed:
         assert len([one for one in passed if begin <= one < begin + 1_000]) <= 2 * soft
     assert len(passed) <= soft + soft * now / 1_000 + 1e-6

@@ -154,7 +154,7 @@ async def test_a_task_that_is_cancelled_before_its_first_step_leaves_the_calls_t
     first = bench.turns._task
     assert first is not None
     first.cancel()
-    await bench.turns.begun()
+    await bench.turns.wait_begun()
     await bench.over("a")
     assert first.cancelled()
     assert bench.tasks() != [first]

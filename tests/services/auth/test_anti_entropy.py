@@ -71,7 +71,7 @@ async def test_a_node_catches_up_over_events_that_it_does_not_understand(street:
     async with living(street, street.home) as founder:
         mallory, held = keyring.load_identity(street.guest.device_key), founder.auth._membership.roster
         planted = not_understood(held, mallory)
-        assert founder.auth._membership.learn(planted)
+        assert founder.auth._membership.add(planted)
         assert version(founder) == held.version + len(planted)
         await founder.do(INVITE, display_name="after all of them")
         async with living(street, street.others[0]) as carol:
@@ -90,7 +90,7 @@ async def test_one_who_writes_too_much_keeps_nobody_elses_events_back(
         carol_id = keyring.load_identity(street.others[0].device_key).node_id
         for _ in range(3):
             held = rosters.merge(held, not_understood(held, mallory))
-        assert founder.auth._membership.learn(held.events)
+        assert founder.auth._membership.add(held.events)
         await founder.do(PROMOTE, target_node_id=carol_id, new_level="trusted")
         async with living(street, street.others[0]) as carol:
             await wait_for(lambda: carol.level(carol.node_id) == "trusted", what="carol to hear of it")

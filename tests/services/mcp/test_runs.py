@@ -113,7 +113,7 @@ async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: 
         with pytest.raises(ToolError) as asked:
             await before.dispatch(call("echo"))
         pending = asked.value.pending
-        use = book.take(pending, bound, now)
+        use = book.claim_use(pending, bound, now)
         assert use is not None
         body = {"params": {}, "input": {"text": "granted"}}
         await bus.call(
@@ -129,7 +129,7 @@ async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: 
         await wait_for(changed, SECONDS)
         count = len(called(plain))
         fresh = Toolbox(await dynamic_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
-        assert book.take(pending, fresh, now) is None
+        assert book.claim_use(pending, fresh, now) is None
         # A yes to the old one, given before or after the change, reaches nothing.
         late = await before.dispatch_confirmed(call("echo"))
         assert late.is_error
