@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.call import Call
 from hearthnet.service.statistics import Statistics
@@ -100,6 +101,12 @@ def endpoints(service: object) -> dict[str, Endpoint]:
 
 
 def _endpoint(marked: _Marked, method: Callable[..., Awaitable[Any]]) -> Endpoint:
+    if is_home_only(marked.capability):
+        raise _mistake(
+            method,
+            f"cannot answer {marked.capability!r}, whose contract is not HearthNet's; decorate a function "
+            "with `@service.capability`, which makes its contract",
+        )
     try:
         contract = contracts().get(marked.capability)
     except HearthNetError as error:

@@ -53,7 +53,7 @@ def test_version(here: Here) -> None:
     [
         (["stauts"], "there is no command 'stauts'; did you mean status"),
         (["--nothing"], "no such option"),
-        (["call", "market.list"], "missing option '--body'"),
+        (["call", "market.list", "limit"], "'limit' has no value"),
         (["logs", "-n", "x"], "'x' is not a valid integer"),
         (["models", "instal"], "no such command 'instal'"),
         (["ask", " "], "there is no question"),

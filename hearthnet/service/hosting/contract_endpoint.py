@@ -30,18 +30,19 @@ class ContractRequest(msgspec.Struct, frozen=True):
 class ContractEndpoint:
     """The library's method for contracts of a service.
 
-    `find` returns the output for a capability offered now: its contract, and `signed` for one of a package.
+    `find` returns the output for a capability that is offered to a node now: its contract, and `signed` for
+    one of a package.
     """
 
     OFFER: Final = Offer(capability=CONTRACT)
 
-    def __init__(self, find: Callable[[str], dict[str, Any] | None]) -> None:
+    def __init__(self, find: Callable[[str, str], dict[str, Any] | None]) -> None:
         self._find = find
 
     @capability(CONTRACT)
     async def get_contract(self, call: Call[NoParams, ContractRequest]) -> Reply:
         """Return one contract, whole."""
-        found = self._find(call.input.capability)
+        found = self._find(call.input.capability, call.caller)
         if found is None:
             raise HearthNetError("not_found", f"{call.input.capability} is not offered by this process now")
         return Reply(found)

@@ -58,7 +58,7 @@ class Host:
         self._fixed = (
             endpoints(service)
             | endpoints(TraceEndpoint(peer, service.name))
-            | endpoints(ContractEndpoint(self._told_contract))
+            | endpoints(ContractEndpoint(self._own_contract))
         )
         self._endpoints = self._fixed
         self._shared = shared_endpoints(self._fixed.values())
@@ -144,8 +144,10 @@ class Host:
             for endpoint, count in ((self._endpoints[name], count) for name, count in sorted(running.items()))
         ]
 
-    def _told_contract(self, capability: str) -> dict[str, Any] | None:
-        """Return the output of `node.contract` for a capability whose contract this process supplies."""
+    def _own_contract(self, capability: str, caller: str) -> dict[str, Any] | None:
+        """Return the output of `node.contract` for a capability that is supplied here, and to `caller`."""
+        if is_home_only(capability) and caller != self.peer.node_id:
+            return None
         endpoint = self._endpoints.get(capability)
         if endpoint is None or not is_told(capability):
             return None
