@@ -45,8 +45,10 @@ CALLS = (
     ("outbox", "list"),
     ("outbox", "send"),
     ("caps",),
-    ("call", "rag.query@1.0", '{"params": {}} {}'),
-    ("call", "rag.query@1.0", '{"params": {"corpus": "wells"}, "input": {"query": "deep"}}'),
+    ("call", "rag.query@1.0", "--body", '{"params": {}} {}'),
+    ("call", "rag.query@1.0", "--body", '{"params": {"corpus": "wells"}, "input": {"query": "deep"}}'),
+    ("call", "rag.query@1.0", "corpus=wells", "query"),
+    ("call", "hello.greet", "name=Ada"),
     ("invite", "create"),
     ("invite", "list"),
     ("invite", "sign", "hearthnet-invite:e30", "--yes"),
@@ -65,6 +67,8 @@ CALLS = (
     ("models", "remove", "none"),
     ("mcp", "list"),
     ("mcp", "remove", "none"),
+    ("service", "new", "json"),
+    ("contract", "freeze", "DOC"),
 )
 
 
