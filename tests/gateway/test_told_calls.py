@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+import hearthnet
+from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.api.scopes import check_installed, check_offered
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
 from tests.services.mcp.houses import Plain, configure, running, tool
@@ -80,3 +83,27 @@ async def test_tool_with_an_argument_called_stream_gets_it(shared: House, tmp_pa
     (call,) = plain.heard("tools/call")
     assert call["params"]["arguments"] == body["input"]
     assert (effect.status_code, effect.json()["error"]) == (501, "not_implemented")
+
+
+@pytest.mark.req("AUTHOR-3")
+async def test_capability_of_another_namespace_is_not_for_clients(shared: House) -> None:
+    service = hearthnet.Service("hello")
+
+    @service.capability("hello.greet@1.0", trust="member")
+    async def greet(text: str) -> str:
+        """Greet a person by name."""
+        return f"Hello {text}"
+
+    async with shared.mesh.hosting(service), await shared.mesh.bus() as bus:
+        async with shared.http(shared.guest("hello.greet", "rag.query")) as http:
+            called = await http.post("/v1/call", json=asked("hello.greet"))
+            pages = (await http.get("/v1/capabilities")).json()["capabilities"]
+        views = await bus.offers("hello.greet")
+        assert check_installed(["hello.greet"]) == ["hello.greet"]
+        with pytest.raises(HearthNetError, match="it is for this node alone, not for clients"):
+            check_offered(["hello.greet"], views, [])
+        with pytest.raises(HearthNetError, match=r"nobody offers hello\.great now"):
+            check_offered(["hello.great"], views, [])
+    assert called.status_code == 401, called.text
+    assert (called.json()["error"], "only its own node" in called.text) == ("unauthorized", True)
+    assert [page["name"] for page in pages] == ["rag.query"]
