@@ -97,7 +97,7 @@ async def test_function_serves_its_own_node_alone(mesh: Mesh) -> None:
         assert await code_of(lambda: guest.call(GREET, asked)) == "not_found"
         tell = body(capability="hello.greet@1.0")
         (own,) = await bus.offers(GREET)
-        where = {"node": own.node, "instance": own.offer.instance}
+        where: dict[str, Any] = {"node": own.node, "instance": own.offer.instance}
         assert (await bus.call("node.contract@1.0", tell, **where)).output["contract"]["name"] == GREET
         assert await code_of(lambda: guest.call("node.contract@1.0", tell, **where)) == "not_found"
         away = functools.partial(guest.call, GREET, asked, node=mesh.identity.node_id)
