@@ -39,7 +39,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install embedding dev test lint style types layers house pytest floors surface capabilities screenshots bench quality load chaos fuzz system-deps clean
+.PHONY: help up install embedding dev test lint style types layers house pytest floors surface capabilities screenshots bench quality load chaos fuzz wheels system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; mi
 
 fuzz: dev  ## read FRAMES spoilt frames (a million; minutes), drawn by SEED
 	@$(BIN)/python -m tests.protocol.fuzz $(FRAMES) $(SEED)
+
+wheels: $(WITH_DEV)  ## one wheel each of the node and its services, into dist; then: pip install -f dist hearthnet-market
+	@$(BIN)/python -m tools.build_wheels dist
 
 system-deps:  ## the Debian packages the tests need (apt-get, sudo where not root)
 	@PYTHON=$(PYTHON) tools/system_deps.sh

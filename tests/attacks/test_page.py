@@ -31,7 +31,9 @@ def test_the_page_says_which_providers_are_no_processes() -> None:
     }
     assert hosted == set(re.findall(r"`(attacks/\S+\.py)`", in_process))
     for name in re.findall(r"`(\S+\.py)`", processes):
-        assert re.search(r"working\(mesh\)|failing_worker\.running", (TESTS / name).read_text()), name
+        assert re.search(
+            r"working\(mesh\)|failing_worker\.running|processes_of_service", (TESTS / name).read_text()
+        ), name
 
 
 @pytest.mark.req("ATTACK-23")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,25 @@ class GreetService(Service):
     @capability("{capability}")
     async def greet(self, call: Call[Nothing, Person]) -> Reply:
         return Reply({{"text": f"{greeting} {{call.input.name}}"}})
+"""
+
+_PROJECT = """[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "1.0"
+dependencies = ["hearthnet", "msgspec"]
+
+[project.entry-points."hearthnet.contracts"]
+{name} = "{name}_package.contracts"
+
+[project.entry-points."hearthnet.services"]
+{name} = "{name}_package:GreetService"
+
+[tool.hatch.build.targets.wheel]
+packages = ["{name}_package"]
 """
 
 
@@ -76,17 +96,29 @@ def write_package(
 
     Its module is `code`, and its service is the class GreetService in it.
     """
-    folder = site / f"{name}_package" / "contracts"
-    folder.mkdir(parents=True)
-    for one in contracts:
-        (folder / f"{one['name']}@{one['version']}.json").write_text(json.dumps(one, indent=1))
-    (folder.parent / "__init__.py").write_text(code)
+    folder = _write_code(site, name, contracts, code)
     about = site / f"{name}-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     brings = f"[hearthnet.contracts]\n{name} = {name}_package.contracts\n" if contracts else ""
     serves = f"[hearthnet.services]\n{name} = {name}_package:GreetService\n" if code else ""
     (about / "entry_points.txt").write_text(brings + serves if entry_points is None else entry_points)
+    return folder
+
+
+def write_project(root: Path, name: str, *contracts: dict[str, Any], code: str) -> Path:
+    """The same package as a project from which a wheel can be built; return the folder of the contracts."""
+    folder = _write_code(root, name, contracts, code)
+    (root / "pyproject.toml").write_text(_PROJECT.format(name=name))
+    return folder
+
+
+def _write_code(root: Path, name: str, contracts: Iterable[dict[str, Any]], code: str) -> Path:
+    folder = root / f"{name}_package" / "contracts"
+    folder.mkdir(parents=True)
+    for one in contracts:
+        (folder / f"{one['name']}@{one['version']}.json").write_text(json.dumps(one, indent=1))
+    (folder.parent / "__init__.py").write_text(code)
     return folder
 
 

@@ -111,7 +111,7 @@ def test_an_old_python_gets_one_line(tmp_path: Path) -> None:
 
 def test_plain_make_lists_every_target_a_person_types(tmp_path: Path) -> None:
     listed = Checkout(tmp_path).make().stdout
-    for target in ["up", "install", "test", "lint", "system-deps", "clean"]:
+    for target in ["up", "install", "test", "lint", "wheels", "system-deps", "clean"]:
         assert f"make {target} " in listed
 
 

@@ -1,9 +1,7 @@
-"""Wheels, an empty environment outside the checkout, and a node from them."""
+"""Wheels, an empty environment outside the checkout, and nodes from them."""
 
 from __future__ import annotations
 
-import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -14,55 +12,56 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.processes import bare_environment, processes_of
-from tests.helpers.waiting import wait_for_sync
+from hearthnet.trust.keys import Identity
+from tests.helpers.packages import contract, service_code, sign, write_project
+from tests.helpers.processes import bare_environment
+from tests.helpers.shell import Shell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROJECTS = [
-    ".",
-    "services/auth",
-    "services/embed",
-    "services/file",
-    "services/llm",
-    "services/market",
-    "services/mcp",
-    "services/mesh",
-    "services/rag",
-    "services/trans",
-]
-READY_SECONDS = 180.0
-STOP_SECONDS = 60.0
+SERVICES = {file.parent.name for file in ROOT.glob("services/*/pyproject.toml")}
+LIST = '{"params":{},"input":{}}'
+GREET = '{"params":{},"input":{"name":"Ada"}}'
 
 pytestmark = [pytest.mark.packaging, pytest.mark.timeout(400)]
 
 
+class BareShell(Shell):
+    """A shell that just opened, and knows nothing of the checkout."""
+
+    def environ(self) -> dict[str, str]:
+        return bare_environment(HEARTHNET_HOME=self.home, COLUMNS="100")
+
+
 @dataclass
 class Environment:
-    """A virtualenv that knows nothing of the checkout."""
+    """A virtualenv that knows nothing of the checkout; it has no pip, which takes seconds to install."""
 
     folder: Path
 
-    def environ(self, **extra: str | Path) -> dict[str, str]:
-        """Of a shell that just opened; the pins reach pip and its build environments."""
-        return bare_environment(PIP_CONSTRAINT=ROOT / "constraints.txt", PIP_NO_INPUT="1", **extra)
-
-    def run(self, command: str, *arguments: str | Path, **extra: str | Path) -> str:
-        """The output of a command of this virtualenv; a failure shows both of its streams."""
-        done = subprocess.run(
-            [self.folder / "bin" / command, *arguments],
-            cwd=self.folder,
-            env=self.environ(**extra),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+    def pip(self, *arguments: str | Path) -> str:
+        """The output of the pip of the tests about this virtualenv; the pins reach it."""
+        command = [sys.executable, "-m", "pip", "--python", self.folder / "bin" / "python", *arguments]
+        return done(command, self.folder)
 
     def installed(self) -> set[str]:
         """The names of the distributions in here."""
-        found = json.loads(self.run("python", "-m", "pip", "list", "--format=json"))
-        return {one["name"].lower().replace("_", "-") for one in found}
+        found = self.folder.glob("lib/python*/site-packages/*.dist-info")
+        return {path.name.partition("-")[0].lower().replace("_", "-") for path in found}
+
+    def shell(self, name: str) -> BareShell:
+        """Commands of this virtualenv with a new home, whose gateway and server take any port."""
+        shell = BareShell(self.folder.parent / name, self.folder / "bin" / "hearthnet")
+        shell.home.mkdir()
+        (shell.home / "hearthnet.toml").write_text("[server]\nport = 0\n[gateway]\nport = 0\n")
+        return shell
+
+
+def done(command: list[str | Path], folder: Path) -> str:
+    """The output of a command that must succeed; a failure shows both of its streams."""
+    environment = bare_environment(PIP_CONSTRAINT=ROOT / "constraints.txt", PIP_NO_INPUT="1")
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"{command} ended with {run.returncode}:\n{run.stdout}\n{run.stderr}"
+    return run.stdout
 
 
 @pytest.fixture(scope="module")
@@ -74,46 +73,34 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def wheels(place: Path) -> dict[str, Path]:
-    """One wheel a project, by distribution name, built from this checkout."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        # With the pinned build backend that is here: an environment of its own for each takes a minute.
-        "--no-build-isolation",
-        "-w",
-        str(place / "wheels"),
-        *PROJECTS,
-    ]
-    environment = bare_environment(PIP_CONSTRAINT=ROOT / "constraints.txt")
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return {wheel.name.split("-")[0]: wheel for wheel in (place / "wheels").glob("*.whl")}
+    """One wheel a project, by distribution name, built from this checkout as `make wheels` does."""
+    printed = done([sys.executable, "-m", "tools.build_wheels", place / "wheels"], ROOT)
+    return {wheel.name.split("-")[0]: wheel for wheel in map(Path, printed.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def hello(place: Path) -> Path:
+    """The wheel of a package of somebody else: a service with a signed contract of its own."""
+    project = place / "hello"
+    sign(write_project(project, "hello", contract(), code=service_code("hello")), Identity.generate())
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    done([*command, "-w", project / "dist", project], project)
+    (wheel,) = (project / "dist").glob("hello-*.whl")
+    return wheel
 
 
 @pytest.fixture(scope="module")
 def small(place: Path, wheels: dict[str, Path]) -> Environment:
     """A machine that offers only `market`."""
-    subprocess.run([sys.executable, "-m", "venv", place / "env"], check=True)
+    done([sys.executable, "-m", "venv", "--without-pip", place / "env"], place)
     environment = Environment(place / "env")
-    environment.run(
-        "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-compile",
-        wheels["hearthnet"],
-        wheels["hearthnet_market"],
-    )
+    environment.pip("install", "--quiet", "--no-compile", wheels["hearthnet"], wheels["hearthnet_market"])
     return environment
 
 
-@pytest.mark.req("SETUP-1")
+@pytest.mark.req("SETUP-1", "SETUP-17")
 def test_wheels_hold_their_data_and_nothing_of_the_checkout(wheels: dict[str, Path]) -> None:
+    assert set(wheels) == {"hearthnet", *(f"hearthnet_{name}" for name in SERVICES)}
     held = {name: zipfile.ZipFile(wheel).namelist() for name, wheel in wheels.items()}
     contracts = {f"hearthnet/_contracts/{file.name}" for file in (ROOT / "contracts").glob("*.json")}
     assert contracts <= set(held["hearthnet"])
@@ -128,49 +115,33 @@ def test_wheels_hold_their_data_and_nothing_of_the_checkout(wheels: dict[str, Pa
         assert {file.partition("/")[0].partition("-")[0] for file in files} == {name}
 
 
-@pytest.mark.req("SETUP-2")
-def test_only_market_brings_no_model_engine(small: Environment) -> None:
+@pytest.mark.req("SETUP-2", "SETUP-17", "OTHERS-8")
+def test_a_node_runs_what_is_installed_with_a_package_of_others(small: Environment, hello: Path) -> None:
     assert {"hearthnet", "hearthnet-market"} <= small.installed()
     assert not {"xllamacpp", "hearthnet-llm", "hearthnet-rag", "snowballstemmer"} & small.installed()
+    small.pip("install", "--quiet", "--no-deps", hello)
+    shell = small.shell("some")
+    with shell.node() as node:
+        states = {service["name"]: service["state"] for service in node["services"]}
+        assert states == {"market": "ready", "hello": "ready", "gateway": "ready"}
+        assert node["package_errors"] == []
+        assert "output" in shell.json("call", "market.list@1.0", "--body", LIST, "--json")
+        reply = shell.json("call", "hello.greet", "--body", GREET, "--json")
+        assert reply["output"] == {"text": "Hello Ada"}
+        offered = [offer["capability"] for offer in shell.json("caps", "--json")]
+        assert any(name.startswith("experimental.key.") for name in offered)
 
 
 @pytest.mark.req("SETUP-1", "SETUP-10")
-def test_a_node_from_wheels_starts_answers_and_ends(
-    small: Environment, wheels: dict[str, Path], place: Path
-) -> None:
-    small.run(
-        "python",
-        "-m",
-        "pip",
+def test_a_node_from_all_wheels_starts_answers_and_ends(small: Environment, wheels: dict[str, Path]) -> None:
+    small.pip(
         "install",
         "--quiet",
         "--no-compile",
-        wheels["hearthnet_llm"],
-        wheels["hearthnet_rag"],
+        *(wheel for name, wheel in wheels.items() if name != "hearthnet"),
     )
-    assert "0.1.0" in small.run("hearthnet", "version")
-    home, ready, log = place / "home", place / "ready.json", place / "up.log"
-    with log.open("w") as output:
-        node = subprocess.Popen(
-            [small.folder / "bin" / "hearthnet", "up", "--ready-file", ready],
-            cwd=place,
-            env=small.environ(HEARTHNET_HOME=home),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        wait_for_sync(lambda: ready.exists() or node.poll() is not None, READY_SECONDS, "the ready-file")
-        assert node.poll() is None, log.read_text()
-        body = '{"params":{},"input":{}}'
-        reply = small.run(
-            "hearthnet", "call", "market.list@1.0", "--body", body, "--json", HEARTHNET_HOME=home
-        )
-        assert "output" in json.loads(reply)
-        node.send_signal(signal.SIGTERM)
-        assert node.wait(STOP_SECONDS) == 0, log.read_text()
-    finally:
-        if node.poll() is None:
-            node.kill()
-            node.wait()
-    assert wait_for_sync(lambda: not processes_of(home), what="the end of every process")
+    shell = small.shell("all")
+    assert "0.1.0" in shell.run("version").stdout
+    with shell.node() as node:
+        assert {service["name"] for service in node["services"]} >= {*SERVICES, "gateway"}
+        assert "output" in shell.json("call", "market.list@1.0", "--body", LIST, "--json")
