@@ -69,6 +69,7 @@ CALLS = (
     ("mcp", "remove", "none"),
     ("service", "new", "json"),
     ("contract", "freeze", "DOC"),
+    ("contract", "sign", "--key", "DOC", "DOC"),
 )
 
 

@@ -93,6 +93,10 @@ def test_contract_sign_names_what_it_cannot_sign(
     (folder / f"{GREET}.sig").mkdir()
     assert run(["contract", "sign", "--key", str(key), str(folder / f"{GREET}.json")]) == 2
     assert f"cannot sign {folder / GREET}.json: Is a directory" in capsys.readouterr().err
+    key.chmod(0o600)
+    key.write_text("no key\n")
+    assert run(["contract", "sign", "--key", str(key), str(folder)]) == 2
+    assert f"the key {key} is no HearthNet key" in capsys.readouterr().err
     key.chmod(0o644)
     assert run(["contract", "sign", "--key", str(key), str(folder)]) == 4
     assert "can be read by others" in capsys.readouterr().err
