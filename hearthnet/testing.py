@@ -21,12 +21,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.cli.input.local_call import fill_client_id
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.service import Service
 from hearthnet.service.hosting.main import serve
+from hearthnet.service.hosting.service import Service
 from hearthnet.service.hosting.status import Status
 
 _SETTINGS: Final = """\

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from tools.capabilities_page import PAGE, anchor, code, kind_of, limits_of, main, page, table, text
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 import hearthnet
-from hearthnet import testing
+from hearthnet import NodeContext, testing
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import NodeContext
 from hearthnet.testing import Node, node_fixture, running_node
 
 service = hearthnet.Service("hello")

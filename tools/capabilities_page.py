@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.match import MatchRule
-from hearthnet.contracts.registry import COMMON, expand
+from hearthnet.contracts.registry import COMMON, contracts, expand
 
 LEAST_SHARED: Final = 4
 """Fields of a shared definition that has a section of its own."""

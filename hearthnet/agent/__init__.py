@@ -1,3 +1,27 @@
-"""Tool calls: types, the loop without I/O, the executor that drives it, built-in tools."""
+"""Parts of tool calls for services: the built-in tools, their names, streams read to their end."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hearthnet.core.lazy_import import lazy
+
+if TYPE_CHECKING:
+    from hearthnet.agent.runtime.stream_collector import drain
+    from hearthnet.agent.tools.builtin import builtin_tools
+    from hearthnet.agent.tools.names import placeholder as placeholder_name
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "builtin_tools": "hearthnet.agent.tools.builtin",
+            "drain": "hearthnet.agent.runtime.stream_collector",
+            "placeholder_name": "hearthnet.agent.tools.names:placeholder",
+        },
+    )
+
+__all__ = [
+    "builtin_tools",
+    "drain",
+    "placeholder_name",
+]

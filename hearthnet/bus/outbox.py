@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError

@@ -9,19 +9,36 @@ names.
 
 from __future__ import annotations
 
-from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
-from hearthnet.contracts.match import MatchRule
-from hearthnet.contracts.registry import Contracts, contracts
-from hearthnet.contracts.schema import Problem, SchemaCheck, compile_schema
+from typing import TYPE_CHECKING
+
+from hearthnet.core.lazy_import import lazy
+
+if TYPE_CHECKING:
+    from hearthnet.contracts.contract import Contract
+    from hearthnet.contracts.dynamic import is_told, versioned
+    from hearthnet.contracts.language_pairs import nearest as nearest_pairs
+    from hearthnet.contracts.registry import contracts
+    from hearthnet.contracts.schema import SchemaCheck, compile_schema
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "Contract": "hearthnet.contracts.contract",
+            "SchemaCheck": "hearthnet.contracts.schema",
+            "compile_schema": "hearthnet.contracts.schema",
+            "contracts": "hearthnet.contracts.registry",
+            "is_told": "hearthnet.contracts.dynamic",
+            "nearest_pairs": "hearthnet.contracts.language_pairs:nearest",
+            "versioned": "hearthnet.contracts.dynamic",
+        },
+    )
 
 __all__ = [
     "Contract",
-    "Contracts",
-    "MatchRule",
-    "Problem",
     "SchemaCheck",
     "compile_schema",
     "contracts",
     "is_told",
+    "nearest_pairs",
+    "versioned",
 ]

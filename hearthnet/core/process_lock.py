@@ -132,6 +132,11 @@ def everybody(home: Home) -> list[Path]:
         return []
 
 
+def living(home: Home) -> list[str]:
+    """Return the instances of the node's running processes."""
+    return [path.name for path in everybody(home) if lives(home, path.name)]
+
+
 def _mark(text: bytes) -> LockContent:
     """Return the contents of a file; if a power cut damaged it, any call may be open."""
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.core.config import Config
 from hearthnet.core.home import Home
 from hearthnet.gateway.auth.client_store import ClientStore

@@ -9,7 +9,8 @@ from hearthnet import __version__
 from hearthnet.core.node_state import GATEWAY
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.server import serving
-from hearthnet.service import NodeContext, Service
+from hearthnet.service.hosting.context import NodeContext
+from hearthnet.service.hosting.service import Service
 
 
 class GatewayService(Service):

@@ -1,1 +1,60 @@
 """Shared parts of services with models: pinned files, and connections to models' servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hearthnet.core.lazy_import import lazy
+
+if TYPE_CHECKING:
+    from hearthnet.models.error_mapping import of_error as reported_error
+    from hearthnet.models.error_mapping import of_error_in_stream as streamed_error
+    from hearthnet.models.health import Watch as ServerWatch
+    from hearthnet.models.http_client import Body as ResponseBody
+    from hearthnet.models.http_client import HttpRequest, ModelHttpClient
+    from hearthnet.models.llama import checked as check_llama
+    from hearthnet.models.llama import library as llama_library
+    from hearthnet.models.llama import opened as open_llama
+    from hearthnet.models.pinned_files import FileStamp, Pin
+    from hearthnet.models.pinned_files import look as file_stamp
+    from hearthnet.models.urls import base as base_url
+    from hearthnet.models.urls import is_near, without_login
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "FileStamp": "hearthnet.models.pinned_files",
+            "HttpRequest": "hearthnet.models.http_client",
+            "ModelHttpClient": "hearthnet.models.http_client",
+            "Pin": "hearthnet.models.pinned_files",
+            "ResponseBody": "hearthnet.models.http_client:Body",
+            "ServerWatch": "hearthnet.models.health:Watch",
+            "base_url": "hearthnet.models.urls:base",
+            "check_llama": "hearthnet.models.llama:checked",
+            "file_stamp": "hearthnet.models.pinned_files:look",
+            "is_near": "hearthnet.models.urls",
+            "llama_library": "hearthnet.models.llama:library",
+            "open_llama": "hearthnet.models.llama:opened",
+            "reported_error": "hearthnet.models.error_mapping:of_error",
+            "streamed_error": "hearthnet.models.error_mapping:of_error_in_stream",
+            "without_login": "hearthnet.models.urls",
+        },
+    )
+
+__all__ = [
+    "FileStamp",
+    "HttpRequest",
+    "ModelHttpClient",
+    "Pin",
+    "ResponseBody",
+    "ServerWatch",
+    "base_url",
+    "check_llama",
+    "file_stamp",
+    "is_near",
+    "llama_library",
+    "open_llama",
+    "reported_error",
+    "streamed_error",
+    "without_login",
+]

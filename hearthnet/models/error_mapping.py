@@ -139,28 +139,6 @@ def of_error(model: str, status: int | None, said: str, named: str = "") -> Hear
     )
 
 
-def no_answer(model: str, text: str) -> HearthNetError:
-    """Return the error for a successful answer whose body is not in the vendor's form."""
-    what = "an HTML page" if text.lstrip()[:1] == "<" else "no JSON object"
-    return HearthNetError(
-        "internal_error", f"{model}: the server answered {what}; check its url in hearthnet.toml"
-    )
-
-
-def broken(model: str) -> HearthNetError:
-    """Return the error for an answer without an end."""
-    return HearthNetError("internal_error", f"{model}: the server stopped in mid-answer; ask again")
-
-
-def unclosed(model: str) -> HearthNetError:
-    """Return the error for an answer with tool calls of which none is complete."""
-    return HearthNetError(
-        "internal_error",
-        f"{model}: the model called a tool with arguments that are no complete JSON object; "
-        "ask again, with a larger max_tokens or another model",
-    )
-
-
 def unreachable(model: str, url: str) -> HearthNetError:
     """Return the error for a server to which no connection can be made."""
     mend = "start its server, or check its url in hearthnet.toml"

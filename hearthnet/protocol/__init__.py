@@ -2,3 +2,34 @@
 
 See: docs/protocol/README.md#layers.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hearthnet.core.lazy_import import lazy
+
+if TYPE_CHECKING:
+    from hearthnet.protocol.header import decode as decode_header
+    from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, Manifest, hash_of, is_cid
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "CHUNK_BYTES": "hearthnet.protocol.manifest",
+            "LARGEST_BYTES": "hearthnet.protocol.manifest",
+            "Manifest": "hearthnet.protocol.manifest",
+            "decode_header": "hearthnet.protocol.header:decode",
+            "hash_of": "hearthnet.protocol.manifest",
+            "is_cid": "hearthnet.protocol.manifest",
+        },
+    )
+
+__all__ = [
+    "CHUNK_BYTES",
+    "LARGEST_BYTES",
+    "Manifest",
+    "decode_header",
+    "hash_of",
+    "is_cid",
+]

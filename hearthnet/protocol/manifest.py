@@ -11,7 +11,6 @@ chunk has 256 KiB, the last one the remainder; empty content has no chunk.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 import blake3
@@ -124,15 +123,6 @@ class Manifest(msgspec.Struct, frozen=True):
     def cids(self, start: int, stop: int) -> list[str]:
         """Return the CIDs of the chunks from `start` up to, not including, `stop` or the end."""
         return [cid_of(self.hash(index)) for index in range(start, min(stop, self.count))]
-
-
-def joined(cids: Sequence[str]) -> bytes:
-    """Concatenate the hashes of chunks.
-
-    Raises:
-        HearthNetError: `bad_request` if one of `cids` is not a CID.
-    """
-    return b"".join(map(hash_of, cids))
 
 
 def manifest_of(data: bytes) -> Manifest:

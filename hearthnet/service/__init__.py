@@ -1,14 +1,42 @@
-"""The API for authors of services.
+"""The hosting of services, and the stored events that some of them keep.
 
-See: docs/services.md.
+The names for every service are in `hearthnet` itself. See: docs/services.md.
 """
 
 from __future__ import annotations
 
-from hearthnet.service.call import Call, Reply
-from hearthnet.service.decorators import Offer, capability
-from hearthnet.service.hosting.context import NodeContext
-from hearthnet.service.hosting.service import Service
-from hearthnet.service.stream import Stream
+from typing import TYPE_CHECKING
 
-__all__ = ["Call", "NodeContext", "Offer", "Reply", "Service", "Stream", "capability"]
+from hearthnet.core.lazy_import import lazy
+
+if TYPE_CHECKING:
+    from hearthnet.service.community.anti_entropy import AntiEntropy
+    from hearthnet.service.community.event_chain import EventChain
+    from hearthnet.service.decorators import Endpoint
+    from hearthnet.service.effects.community_log import CommunityLog
+    from hearthnet.service.effects.event_log import Event, EventLog, LogAdvanced, Recorded
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "AntiEntropy": "hearthnet.service.community.anti_entropy",
+            "CommunityLog": "hearthnet.service.effects.community_log",
+            "Endpoint": "hearthnet.service.decorators",
+            "Event": "hearthnet.service.effects.event_log",
+            "EventChain": "hearthnet.service.community.event_chain",
+            "EventLog": "hearthnet.service.effects.event_log",
+            "LogAdvanced": "hearthnet.service.effects.event_log",
+            "Recorded": "hearthnet.service.effects.event_log",
+        },
+    )
+
+__all__ = [
+    "AntiEntropy",
+    "CommunityLog",
+    "Endpoint",
+    "Event",
+    "EventChain",
+    "EventLog",
+    "LogAdvanced",
+    "Recorded",
+]

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.header import Header

@@ -12,8 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.call import Call
 from hearthnet.service.statistics import Statistics

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import steady_ms

@@ -8,10 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.lazy_import import lazy
 from hearthnet.telemetry.settings import TelemetrySettings, settings
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter, Gauges
+    from hearthnet.telemetry.steps import describe as describe_span
+    from hearthnet.telemetry.steps import traceparent
+else:
+    __getattr__ = lazy(
+        __name__,
+        {
+            "describe_span": "hearthnet.telemetry.steps:describe",
+            "traceparent": "hearthnet.telemetry.steps",
+        },
+    )
+
+__all__ = [
+    "describe_span",
+    "traceparent",
+]
 
 
 def check(endpoint: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import split_name
 from hearthnet.core.errors import HearthNetError
@@ -140,7 +140,7 @@ class ScriptedBus:
         contract.check_request(body)
         caller = self.peer.identity.node_id
         claims = tokens.decode(token)
-        tokens.check_use(claims, caller=caller, community=self.peer.community, now_ms=now_ms())
+        claims.check_use(caller=caller, community=self.peer.community, now_ms=now_ms())
         demand = CallRequirement(
             capability=contract.capability, trust="member", node=PROVIDER, side_effects=contract.side_effects
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.agent.runtime.authority import RunAuthority, Scopes
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
@@ -16,7 +17,6 @@ from hearthnet.agent.tools.toolbox import Prepared
 from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval, ToolCall
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, Stream
 from tests.agent.bench import POST, QUERY, RUN, TOOLBOX, paired
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT_BODY, ProbeService

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.times import now_ms

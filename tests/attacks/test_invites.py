@@ -74,4 +74,4 @@ def _bent(text: str, what: str, other: Identity) -> str:
         "its key": ("seed", other.to_text().split()[1]),
         "its community": ("community_id", other.node_id),
     }[what]
-    return invites.encode(msgspec.structs.replace(invite, **{field: value}))
+    return msgspec.structs.replace(invite, **{field: value}).encode()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.core import ids
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.service import Call
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.token import Scope, decode, mint
 from tests.attacks.attacker import Attacker
@@ -57,7 +57,7 @@ async def test_a_second_call_with_the_id_of_one_that_runs_does_not_hide_it(mesh:
         await send()
         await wait_for(lambda: host.dropped > dropped or len(service.calls) == 2, what="the second one")
 
-        document = revocation.revoke(
+        document = revocation.TokenRevocation.sign(
             bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms()
         )
         host.peer.membership.add((), (document,))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.core import ids
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
-from hearthnet.service import Call, Stream
 from tests.attacks.attacker import Attacker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 
 Body = dict[str, Any]
 Path = tuple[str, ...]

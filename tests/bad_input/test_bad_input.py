@@ -11,7 +11,9 @@ import pytest
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import refuse_repeated_keys
 from hearthnet.core.errors import CODES, HearthNetError
 from tests.bad_input.mutations import Bad, mutations

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
+from hearthnet import Call, Offer, Reply, Service, Stream, capability
 
 QUERY: Final = "rag.query@1.0"
 CHAT: Final = "llm.chat@2.0"
@@ -86,10 +86,10 @@ class BenchService(Service):
 
 async def host(service: Service, address: str, until: Awaitable[None]) -> None:
     """Hosts `service` at the node of `HOME=URL`."""
+    from hearthnet import NodeContext
     from hearthnet.bus.bus import Bus
     from hearthnet.core.config_loader import load_config
     from hearthnet.core.home import Home
-    from hearthnet.service import NodeContext
     from hearthnet.service.hosting.host import Host
     from hearthnet.service.hosting.status import Status
 

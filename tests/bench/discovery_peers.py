@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet import Offer
 from hearthnet.bus.bus import Bus, find_contract
 from hearthnet.bus.routing.offer_watch import OfferWatch
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet
-from hearthnet.service import Offer
 from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.announcer import Announcer
 

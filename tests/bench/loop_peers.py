@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
+from hearthnet import Call, Offer, Reply, Service, Stream, capability
 from tests.bench.bus_peers import host, until_input_ends
 from tests.bench.loop_turn import ANSWER, CALLS, CHUNKS, CORPORA, CORPUS, META, POSTS, SLOW, SLOW_SECONDS
 

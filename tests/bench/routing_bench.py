@@ -12,7 +12,7 @@ from typing import Any, Final
 from hearthnet.bus.routing.health import WINDOW
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.protocol import offer as offers
 from hearthnet.protocol.offer import LIFETIME_MS, Notice, OfferRecord

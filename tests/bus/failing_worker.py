@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from hearthnet import Call, NodeContext, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config import Config, LimitsConfig
 from hearthnet.core.home import Home
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.status import Status
 from tests.helpers.mesh import Mesh

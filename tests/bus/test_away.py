@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.nats.client import NatsClient
-from hearthnet.service import Call
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for

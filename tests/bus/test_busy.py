@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import pytest
 
+from hearthnet import Offer, Service
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing import discovery
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import ServiceState
-from hearthnet.service import Offer, Service
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, QUERY, ProbeService, query
 from tests.helpers.service_processes import START_SECONDS

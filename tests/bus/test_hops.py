@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for

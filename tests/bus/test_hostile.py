@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.tracing import CANCELLED
 from hearthnet.core import capability_name, ids
@@ -17,7 +18,6 @@ from hearthnet.core.capability_name import LONGEST_CAPABILITY, parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
-from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, POST, QUERY, ProbeService, post, query

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Reply, capability
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.frame import Frame
-from hearthnet.service import Call, Reply, capability
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, Anything, ProbeService, post
 

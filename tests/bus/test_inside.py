@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.stream import WINDOW
-from hearthnet.service import Call, Stream
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.hosting.host import Host
 from hearthnet.trust.audit_chain import AuditEntry

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls.attempt import PendingReply
 from hearthnet.bus.session.session import Session
@@ -16,7 +17,6 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame, subjects
 from hearthnet.protocol.header import Header, Kind
-from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, CHAT_META, QUERY, ROW, ProbeService, query
 from tests.helpers.waiting import wait_for

@@ -23,7 +23,9 @@ KEY = Identity(bytes([77]) * 32)
 def with_invite(author: Identity) -> tuple[Roster, CommunityEvent]:
     """The community with an invite of `author`'s whose key is `KEY`."""
     now = now_ms()
-    made = commands.invite(HELD, author, KEY, display_name="", expires_at=now + 3_600_000, now_ms=now)
+    made = commands.CommunityAuthor(HELD, author).invite(
+        KEY, display_name="", expires_at=now + 3_600_000, now_ms=now
+    )
     return merge(HELD, [made]), made
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.health import FEWEST
 from hearthnet.bus.routing.retry_budget import AT_FIRST, PER_SECOND, SHARE
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.timer_wheel import TimerWheel
@@ -18,7 +19,6 @@ from hearthnet.protocol import batch
 from hearthnet.protocol.batch import BatchedCall
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import LONGEST, Header
-from hearthnet.service import Call, Stream
 from hearthnet.telemetry.span import SpanRecord
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query

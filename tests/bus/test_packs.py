@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session.batching import ENOUGH
@@ -24,7 +25,6 @@ from hearthnet.protocol import frame as frames
 from hearthnet.protocol.batch import Answered, BatchedCall
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.service import Call
 from hearthnet.service.hosting import admission
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.peer_rates import PeerRates

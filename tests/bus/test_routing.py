@@ -13,7 +13,7 @@ from hearthnet.bus.routing.health import QUARANTINE_MS
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.retry_budget import AT_FIRST, MOST, Retries
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord

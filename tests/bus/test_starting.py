@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import ServiceState, starting_services
 from hearthnet.core.times import now_ms

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import streaming
 from hearthnet.core.errors import HearthNetError
@@ -16,7 +17,6 @@ from hearthnet.protocol import batch
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import Header
 from hearthnet.protocol.stream import TERMINAL, WINDOW
-from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.probe import CHAT, CHAT_BODY, ProbeService

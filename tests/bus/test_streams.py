@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.bus.calls import streaming
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import stream as stream_machine
 from hearthnet.protocol.stream import WINDOW, Outgoing
-from hearthnet.service import Call, Stream
 from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query

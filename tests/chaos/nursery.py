@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 from hearthnet.bus.calls import attempt
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.capability_name import split_name
 from hearthnet.nats import client, jetstream_client
 from hearthnet.service.hosting.status import LIFELINE_VARIABLE

@@ -32,7 +32,7 @@ def rule(household: Household, **members: object) -> None:
     """The community's root changes the rules."""
     policy = msgspec.structs.replace(Policy(), **members)
     root = keyring.load_identity(household.founder.community_key)
-    household.happen(commands.set_policy(household.roster, root, policy, now_ms()))
+    household.happen(commands.CommunityAuthor(household.roster, root).set_policy(policy, now_ms()))
 
 
 def run_at(here: Here, household: Household, name: str, *arguments: str) -> int:
@@ -61,7 +61,7 @@ def test_a_proposal_goes_round_until_there_are_enough_signatures(here: Here, hou
     assert run_at(here, household, "barn", "sign", second["proposal"], "--yes") == 0
     assert "enough have signed, but no node runs here" in here.err
     signed = proposals.decode(here.out.strip())
-    assert len(proposals.check(signed, household.roster)) == 3
+    assert len(signed.check(household.roster)) == 3
     assert (signed.target_node_id, signed.what) == (NEWCOMER, "Shed")
     assert 0 < signed.expires_at - now_ms() <= 7_200_000
 

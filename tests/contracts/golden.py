@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
 
 HASHES: Final = Path(__file__).with_name("hashes.json")
 RELEASED: Final = Path(__file__).with_name("released.json")

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import Contract, compile_schema, contracts
 from hearthnet.contracts.compare import compare
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import checked, versioned
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import compile_schema
 from hearthnet.contracts.tool_schema import Flat
 from hearthnet.core.errors import HearthNetError
 from tests.helpers.schemas import NAMES, OBJECTS, VALUES

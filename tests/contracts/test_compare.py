@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import Contract, contracts
 from hearthnet.contracts.compare import compare
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
 
 QUERY = contracts().get("rag.query@1.0")
 CHAT = contracts().get("llm.chat@2.0")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 

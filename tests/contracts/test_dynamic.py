@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import Contract, contracts, is_told, registry
-from hearthnet.contracts.dynamic import MOST_BYTES, checked, versioned
-from hearthnet.contracts.registry import Contracts
+from hearthnet.contracts import registry
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import MOST_BYTES, checked, is_told, versioned
+from hearthnet.contracts.registry import Contracts, contracts
 from hearthnet.core.errors import HearthNetError
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"

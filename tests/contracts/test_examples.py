@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from tests.helpers.contract_examples import missing_from_output, request_of
 
 

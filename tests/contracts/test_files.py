@@ -10,8 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from hearthnet.contracts import Contract, compile_schema, contracts
 from hearthnet.contracts.compare import compare
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import compile_schema
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import CODES, HearthNetError
 from tests.contracts import golden

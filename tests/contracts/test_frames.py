@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.supervisor.nats.server_config import MAX_PAYLOAD
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import MatchRule, contracts
-from hearthnet.contracts.match import fits, matcher
+from hearthnet.contracts.match import MatchRule, fits, matcher
+from hearthnet.contracts.registry import contracts
 
 OFFER = {"model": "small", "models": ["small", "tiny"], "ctx": 2048, "modalities": ["text"]}
 CHAT = contracts().get("llm.chat@2.0")

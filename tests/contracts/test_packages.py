@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import Contracts
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.packages import GROUP, MAX_FILES, PackagedContracts, read_seen
+from hearthnet.contracts.registry import Contracts
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.errors import HearthNetError

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import Contracts, contracts, registry
+from hearthnet.contracts import registry
+from hearthnet.contracts.registry import Contracts, contracts
 from hearthnet.core.errors import HearthNetError
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from tests.bad_input.mutations import fields, mutations
 from tests.helpers.samples import Stock, sample

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import Problem, compile_schema
-from hearthnet.contracts.schema import pointer
+from hearthnet.contracts.schema import Problem, compile_schema, pointer
 from hearthnet.core.errors import HearthNetError
 
 CHOICE = {"anyOf": [{"enum": ["auto", "none"]}, {"type": "object", "required": ["name"]}]}

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import compile_schema, contracts
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import compile_schema
 from hearthnet.contracts.tool_schema import Flat
 from hearthnet.core.errors import HearthNetError
 

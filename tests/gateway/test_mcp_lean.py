@@ -8,8 +8,9 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from hearthnet.contracts import compile_schema, contracts
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import compile_schema
 from hearthnet.gateway.mcp.lean_schemas import MAX_LIST_BYTES, MAX_TOOL_BYTES, UNLISTED, output_schema
 from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
 from hearthnet_mcp import McpService

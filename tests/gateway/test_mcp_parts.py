@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.mcp import results
 from hearthnet.gateway.mcp.tools import tools_of

@@ -10,7 +10,7 @@ import msgspec
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls.attempt import PendingReply, Request, parse_body, send_request
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 

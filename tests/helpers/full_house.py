@@ -14,7 +14,7 @@ from hearthnet.bus.blobs.metadata import Hold
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.store import Store
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.home import Home
 from hearthnet.core.ids import new_ulid
 from hearthnet.core.node_state import NodeState, read_node_state

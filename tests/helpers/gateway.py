@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
+from hearthnet import Call, Offer, Reply, Stream, capability
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.config_loader import load_config
@@ -26,7 +27,6 @@ from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.server import serving
-from hearthnet.service import Call, Offer, Reply, Stream, capability
 from hearthnet.service.hosting.host import Host
 from hearthnet.trust.authorization.token import Scope
 from hearthnet.trust.keys import Identity

@@ -62,8 +62,8 @@ class Household:
         """An open invite of the founder's."""
         now = now_ms()
         expires = now + hours * DAY_MS // 24
-        event = commands.invite(
-            self.roster, self.key(), Identity.generate(), display_name=name, expires_at=expires, now_ms=now
+        event = commands.CommunityAuthor(self.roster, self.key()).invite(
+            Identity.generate(), display_name=name, expires_at=expires, now_ms=now
         )
         self.happen(event)
         return event
@@ -71,13 +71,8 @@ class Household:
     def revoke(self, name: str) -> None:
         """The founder puts `name` out, with the signatures of nobody else."""
         self.happen(
-            commands.revoke(
-                self.roster,
-                self.key(),
-                self.key(name).node_id,
-                "other",
-                client_id=f"revoke {name}",
-                now_ms=now_ms(),
+            commands.CommunityAuthor(self.roster, self.key()).revoke(
+                self.key(name).node_id, "other", client_id=f"revoke {name}", now_ms=now_ms()
             )
         )
 

@@ -24,7 +24,9 @@ def take_in(
     """`held` with `newcomer` as a plain member: `by` invited it and let it in."""
     now = times.now_ms() if now_ms is None else now_ms
     key = Identity.generate()
-    invited = commands.invite(held, by, key, display_name=name, expires_at=now + DAY_MS, now_ms=now)
+    invited = commands.CommunityAuthor(held, by).invite(
+        key, display_name=name, expires_at=now + DAY_MS, now_ms=now
+    )
     held = roster.merge(held, [invited])
     asked = invites.ask(held, key, newcomer, name, now)
     return roster.merge(held, invites.admit(held, by, asked, now))
@@ -35,7 +37,8 @@ def raise_to(held: Roster, by: Identity, target: Identity, level: Level, now_ms:
     now = times.now_ms() if now_ms is None else now_ms
     client_id = f"raise {target.node_id} to {level}"
     return roster.merge(
-        held, [commands.promote(held, by, target.node_id, level, client_id=client_id, now_ms=now)]
+        held,
+        [commands.CommunityAuthor(held, by).promote(target.node_id, level, client_id=client_id, now_ms=now)],
     )
 
 
@@ -78,6 +81,6 @@ def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]
         offered.append(
             signed_document.sign(msgspec.structs.replace(event, **changes), author, events.PURPOSE)
         )
-    room = event_validation.MAX_BYTES - len(events.encode(offered[-1]))
+    room = event_validation.MAX_BYTES - len(offered[-1].encode())
     filled = msgspec.structs.replace(offered[-1], data={**filling, "m0": "x" * room})
     return (*offered[:-1], signed_document.sign(filled, author, events.PURPOSE))

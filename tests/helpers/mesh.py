@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
+from hearthnet import NodeContext, Service
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import keyring
 from hearthnet.bus.store import Store
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, ServiceState
-from hearthnet.service import NodeContext, Service
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.status import Status
 from hearthnet.supervisor.nats import home_setup, streams

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet import Call, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet.service.effects.event_log import EventLog
 
 ROW = {

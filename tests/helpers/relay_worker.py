@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
+from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.core.home import Home
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.service.hosting.main import serve
 from hearthnet.service.hosting.status import Status
 from tests.helpers.probe import QUERY, ROW, Anything

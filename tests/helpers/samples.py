@@ -11,7 +11,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.ids import new_ulid
 
 Body = dict[str, Any]

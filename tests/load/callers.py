@@ -17,7 +17,7 @@ import msgspec
 
 from hearthnet.bus.bus import Bus, find_contract
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from tests.helpers.direct import ask

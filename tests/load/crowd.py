@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.home import Home
 from tests.helpers.full_house import FullHouse, memory_kb, reads
 from tests.helpers.processes import child_environment

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from hearthnet import Call, Stream
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
@@ -15,7 +16,6 @@ from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.bus.bus import Bus
 from hearthnet.core.times import now_ms
-from hearthnet.service import Call, Stream
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT_BODY, ProbeService
 

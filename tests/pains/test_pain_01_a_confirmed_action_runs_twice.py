@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Offer
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
-from hearthnet.service import Offer
 from hearthnet_market import MarketService
 from tests.agent.bench import paired
 from tests.helpers.mesh import Mesh

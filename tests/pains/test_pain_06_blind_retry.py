@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
-from hearthnet.service import Call
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, QUESTION, Held, acting, asked_to_confirm, says, wants
 

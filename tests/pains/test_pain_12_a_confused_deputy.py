@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call, Offer, Stream
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
@@ -23,7 +24,6 @@ from hearthnet.core.times import now_ms
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import Frame, FrameError
-from hearthnet.service import Call, Offer, Stream
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.authorization.token import SCHEME

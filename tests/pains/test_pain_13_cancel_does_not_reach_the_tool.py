@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID
-from hearthnet.service import Call
 from hearthnet_llm import LlmService
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, POST, QUERY

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.service.hosting.main import serve
 from hearthnet.service.hosting.status import Status
 from tests.helpers.waiting import wait_for

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, NodeContext, Offer, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError, NotFound, Overloaded, Unauthorized, Unavailable
-from hearthnet.service import Call, NodeContext, Offer, Stream
 from hearthnet.service.hosting import announcer, main
 from hearthnet.service.hosting.call_execution import CallExecution
 from hearthnet.service.hosting.host import Host

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Service
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Service
 from hearthnet.service.hosting.loading import importing
 from tests.helpers.mesh import Mesh
 from tests.service.workers import approval

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet import Call, Offer, Reply, Service, Stream, capability
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet, heeding_cancellation
-from hearthnet.service import Call, Offer, Reply, Service, Stream, capability
 from hearthnet.service.decorators import endpoints
 from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.status import Status

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from hearthnet import Call, Offer, Reply, Service
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract, contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.service import Call, Offer, Reply, Service
 from hearthnet.service.decorators import Endpoint
 from hearthnet.trust.contract_signature import shared_contract
 from hearthnet.trust.keys import Identity

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import NodeContext
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
@@ -15,7 +16,6 @@ from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
-from hearthnet.service import NodeContext
 from hearthnet.service.hosting.status import Status
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh

@@ -12,7 +12,7 @@ from typing import Any
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls.unary import Reply
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids, process_lock
 from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.core.errors import HearthNetError

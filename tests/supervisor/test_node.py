@@ -264,8 +264,8 @@ def test_a_node_that_runs_puts_out_who_is_revoked(start: Start, place: Home, tmp
         founder = await Bus.join(street.founder, url, "auth")
         victim = await Visitor.connect(url, bob.login())
         peer, now = founder.peer, now_ms()
-        event = commands.revoke(
-            peer.roster, peer.identity, bob.node_id, "gone", client_id=new_ulid(), now_ms=now
+        event = commands.CommunityAuthor(peer.roster, peer.identity).revoke(
+            bob.node_id, "gone", client_id=new_ulid(), now_ms=now
         )
         watch = Stopwatch(server.pid, node.process.pid)
         for body in gossip_frames.batches([event], ()):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.community import commands, event_validation, events, proposals, roster
+from hearthnet.trust.community import commands, event_validation, events, roster
 from hearthnet.trust.community.events import CommunityEvent, CoSigner, Invited, Level, Policy
 from hearthnet.trust.community.proposals import Proposal
 from hearthnet.trust.community.roster import Roster
@@ -55,7 +55,7 @@ STRANGER = Identity(bytes([96]) * 32)
 def under(policy: Policy, held: Roster | None = None) -> Roster:
     """The town, or `held`, with these rules."""
     held = town() if held is None else held
-    return with_events(held, commands.set_policy(held, ROOT, policy, NOW))
+    return with_events(held, commands.CommunityAuthor(held, ROOT).set_policy(policy, NOW))
 
 
 def proposal(held: Roster, *signers: Identity, invitee: Identity = EVE) -> Proposal:
@@ -70,7 +70,7 @@ def proposal(held: Roster, *signers: Identity, invitee: Identity = EVE) -> Propo
         recalls=held.revocation_of(invitee.node_id),
     )
     for signer in signers:
-        said = proposals.sign(said, signer)
+        said = said.sign(signer)
     return said
 
 
@@ -145,7 +145,7 @@ def test_a_small_community_can_invite_too() -> None:
     assert flaw(held, alone) == ""
     held = let_in(with_events(held, alone), FOUNDER, EVE)
     said = proposal(held, EVE, invitee=MALLORY)
-    assert proposals.needed(said, held) == 2
+    assert said.needed(held) == 2
     assert "takes 2 signatures" in flaw(held, carried_out(held, EVE, said, OTHER_KEY))
     assert flaw(held, carried_out(held, FOUNDER, said, OTHER_KEY)) == ""
 
@@ -167,7 +167,7 @@ def test_how_many_it_takes_follows_the_members() -> None:
     for step, wanted in steps:
         held = held if step is None else with_events(held, step(held))
         said = proposal(held)
-        assert proposals.needed(said, held) == wanted
+        assert said.needed(held) == wanted
         assert f"it takes {wanted} signatures" in flaw(held, carried_out(held, SAM, said))
 
 
@@ -215,12 +215,12 @@ def test_forged_and_foreign_signatures_are_refused() -> None:
         CoSigner(SAM.node_id, quinn.signature),
         CoSigner(SAM.node_id, ids.b64(bytes(64))),
         revocation.co_signers[0],  # type: ignore[union-attr]
-        proposals.sign(elsewhere, SAM).co_signers[0],
+        elsewhere.sign(SAM).co_signers[0],
     ):
         forged = msgspec.structs.replace(said, co_signers=(quinn, signature))
         assert roster.merge(held, [carried_out(held, TILDA, forged)]) is held
     nameless = msgspec.structs.replace(said, target_node_id="", co_signers=())
-    nameless = proposals.sign(nameless, QUINN)
+    nameless = nameless.sign(QUINN)
     with pytest.raises(HearthNetError, match="names the node") as caught:
         event_validation.validate_event(carried_out(held, TILDA, nameless), held.community_id)
     assert caught.value.code == "bad_request"
@@ -277,7 +277,7 @@ def test_what_was_agreed_brings_nobody_back_who_was_put_out_since() -> None:
     joined = asked(replayed, EVE, OTHER_KEY)
     assert "a revoked node comes back only" in refused(replayed, TILDA, joined)
     with pytest.raises(HearthNetError, match="propose it anew") as caught:
-        proposals.check(first, out)
+        first.check(out)
     assert caught.value.code == "unauthorized"
     second = proposal(out, QUINN, SAM)
     assert second.recalls == out.revocation_of(EVE.node_id)
@@ -319,9 +319,7 @@ def test_an_act_that_would_not_count_is_refused_before_it_is_made() -> None:
     said = proposal(held, QUINN, SAM)
 
     def make(co_signers: tuple[CoSigner, ...], name: str = said.what) -> CommunityEvent:
-        return commands.invite(
-            held,
-            TILDA,
+        return commands.CommunityAuthor(held, TILDA).invite(
             KEY,
             display_name=name,
             expires_at=said.expires_at,

@@ -62,9 +62,7 @@ def test_old_signatures_do_not_lower_a_member_a_second_time(by: Identity) -> Non
     assert "carried out before" in flaw(held, repeated)
     assert levels(with_events(held, repeated))["uma"] == "trusted"
     with pytest.raises(HearthNetError, match="carried out before"):
-        commands.demote(
-            held,
-            by,
+        commands.CommunityAuthor(held, by).demote(
             UMA.node_id,
             "member",
             client_id=repeated.data["client_id"],

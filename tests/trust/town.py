@@ -114,7 +114,7 @@ def early(held: Roster, author: Identity, after: int = 0) -> tuple[int, str, int
 
 def promoted(held: Roster, by: Identity, target: Identity, level: Level = "trusted") -> CommunityEvent:
     """A promotion that is allowed."""
-    return commands.promote(held, by, target.node_id, level, client_id="p", now_ms=NOW)
+    return commands.CommunityAuthor(held, by).promote(target.node_id, level, client_id="p", now_ms=NOW)
 
 
 def raising(target: Identity, level: Literal["trusted", "anchor"] = "trusted") -> Promoted:

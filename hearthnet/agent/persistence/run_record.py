@@ -22,7 +22,9 @@ from hearthnet.agent.loop.approvals import pending_of
 from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.keys import Identity

@@ -20,7 +20,7 @@ from hearthnet.agent.tools.builtin import (
     description_of,
 )
 from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.bus import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
 
 UNAVAILABLE: Final = "tool_unavailable"

@@ -15,7 +15,8 @@ import msgspec
 
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 
 
@@ -131,9 +132,9 @@ def description_of(name: str) -> str:
 
 
 def builtin_tools(
-    names: Iterable[str], bound_params: Mapping[str, Mapping[str, Any]] | None = None
+    names: Iterable[str] | None = None, bound_params: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[ToolDefinition]:
-    """Return the built-in tools called `names`.
+    """Return the built-in tools called `names`, or all of them.
 
     The values in `bound_params[name]` are fixed and hidden from the model.
 
@@ -142,7 +143,7 @@ def builtin_tools(
             capability has no contract in this version; `bad_request` for an unknown param.
     """
     fixed = bound_params or {}
-    return [_tool(name, dict(fixed.get(name, {}))) for name in names]
+    return [_tool(name, dict(fixed.get(name, {}))) for name in (builtin_names() if names is None else names)]
 
 
 def capability_tool(identifier: str, bound_params: Mapping[str, Any] | None = None) -> ToolDefinition:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 
 MOST_DESCRIBED: Final = 2_000
 """The most characters of a description that a model sees."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hearthnet.agent.tools.result_text import INVALID, error_text, json_text, largest
 from hearthnet.agent.tools.types import Prepared, ToolDefinition
-from hearthnet.contracts import compile_schema
+from hearthnet.contracts.schema import compile_schema
 
 READ_RESULT: Final = "read_result"
 MOST_READ: Final = 16_384

@@ -16,7 +16,10 @@ from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
 from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep
 from hearthnet.agent.tools.types import Prepared as Prepared
 from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.contracts import Contract, SchemaCheck, compile_schema, contracts, is_told
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import split_name
 from hearthnet.core.errors import HearthNetError

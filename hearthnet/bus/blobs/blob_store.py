@@ -179,6 +179,39 @@ class Blobs:
                 named.pop(meta_subject(entry.name), None)
         return sorted([name for name in named.values() if await self.link.last(meta_subject(name)) is None])
 
+    async def damage(self, entry: BlobRecord, told: Callable[[int], None]) -> tuple[int, ...]:
+        """Return the numbers of the damaged chunks; `told` receives how many were read."""
+        return await damage(self.link, entry, told)
+
+    async def places(self) -> set[str]:
+        """Return the nuids of all stored chunks, those of unfinished uploads among them."""
+        subjects = await self.link.subjects(f"{metadata.CHUNKS}>")
+        return {subject.removeprefix(metadata.CHUNKS).partition(".")[0] for subject in subjects}
+
+    async def written_ms(self, nuid: str) -> int:
+        """Return when something was last written for `nuid`, in ms since 1970; 0 if there is nothing."""
+        last = [await self.link.last(subject) for subject in metadata.data_subjects(nuid)]
+        return max((kept.time_ms for kept in last if kept is not None), default=0)
+
+    async def is_unreadable(self, nuid: str) -> bool:
+        """Return whether the disk has lost messages of `nuid`, which the server still counts."""
+        wanted = found = 0
+        for subject in metadata.data_subjects(nuid):
+            wanted += (await self.link.subjects(subject)).get(subject, 0)
+            after = 0
+            while (kept := await self.link.after(after, subject)) is not None:
+                after, found = kept.sequence, found + 1
+        return found < wanted
+
+    async def clear(self, nuid: str) -> None:
+        """Delete the chunks and the list of them."""
+        for subject in metadata.data_subjects(nuid):
+            await self.link.purge(subject)
+
+    async def forget(self, cid: str, place: int) -> None:
+        """Remove the record in `place` that `cid` was deleted, and earlier ones."""
+        await self.link.purge(meta_subject(cid), before=place + 1)
+
     def check_room(self, size: int = 0, keep: int = ROOM_BYTES) -> None:
         """Check that after `size` more bytes `keep` bytes stay free.
 
@@ -239,14 +272,8 @@ class Blobs:
         gone = BlobRecord(name=entry.name, nuid=entry.nuid, mtime=datetime.now(UTC).isoformat(), deleted=True)
         if not await self._replace(gone, after):
             return False
-        await clear(self.link, entry.nuid)
+        await self.clear(entry.nuid)
         return True
-
-
-async def clear(link: BlobLink, nuid: str) -> None:
-    """Delete the chunks and the list of them."""
-    await link.purge(metadata.chunk_subject(nuid))
-    await link.purge(metadata.index_subject(nuid))
 
 
 def no_blob(cid: str) -> HearthNetError:

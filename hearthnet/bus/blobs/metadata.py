@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.manifest import chunk_count
 
 BUCKET: Final = "blobs"
 STREAM: Final = f"OBJ_{BUCKET}"
@@ -31,6 +32,11 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     until: int = 0
     shared: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this home's own processes hold it."""
+        return self.by == OWN
 
 
 class Notes(msgspec.Struct, frozen=True):
@@ -62,6 +68,11 @@ class BlobRecord(msgspec.Struct, frozen=True):
             return Notes() if text is None else msgspec.json.decode(text, type=Notes)
         except msgspec.DecodeError:
             return Notes()
+
+    @property
+    def count(self) -> int:
+        """The number of chunks of content of this size."""
+        return chunk_count(self.size)
 
     def with_notes(self, notes: Notes) -> BlobRecord:
         """Return the entry with other notes."""
@@ -114,6 +125,11 @@ def chunk_subject(nuid: str) -> str:
 def index_subject(nuid: str) -> str:
     """Return the subject of the list of hashes and places of more than one chunk."""
     return f"{CHUNKS}{nuid}.index"
+
+
+def data_subjects(nuid: str) -> tuple[str, str]:
+    """Return both subjects with content of an object."""
+    return chunk_subject(nuid), index_subject(nuid)
 
 
 def joined_holds(known: tuple[Hold, ...], added: Hold) -> tuple[Hold, ...]:

@@ -14,6 +14,12 @@ from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, chunk_count, hash
 class Damaged(InternalError):
     """Raised when stored bytes do not match their CID, or cannot be read from the disk."""
 
+    def __init__(self, cid: str) -> None:
+        super().__init__(
+            f"the stored bytes of {cid[:23]}… are damaged; put them again with: hearthnet file put",
+            details={"damaged": cid},
+        )
+
 
 class Blob:
     """An open blob: `chunk`, `read` and `chunks` return bytes that match its CID.
@@ -51,7 +57,7 @@ class Blob:
                 raise await missing(self._link, self.entry)
             data = kept.data
         if not self.manifest.holds(index, data):
-            raise damaged(self.cid)
+            raise Damaged(self.cid)
         return data
 
     async def chunks(self, start: int = 0) -> AsyncIterator[bytes]:
@@ -96,9 +102,9 @@ async def open_blob(link: BlobLink, entry: BlobRecord) -> Blob:
     except HearthNetError as error:
         if error.code != "bad_request":
             raise
-        raise damaged(entry.name) from error
+        raise Damaged(entry.name) from error
     if len(places) != manifest.count:
-        raise damaged(entry.name)
+        raise Damaged(entry.name)
     return Blob(link, entry, manifest, places)
 
 
@@ -127,14 +133,6 @@ async def damage(
     return tuple(found)
 
 
-def damaged(cid: str) -> Damaged:
-    """Return the error for bytes that do not match their CID."""
-    return Damaged(
-        f"the stored bytes of {cid[:23]}… are damaged; put them again with: hearthnet file put",
-        details={"damaged": cid},
-    )
-
-
 async def missing(link: BlobLink, entry: BlobRecord) -> HearthNetError:
     """Return the error for a message that the store does not have.
 
@@ -143,7 +141,7 @@ async def missing(link: BlobLink, entry: BlobRecord) -> HearthNetError:
     kept = await link.last(meta_subject(entry.name))
     now = None if kept is None else read_entry(kept.data)
     if now is not None and not now.deleted and now.nuid == entry.nuid:
-        return damaged(entry.name)
+        return Damaged(entry.name)
     return HearthNetError("not_found", f"{entry.name[:23]}… was removed while it was read")
 
 

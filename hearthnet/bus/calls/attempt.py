@@ -15,7 +15,7 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session.batching import SentBatch
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import limit
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError, Unavailable

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts import is_told
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import checked, is_derived
 from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import process_lock
 from hearthnet.core.capability_name import split_name
 from hearthnet.core.errors import HearthNetError

@@ -18,7 +18,7 @@ from hearthnet.bus.routing.affinity import SessionAffinity
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.retry_budget import Retries
 from hearthnet.bus.routing.routing_table import RoutingTable
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError

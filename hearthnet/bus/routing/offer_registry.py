@@ -21,7 +21,7 @@ import msgspec
 
 from hearthnet.bus.routing.health import Health
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.ids import short_id
 from hearthnet.protocol import subjects

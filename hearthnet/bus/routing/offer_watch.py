@@ -18,7 +18,7 @@ import msgspec
 
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol import subjects

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from random import random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:

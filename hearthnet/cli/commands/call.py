@@ -15,8 +15,9 @@ from hearthnet.cli.output.render import as_lines
 from hearthnet.cli.output.text import as_json, many_lines, one_line
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Reply, StreamFrame
-    from hearthnet.contracts import Contract
+    from hearthnet.bus.calls.streaming import StreamFrame
+    from hearthnet.bus.calls.unary import Reply
+    from hearthnet.contracts.contract import Contract
     from hearthnet.core.home import Home
 
 
@@ -57,9 +58,9 @@ def command(
     """
     import asyncio
 
-    from hearthnet.bus import find_contract
+    from hearthnet.bus.bus import find_contract
     from hearthnet.cli.commands.token import read_token
-    from hearthnet.contracts import is_told
+    from hearthnet.contracts.dynamic import is_told
 
     if body is not None and pairs:
         raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)
@@ -96,14 +97,14 @@ def streams(contract: Contract, request: dict[str, Any]) -> bool:
 
 async def _learned(home: Home, name: str) -> Contract:
     """Return the contract of a capability that came with no installation, from a provider."""
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
         return await bus.fetch_contract(name)
 
 
 async def _call(home: Home, name: str, request: dict[str, Any], how: _How) -> Reply:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
         return await bus.call(name, request, **how)
@@ -121,7 +122,7 @@ def _show(reply: Reply, json: bool) -> None:
 
 
 async def _stream(home: Home, name: str, request: dict[str, Any], how: _How, json: bool) -> None:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     text_open = False
     async with (

@@ -14,8 +14,8 @@ from hearthnet.cli.output.text import as_json, one_line, shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hearthnet.bus import OfferView
-    from hearthnet.contracts import Contract
+    from hearthnet.bus.routing.offer_registry import OfferView
+    from hearthnet.contracts.contract import Contract
     from hearthnet.core.home import Home
 
 _HEADINGS = ("capability", "node", "service", "busy", "offers")
@@ -56,7 +56,7 @@ def _report(views: list[OfferView], name: str | None, json: bool) -> None:
 
 async def offers_of(home: Home, name: str | None) -> list[OfferView]:
     """Return the offers in the mesh of the node in `home`, all or those of one capability."""
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
         found = await bus.offers(name)
@@ -65,7 +65,7 @@ async def offers_of(home: Home, name: str | None) -> list[OfferView]:
 
 
 async def _watch(home: Home, name: str, json: bool) -> None:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus, bus.watch(name) as changes:
         async for change in changes:
@@ -90,7 +90,7 @@ def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:
 
 
 def _nothing(name: str) -> Exception:
-    from hearthnet.bus import find_contract
+    from hearthnet.bus.bus import find_contract
     from hearthnet.core.errors import HearthNetError
 
     contract = find_contract(name)
@@ -153,7 +153,7 @@ def _value(value: Any) -> str:
 
 def contract_of(capability: str) -> Contract | None:
     """Return the contract of an offered capability, None if this version does not have it."""
-    from hearthnet.contracts import contracts
+    from hearthnet.contracts.registry import contracts
     from hearthnet.core.errors import HearthNetError
 
     try:

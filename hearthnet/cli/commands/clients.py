@@ -13,7 +13,7 @@ from hearthnet.cli.output.text import duration, one_line
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.core.home import Home
     from hearthnet.gateway.auth.client_store import StoredClient
     from hearthnet.trust.authorization.token import Scope
@@ -145,7 +145,7 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
 
 
 async def _offers(home: Home) -> list[OfferView]:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
         return await bus.offers()

@@ -15,7 +15,7 @@ from hearthnet.cli.output.text import counted, one_line, size
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.home import Home
 
 _LEAST_PREFIX: Final = 4
@@ -147,7 +147,7 @@ async def _documents(bus: Bus, name: str) -> dict[str, Any]:
 
 
 async def _connected(home: Home, work: Any) -> Any:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
         return await work(bus)

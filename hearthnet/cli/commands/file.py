@@ -12,8 +12,8 @@ from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus
     from hearthnet.bus.blob_transfer import TransferResult
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.home import Home
 
 _node_option = click.option("--node", metavar="ID", help="Full id of the node to ask. See: hearthnet members")
@@ -188,7 +188,7 @@ def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
 
 
 async def _connected(home: Home, work: Any) -> None:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli") as bus:
         await work(bus)

@@ -18,7 +18,7 @@ from hearthnet.core.errors import HearthNetError
 if TYPE_CHECKING:
     from hearthnet.agent.runtime.grant_store import StoredGrant
     from hearthnet.agent.tools.toolbox import BoundTool
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.home import Home
 
 _DAY: Final = 86_400
@@ -150,7 +150,7 @@ async def _signed(
     until: int,
 ) -> StoredGrant:
     from hearthnet.agent.runtime.grant_store import new_entry
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     async with await Bus.connect(home, name="cli grants") as bus:
         provider = await _provider(bus, tool, node)

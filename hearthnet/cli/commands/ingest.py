@@ -20,7 +20,8 @@ from hearthnet.cli.output.text import counted, one_line
 from hearthnet.core.errors import FULL, OK, OTHER, HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus, OfferView
+    from hearthnet.bus.bus import Bus
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.bus.store import Store
     from hearthnet.cli.input.text_files import TextFile
     from hearthnet.core.home import Home
@@ -229,7 +230,7 @@ def _counts(added: list[dict[str, Any]]) -> str:
 
 @contextlib.asynccontextmanager
 async def _connected(home: Home) -> AsyncIterator[tuple[Bus, Store]]:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.bus.store import Store
 
     async with await Bus.connect(home, name="cli") as bus, await Store.connect(home, name="cli") as store:

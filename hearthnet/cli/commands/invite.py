@@ -68,11 +68,10 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
 def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
     """Start an invite that takes several signatures; return False if one is enough."""
     from hearthnet.cli.workflows.cosigned_invite import Inviting, proposal_for
-    from hearthnet.trust.community import proposals
 
     inviting = Inviting(home, given=True, json=json)
     proposal = proposal_for(inviting.roster, node, name, expires)
-    if proposals.needed(proposal, inviting.roster) == 1:
+    if proposal.needed(inviting.roster) == 1:
         return False
     inviting.decide(proposal)
     return True

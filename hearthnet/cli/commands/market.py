@@ -15,7 +15,7 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.workflows import market_posts
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.home import Home
 
 _STEP: Final = 50
@@ -62,7 +62,7 @@ def post(
     """
     import asyncio
 
-    from hearthnet.bus import find_contract
+    from hearthnet.bus.bus import find_contract
     from hearthnet.core import ids
 
     given: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
@@ -85,7 +85,7 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
     Raises:
         HearthNetError: `capacity_exceeded` for a full disk, which waiting does not mend.
     """
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.bus.outbox import is_retryable
     from hearthnet.bus.session.keyring import load_roster
     from hearthnet.cli.commands.outbox import outbox_of
@@ -148,7 +148,7 @@ def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
 
 
 async def _exported(home: Home, wanted: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     whole: dict[str, Any] = {"events": [], "posts": []}
     place, more = 0, True
@@ -229,7 +229,7 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
 
 
 async def _deleted(home: Home, given: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     told: dict[str, Any] = {"deleted": 0, "erased": True}
     async with await Bus.connect(home, name="cli") as bus:

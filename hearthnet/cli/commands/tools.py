@@ -52,7 +52,7 @@ async def _rows(home: Home) -> list[dict[str, Any]]:
 
     from hearthnet.agent.loop.usage import Usage, usage_of
     from hearthnet.agent.tools.availability import listed_tools
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.cli.input.run_store_access import open_saved_runs
 
     async with await Bus.connect(home, name="cli tools") as bus:

@@ -74,7 +74,7 @@ def _no_options(follow: bool, capability: str, code: str) -> None:
 
 
 async def _list(home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.cli.workflows.trace_tree import CollectedSpans
 
     async with await Bus.connect(home, name="cli trace") as bus:
@@ -90,7 +90,7 @@ async def _list(home: Home, wanted: dict[str, str], limit: int, json: bool) -> N
 async def _follow(home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
     import asyncio
 
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.cli.workflows.trace_tree import MOST, CollectedSpans
     from hearthnet.core.node_state import read_node_state
 
@@ -109,7 +109,7 @@ async def _follow(home: Home, wanted: dict[str, str], limit: int, json: bool) ->
 
 
 async def _one(home: Home, trace_id: str, json: bool) -> None:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.cli.workflows.trace_tree import MOST, CollectedSpans, only, tree
 
     async with await Bus.connect(home, name="cli trace") as bus:

@@ -112,7 +112,7 @@ def progress(quiet: bool) -> Iterator[Done]:
 async def _translate(
     home: Home, text: str, source: str, target: str, backend: str | None, done: Done
 ) -> Translated:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.text.translate_long import translate
 
     async with await Bus.connect(home, name="cli") as bus:

@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval, ToolDefinition
-from hearthnet.bus import find_contract
+from hearthnet.bus.bus import find_contract
 from hearthnet.cli.input.argument_form import Field, fields
 from hearthnet.cli.input.keyboard import Keyboard
 from hearthnet.cli.output import terminal

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from hearthnet.contracts import Contract
+    from hearthnet.contracts.contract import Contract
     from hearthnet.core.home import Home
 
 _KEPT_SECONDS: Final = 10.0
@@ -31,7 +31,7 @@ def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[
 
 
 async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.bus import Bus, find_contract
+    from hearthnet.bus.bus import Bus, find_contract
 
     request = {"params": {}, "input": given}
     fill_client_id(find_contract(capability), request)

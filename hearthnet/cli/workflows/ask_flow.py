@@ -17,7 +17,7 @@ from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools.availability import UNAVAILABLE
 from hearthnet.agent.tools.dynamic import dynamic_tools
 from hearthnet.agent.tools.types import PendingApproval
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.cli.input import settings_file
 from hearthnet.cli.input.confirm import Person
 from hearthnet.cli.input.options import CommandSettings
@@ -27,7 +27,7 @@ from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.model_offer import ModelOffer
 from hearthnet.cli.workflows.question_plan import Offered, Plan
 from hearthnet.cli.workflows.run_printer import Show
-from hearthnet.contracts import is_told
+from hearthnet.contracts.dynamic import is_told
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.core.home import Home

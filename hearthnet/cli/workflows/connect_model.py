@@ -263,7 +263,7 @@ async def _seen(home: Home, name: str) -> None:
     import asyncio
     import time
 
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     end = time.monotonic() + _OFFERED_SECONDS
     async with await Bus.connect(home, name="cli") as bus:

@@ -77,7 +77,7 @@ class Signer(abc.ABC):
         if proposal.event_type != self.event_type:
             other = _SIGN_WITH.get(proposal.event_type, "something that this version has no command for")
             raise HearthNetError("bad_request", f"the proposal is for: {other}")
-        proposals.check(proposal, self.roster)
+        proposal.check(self.roster)
         self.decide(proposal)
 
     def decide(self, proposal: Proposal) -> None:
@@ -90,15 +90,15 @@ class Signer(abc.ABC):
         known = self.known(proposal)
         if known.node_id == self._identity.node_id:
             raise HearthNetError("bad_request", "no node decides about itself; ask the other members")
-        signed = proposals.sign(proposal, self._identity)
-        signers = proposals.check(signed, self.roster)
+        signed = proposal.sign(self._identity)
+        signers = signed.check(self.roster)
         if self._identity.node_id not in signers:
             raise HearthNetError(
                 "unauthorized",
                 f"this node's signature does not count: it takes level {self._level}; ask such a member",
             )
         yes_no.confirm(self._with_signers(proposal, known), given=self._given, option="--yes")
-        needed = proposals.needed(signed, self.roster)
+        needed = signed.needed(self.roster)
         if len(signers) >= needed and running_pid(self.home) is not None:
             self._submit(signed, known)
         else:

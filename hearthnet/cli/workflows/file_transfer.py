@@ -19,8 +19,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, Manifest, chunk_hash
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus
     from hearthnet.bus.blob_transfer import Told
+    from hearthnet.bus.bus import Bus
 
 _HEX: Final = re.compile(r"(?:blake3:)?([0-9a-f]{0,64})")
 _LONGEST_NAME: Final = 200

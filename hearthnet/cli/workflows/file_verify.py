@@ -136,7 +136,7 @@ def _told(told: Told, before: int, total: int, chunks: int) -> None:
 
 async def _tell(home: Home, bad: Sequence[Bad]) -> None:
     """Make the service find the damage too, so that `hearthnet status` reports it at once."""
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
 
     with contextlib.suppress(HearthNetError):
         async with await Bus.connect(home, name="cli") as bus:

@@ -115,7 +115,7 @@ def _called(home: Home, verb: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the output of `market.<verb>`; `given` is checked before a node is looked for."""
     import asyncio
 
-    from hearthnet.bus import Bus, find_contract
+    from hearthnet.bus.bus import Bus, find_contract
 
     capability, request = f"market.{verb}@1.0", {"params": {}, "input": given}
     find_contract(capability).check_request(request)

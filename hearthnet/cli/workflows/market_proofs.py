@@ -84,7 +84,7 @@ def _principal(frame: Frame) -> str:
     if not header.token:
         return header.sender
     claims = tokens.decode(header.token)
-    tokens.check_use(claims, caller=header.sender, community=header.community, now_ms=header.time)
+    claims.check_use(caller=header.sender, community=header.community, now_ms=header.time)
     return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
 
 

@@ -12,7 +12,7 @@ from string import Template
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Service
+from hearthnet.service.hosting.service import Service
 
 _FILES: Final = {
     "pyproject.toml": """\

@@ -14,7 +14,7 @@ from hearthnet.agent.loop.outcomes import LOST
 from hearthnet.agent.runtime.settings import ToolSettings
 from hearthnet.agent.tools.availability import Availability, available_tools
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
-from hearthnet.bus import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.model_offer import ModelOffer

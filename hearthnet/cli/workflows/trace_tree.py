@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.tracing import UNTRACED
 from hearthnet.cli.output import terminal
 from hearthnet.core import process_lock

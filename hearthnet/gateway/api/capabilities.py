@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus.calls.contract_fetch import cached_contract
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_told
 from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.registry import contracts
 from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.trust.authorization.token import Scope
 
 _OF_CONTRACT: Final = (

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from hearthnet import __version__
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.gateway.api.schemas import CHAT, Schema, callable_here, component, ref, schemas
 from hearthnet.gateway.http.errors import STATUS
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hearthnet.bus.bus import find_contract
-from hearthnet.contracts import is_told
+from hearthnet.contracts.dynamic import is_told
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered
@@ -18,8 +18,8 @@ from hearthnet.trust.authorization.authority import SELF
 from hearthnet.trust.authorization.token import Scope, whole_server
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
-    from hearthnet.contracts import Contract
+    from hearthnet.bus.routing.offer_registry import OfferView
+    from hearthnet.contracts.contract import Contract
     from hearthnet.core.config import McpServerConfig
 
 _PREFIX: Final = "experimental.mcp."

@@ -18,7 +18,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
@@ -27,7 +27,7 @@ from hearthnet.gateway.auth.client_store import SECRET_PREFIX, ClientStore, Stor
 from hearthnet.gateway.http.rate_limits import RateLimits, address_of
 from hearthnet.gateway.http.signed_request import check_envelope
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, check_use, mint
+from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, mint
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.keys import Identity
 
@@ -272,7 +272,7 @@ class Clients:
         if not shown.isascii():
             raise HearthNetError("bad_request", "the token is malformed")
         claims, peer = self._peer.tokens.claims(shown), self._peer
-        check_use(claims, caller=peer.node_id, community=peer.community, now_ms=self._clock())
+        claims.check_use(caller=peer.node_id, community=peer.community, now_ms=self._clock())
         if peer.membership.revocations.revoked(claims.iss, claims.jti):
             raise HearthNetError("token_revoked", "the token was revoked")
         issuer = peer.membership.status(claims.iss)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hearthnet.bus import Bus
-from hearthnet.contracts import Contract
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client, everything

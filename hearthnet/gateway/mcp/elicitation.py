@@ -15,7 +15,7 @@ from typing import Any, Final
 import blake3
 import msgspec
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import canonical_json, digest, read_json
 from hearthnet.core.errors import HearthNetError

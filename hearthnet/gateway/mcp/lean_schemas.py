@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 
 Schema = dict[str, Any]
 MAX_LIST_BYTES: Final = 24 * 1024

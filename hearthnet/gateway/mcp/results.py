@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_derived
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.mcp.tools import promised

@@ -31,9 +31,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from hearthnet import __version__
 from hearthnet.agent.runtime.stream_collector import drain
 from hearthnet.agent.tools.names import unknown_tool
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import contract_fetch
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError

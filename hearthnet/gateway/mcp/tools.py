@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hearthnet.agent.tools.names import NameMap
-from hearthnet.contracts import Contract, is_told
-from hearthnet.contracts.dynamic import is_derived
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_derived, is_told
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered

@@ -13,7 +13,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.openai.request import ANY_MODEL, TOOLS_SUFFIX
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.trust.authorization.token import Scope
 
 OWNER: Final = "hearthnet"

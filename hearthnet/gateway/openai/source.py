@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.agent.runtime.client_tools import ClientResult
-from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
+from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.bus import find_contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.openai.pending_runs import run_and_call, run_named_in
@@ -22,7 +22,7 @@ from hearthnet.gateway.runs.follow_up import FollowUps
 from hearthnet.gateway.runs.run import FollowUp, NewRun
 
 if TYPE_CHECKING:
-    from hearthnet.bus import OfferView
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.context import Gateway
 
@@ -123,7 +123,7 @@ def offered_tools(views: Iterable[OfferView]) -> list[str]:
     offered = {(view.capability.name, view.capability.major) for view in views}
     return [
         tool.name
-        for tool in builtin_tools(builtin_names())
+        for tool in builtin_tools()
         if (tool.bound_capability, (tool.bound_version or (0, 0))[0]) in offered
     ]
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
+from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.core.canonical_json import content_hash, read_json
 from hearthnet.gateway.page.markdown import MarkdownText, read_markdown
 
@@ -134,7 +134,7 @@ def _filled(index: bytes, base: str, names: list[str]) -> bytes:
 def _tools() -> bytes:
     """Return the built-in tools, for selecting tools and editing calls."""
     tools: list[dict[str, Any]] = []
-    for tool in builtin_tools(builtin_names()):
+    for tool in builtin_tools():
         major, minor = tool.bound_version or (0, 0)
         tools.append(
             {

@@ -31,7 +31,7 @@ from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 
 if TYPE_CHECKING:
-    from hearthnet.bus import Bus
+    from hearthnet.bus.bus import Bus
     from hearthnet.contracts import Contract
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.runs.runs import GatewayRuns

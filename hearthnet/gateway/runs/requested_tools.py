@@ -15,8 +15,9 @@ import msgspec
 
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools, capability_tool
 from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 
 MOST_TOOLS: Final = 512

@@ -62,7 +62,7 @@ class CommunityLog:
                 `capacity_exceeded` if the disk is full.
         """
         subject = _place(event)
-        await self._append(subject, events.encode(event))
+        await self._append(subject, event.encode())
         kept = await self._event(subject)
         if kept is None:
             raise HearthNetError(
@@ -78,7 +78,7 @@ class CommunityLog:
         Raises:
             HearthNetError: As `claim`.
         """
-        data = events.encode(event)
+        data = event.encode()
         if await self._append(_place(event), data):
             return
         kept = await self._event(_place(event))

@@ -42,7 +42,7 @@ import msgspec
 
 from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts import Contract
+from hearthnet.contracts.contract import Contract
 from hearthnet.core.canonical_json import digest, read_json, refuse_repeated_keys
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -58,7 +58,6 @@ from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
 from hearthnet.service.hosting.peer_rates import OTHERS, PeerRates
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization import grant as grants
-from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, Claimed
 from hearthnet.trust.authorization.authority import (
     Authority,
@@ -216,7 +215,7 @@ def _claims(peer: Session, header: Header) -> Claims | None:
     if not header.token:
         return None
     claims = peer.tokens.claims(header.token)
-    tokens.check_use(claims, caller=header.sender, community=peer.community, now_ms=now_ms())
+    claims.check_use(caller=header.sender, community=peer.community, now_ms=now_ms())
     if peer.membership.revocations.revoked(claims.iss, claims.jti):
         raise HearthNetError("token_revoked", "the token was revoked; ask its issuer for a new one")
     if claims.run not in ("", header.run):

@@ -14,7 +14,7 @@ import msgspec
 
 from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts import is_told
+from hearthnet.contracts.dynamic import is_told
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError

@@ -102,6 +102,35 @@ def authorize(
     return Authority(principal, demand.side_effects, approver, via)
 
 
+def foreseen_refusal(
+    demand: CallRequirement, claims: Claims | None, *, caller: str, principal: str, level: str
+) -> str:
+    """Return the reason for which a call that is not made yet would be refused; empty without one.
+
+    Its params are not known, so that the token's constraints on them are left out. `level` is that of the
+    issuer of `claims`, else of the caller.
+    """
+    if demand.trust != SELF and demand.trust not in RANK:
+        return (
+            f"{demand.capability} has a rule of its own, {demand.trust}: what decides is what the call says"
+        )
+    issuer = CallerStatus(principal.partition("/")[0], level)
+    token = None
+    if claims is not None:
+        scope = msgspec.structs.replace(claims.scope, params_constraints={})
+        token = PresentedToken(msgspec.structs.replace(claims, scope=scope), issuer)
+    try:
+        authorize(
+            issuer if token is None else CallerStatus(caller, "member"),
+            token,
+            demand,
+            {"params": {}, "input": {}},
+        )
+    except HearthNetError as error:
+        return error.message
+    return ""
+
+
 def _principal(claims: Claims) -> str:
     """Return the principal of a call under a token.
 

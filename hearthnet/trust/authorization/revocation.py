@@ -49,18 +49,20 @@ class TokenRevocation(signed_document.Signed, frozen=True, kw_only=True, forbid_
     forget_at: Count
     by: str
 
-
-def revoke(identity: Identity, token_id: str, issuer: str, reason: Reason, *, now_ms: int) -> TokenRevocation:
-    """Return a revocation signed by `identity`: the issuer, a trusted member or the root."""
-    document = TokenRevocation(
-        token_id=token_id,
-        issuer=issuer,
-        reason=reason,
-        revoked_at=now_ms,
-        forget_at=now_ms + KEPT_MS,
-        by=identity.node_id,
-    )
-    return signed_document.sign(document, identity, PURPOSE)
+    @classmethod
+    def sign(
+        cls, identity: Identity, token_id: str, issuer: str, reason: Reason, *, now_ms: int
+    ) -> TokenRevocation:
+        """Return a revocation signed by `identity`: the issuer, a trusted member or the root."""
+        document = cls(
+            token_id=token_id,
+            issuer=issuer,
+            reason=reason,
+            revoked_at=now_ms,
+            forget_at=now_ms + KEPT_MS,
+            by=identity.node_id,
+        )
+        return signed_document.sign(document, identity, PURPOSE)
 
 
 def decode(data: bytes) -> TokenRevocation:

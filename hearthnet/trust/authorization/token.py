@@ -174,6 +174,33 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             return "session"
         return "run" if self.run else "grant"
 
+    def check_use(self, *, caller: str, community: str, now_ms: int) -> None:
+        """Check that `caller` may present this token in `community` now.
+
+        Raises:
+            HearthNetError: `token_expired` before and after its lifetime; `unauthorized` for another
+                community and for a bearer token; `invalid_signature` if it was issued to another node.
+        """
+        now = now_ms // 1000
+        if now < self.nbf - SKEW_SECONDS:
+            raise HearthNetError(
+                "token_expired",
+                "the token is not valid yet: its issuer's clock is ahead of ours; set the one that is wrong",
+                details={"now": now_ms},
+            )
+        if now >= self.exp + SKEW_SECONDS:
+            raise HearthNetError(
+                "token_expired",
+                "the token's life is over; ask its issuer for a new one",
+                details={"now": now_ms},
+            )
+        if self.aud != community:
+            raise HearthNetError("unauthorized", "the token is for another community")
+        if self.sub == BEARER:
+            raise HearthNetError("unauthorized", "a token for whoever holds it is taken from a bridge only")
+        if self.sub != caller:
+            raise HearthNetError("invalid_signature", "the token belongs to another node than the caller")
+
 
 def mint(
     identity: Identity,
@@ -321,29 +348,3 @@ def _check_session(claims: Claims) -> None:
         raise HearthNetError("bad_request", "a session's token is not bound to one run")
     if claims.cnf is not None:
         ids.public_key(claims.cnf.key)
-
-
-def check_use(claims: Claims, *, caller: str, community: str, now_ms: int) -> None:
-    """Check that `caller` may present this token in `community` now.
-
-    Raises:
-        HearthNetError: `token_expired` before and after its lifetime; `unauthorized` for another community
-            and for a bearer token; `invalid_signature` if it was issued to another node.
-    """
-    now = now_ms // 1000
-    if now < claims.nbf - SKEW_SECONDS:
-        raise HearthNetError(
-            "token_expired",
-            "the token is not valid yet: its issuer's clock is ahead of ours; set the one that is wrong",
-            details={"now": now_ms},
-        )
-    if now >= claims.exp + SKEW_SECONDS:
-        raise HearthNetError(
-            "token_expired", "the token's life is over; ask its issuer for a new one", details={"now": now_ms}
-        )
-    if claims.aud != community:
-        raise HearthNetError("unauthorized", "the token is for another community")
-    if claims.sub == BEARER:
-        raise HearthNetError("unauthorized", "a token for whoever holds it is taken from a bridge only")
-    if claims.sub != caller:
-        raise HearthNetError("invalid_signature", "the token belongs to another node than the caller")

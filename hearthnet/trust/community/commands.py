@@ -1,10 +1,6 @@
 """A member's acts in its community, each made as one event and checked against the roster.
 
-Each function returns the signed event, which the caller stores, merges and passes on.
-
-Raises:
-    HearthNetError: In all functions below, `unauthorized` if the event would not count, with the reason;
-        `not_found` if there is no such member or invite.
+Each method returns the signed event, which the caller stores, merges and passes on.
 """
 
 from __future__ import annotations
@@ -29,148 +25,158 @@ from hearthnet.trust.community.roster import Level, Member, Roster
 from hearthnet.trust.keys import Identity
 
 
-def invite(
-    held: Roster,
-    author: Identity,
-    key: Identity,
-    *,
-    display_name: str,
-    expires_at: int,
-    now_ms: int,
-    invitee: str = "",
-    client_id: str = "",
-    co_signers: tuple[CoSigner, ...] = (),
-) -> CommunityEvent:
-    """Make an invite with the one-time `key`, valid until `expires_at`.
-
-    `expires_at` is in milliseconds, at most 30 days from now. The invite recalls the revocation of `invitee`,
-    if there is one.
+class CommunityAuthor:
+    """The acts of `author` in the community of the roster `held`.
 
     Raises:
-        HearthNetError: `invalid_signature` if a co-signer has signed other terms; `unauthorized`.
+        HearthNetError: In all methods, `unauthorized` if the event would not count, with the reason;
+            `not_found` if there is no such member or invite.
     """
-    content = events.invited(
-        held.community_id,
-        author.node_id,
-        key,
-        display_name=display_name,
-        expires_at=expires_at,
-        invitee=invitee,
-        client_id=client_id,
-        co_signers=co_signers,
-        recalls=held.revocation_of(invitee),
-    )
-    return _act(held, author, events.INVITED, content, now_ms)
 
+    def __init__(self, held: Roster, author: Identity) -> None:
+        self._held = held
+        self._author = author
 
-def admit(held: Roster, author: Identity, joined: CommunityEvent, now_ms: int) -> CommunityEvent:
-    """Admit the node whose `joined` event is in `held` already.
+    def invite(
+        self,
+        key: Identity,
+        *,
+        display_name: str,
+        expires_at: int,
+        now_ms: int,
+        invitee: str = "",
+        client_id: str = "",
+        co_signers: tuple[CoSigner, ...] = (),
+    ) -> CommunityEvent:
+        """Make an invite with the one-time `key`, valid until `expires_at`.
 
-    Does not check that its invite is still open; `trust.invite.admit` does.
-    """
-    content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
-    return _act(held, author, events.ADMITTED, content, now_ms)
+        `expires_at` is in milliseconds, at most 30 days from now. The invite recalls the revocation
+        of `invitee`, if there is one.
 
-
-def withdraw(held: Roster, author: Identity, event_id: str, now_ms: int) -> CommunityEvent:
-    """Withdraw the open invite with this event id.
-
-    Raises:
-        HearthNetError: `not_found` if there is no such invite; `unauthorized`.
-    """
-    found = next((one for one in held.invites if one.event_id == event_id), None)
-    if found is None:
-        raise HearthNetError(
-            "not_found", "there is no such open invite: it was used or withdrawn, or never was"
+        Raises:
+            HearthNetError: `invalid_signature` if a co-signer has signed other terms; `unauthorized`.
+        """
+        content = events.invited(
+            self._held.community_id,
+            self._author.node_id,
+            key,
+            display_name=display_name,
+            expires_at=expires_at,
+            invitee=invitee,
+            client_id=client_id,
+            co_signers=co_signers,
+            recalls=self._held.revocation_of(invitee),
         )
-    return _act(held, author, events.WITHDRAWN, Withdrawn(invite_event_hash=found.event_hash), now_ms)
+        return _act(self._held, self._author, events.INVITED, content, now_ms)
 
+    def admit(self, joined: CommunityEvent, now_ms: int) -> CommunityEvent:
+        """Admit the node whose `joined` event is in `held` already.
 
-def promote(
-    held: Roster,
-    author: Identity,
-    target: str,
-    new_level: Level,
-    *,
-    client_id: str,
-    now_ms: int,
-    co_signers: tuple[CoSigner, ...] = (),
-) -> CommunityEvent:
-    """Raise `target` to trusted or anchor.
+        Does not check that its invite is still open; `invites.admit` does.
+        """
+        content = Admitted(joined_event_hash=joined.hash, node_id=joined.author)
+        return _act(self._held, self._author, events.ADMITTED, content, now_ms)
 
-    Raises:
-        HearthNetError: `not_found` if it is no member; `bad_request` if it has that level already;
-            `unauthorized`.
-    """
-    level = _known(held, target).level
-    if new_level == "member" or RANK[level] >= RANK[new_level]:
-        raise HearthNetError("bad_request", f"{ids.short_id(target)} is {level} already")
-    content = Promoted(target_node_id=target, new_level=new_level, client_id=client_id, co_signers=co_signers)
-    return _act(held, author, events.PROMOTED, content, now_ms)
+    def withdraw(self, event_id: str, now_ms: int) -> CommunityEvent:
+        """Withdraw the open invite with this event id.
 
+        Raises:
+            HearthNetError: `not_found` if there is no such invite; `unauthorized`.
+        """
+        found = next((one for one in self._held.invites if one.event_id == event_id), None)
+        if found is None:
+            raise HearthNetError(
+                "not_found", "there is no such open invite: it was used or withdrawn, or never was"
+            )
+        return _act(
+            self._held, self._author, events.WITHDRAWN, Withdrawn(invite_event_hash=found.event_hash), now_ms
+        )
 
-def demote(
-    held: Roster,
-    author: Identity,
-    target: str,
-    new_level: Level,
-    *,
-    client_id: str,
-    now_ms: int,
-    co_signers: tuple[CoSigner, ...] = (),
-) -> CommunityEvent:
-    """Lower `target` to trusted or member; its earlier events keep their effect.
+    def promote(
+        self,
+        target: str,
+        new_level: Level,
+        *,
+        client_id: str,
+        now_ms: int,
+        co_signers: tuple[CoSigner, ...] = (),
+    ) -> CommunityEvent:
+        """Raise `target` to trusted or anchor.
 
-    Raises:
-        HearthNetError: `not_found` if it is no member; `bad_request` if it has no higher level;
-            `unauthorized`.
-    """
-    level = _known(held, target).level
-    if new_level == "anchor" or RANK[level] <= RANK[new_level]:
-        raise HearthNetError("bad_request", f"{ids.short_id(target)} is no more than {level}")
-    content = Demoted(
-        target_node_id=target,
-        new_level=new_level,
-        client_id=client_id,
-        co_signers=co_signers,
-        target_heads=_ends(held, target),
-    )
-    return _act(held, author, events.DEMOTED, content, now_ms)
+        Raises:
+            HearthNetError: `not_found` if it is no member; `bad_request` if it has that level already;
+                `unauthorized`.
+        """
+        level = _known(self._held, target).level
+        if new_level == "member" or RANK[level] >= RANK[new_level]:
+            raise HearthNetError("bad_request", f"{ids.short_id(target)} is {level} already")
+        content = Promoted(
+            target_node_id=target, new_level=new_level, client_id=client_id, co_signers=co_signers
+        )
+        return _act(self._held, self._author, events.PROMOTED, content, now_ms)
 
+    def demote(
+        self,
+        target: str,
+        new_level: Level,
+        *,
+        client_id: str,
+        now_ms: int,
+        co_signers: tuple[CoSigner, ...] = (),
+    ) -> CommunityEvent:
+        """Lower `target` to trusted or member; its earlier events keep their effect.
 
-def revoke(
-    held: Roster,
-    author: Identity,
-    target: str,
-    reason: str,
-    *,
-    client_id: str,
-    now_ms: int,
-    co_signers: tuple[CoSigner, ...] = (),
-) -> CommunityEvent:
-    """Revoke `target`; its earlier events keep their effect.
+        Raises:
+            HearthNetError: `not_found` if it is no member; `bad_request` if it has no higher level;
+                `unauthorized`.
+        """
+        level = _known(self._held, target).level
+        if new_level == "anchor" or RANK[level] <= RANK[new_level]:
+            raise HearthNetError("bad_request", f"{ids.short_id(target)} is no more than {level}")
+        content = Demoted(
+            target_node_id=target,
+            new_level=new_level,
+            client_id=client_id,
+            co_signers=co_signers,
+            target_heads=_ends(self._held, target),
+        )
+        return _act(self._held, self._author, events.DEMOTED, content, now_ms)
 
-    Raises:
-        HearthNetError: `not_found` if it never was a member; `unauthorized`.
-    """
-    if not held.is_revoked(target):
-        _known(held, target)
-    content = Revoked(
-        target_node_id=target,
-        reason=reason,
-        client_id=client_id,
-        co_signers=co_signers,
-        target_heads=_ends(held, target),
-    )
-    return _act(held, author, events.REVOKED, content, now_ms)
+    def revoke(
+        self,
+        target: str,
+        reason: str,
+        *,
+        client_id: str,
+        now_ms: int,
+        co_signers: tuple[CoSigner, ...] = (),
+    ) -> CommunityEvent:
+        """Revoke `target`; its earlier events keep their effect.
 
+        Raises:
+            HearthNetError: `not_found` if it never was a member; `unauthorized`.
+        """
+        if not self._held.is_revoked(target):
+            _known(self._held, target)
+        content = Revoked(
+            target_node_id=target,
+            reason=reason,
+            client_id=client_id,
+            co_signers=co_signers,
+            target_heads=_ends(self._held, target),
+        )
+        return _act(self._held, self._author, events.REVOKED, content, now_ms)
 
-def set_policy(held: Roster, root: Identity, policy: Policy, now_ms: int) -> CommunityEvent:
-    """Replace the rules; only the community's root may."""
-    if root.node_id != held.community_id:
-        raise HearthNetError("unauthorized", "the rules of a community are changed with its root key alone")
-    heads = {author: _ends(held, author) for author in held.history.tips}
-    return _act(held, root, events.POLICY, PolicyUpdated(policy=policy, heads=heads), now_ms)
+    def set_policy(self, policy: Policy, now_ms: int) -> CommunityEvent:
+        """Replace the rules; only the community's root may."""
+        if self._author.node_id != self._held.community_id:
+            raise HearthNetError(
+                "unauthorized", "the rules of a community are changed with its root key alone"
+            )
+        heads = {author: _ends(self._held, author) for author in self._held.history.tips}
+        return _act(
+            self._held, self._author, events.POLICY, PolicyUpdated(policy=policy, heads=heads), now_ms
+        )
 
 
 def _known(held: Roster, target: str) -> Member:

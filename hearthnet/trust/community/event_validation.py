@@ -75,7 +75,7 @@ def _check_form(event: CommunityEvent) -> None:
     if _depth(event.data) > MAX_DEPTH:
         raise HearthNetError("bad_request", f"an event is nested at most {MAX_DEPTH} deep")
     limit = MAX_POLICY_BYTES if event.event_type == POLICY else MAX_BYTES
-    if len(events.encode(event)) > limit:
+    if len(event.encode()) > limit:
         raise HearthNetError("bad_request", f"an event has at most {limit} bytes")
 
 

@@ -246,19 +246,17 @@ class CommunityEvent(
             raise HearthNetError("bad_request", f"malformed {self.event_type}: {error}") from error
         return content
 
+    def encode(self) -> bytes:
+        """Return the event as JSON."""
+        return msgspec.json.encode(self)
+
     @property
     def order(self) -> tuple[int, str, str]:
         """The key by which all nodes sort a community's events (docs/protocol/community.md#order)."""
         return self.lamport, self.event_id, self.hash
 
 
-_ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(CommunityEvent)
-
-
-def encode(event: CommunityEvent) -> bytes:
-    """Return the event as JSON."""
-    return _ENCODER.encode(event)
 
 
 def decode(data: bytes) -> CommunityEvent:

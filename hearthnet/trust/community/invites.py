@@ -44,16 +44,15 @@ class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Return the invite's one-time key."""
         return Identity(ids.unb64(self.seed))
 
+    def encode(self) -> str:
+        """Return the text to hand over."""
+        return text_armor.armor(SCHEME, msgspec.to_builtins(self))
+
     def __repr__(self) -> str:
         return f"InviteText({self.name!r}, {self.address})"
 
 
 _DECODER: Final = msgspec.json.Decoder(InviteText)
-
-
-def encode(invite: InviteText) -> str:
-    """Return the text to hand over."""
-    return text_armor.armor(SCHEME, msgspec.to_builtins(invite))
 
 
 def decode(text: str) -> InviteText:
@@ -123,7 +122,7 @@ def admit(
     flaw = flaw or with_request.flaw(joined)
     if flaw:
         raise HearthNetError("unauthorized", f"the request to join does not count: {flaw}")
-    return joined, commands.admit(with_request, author, joined, now_ms)
+    return joined, commands.CommunityAuthor(with_request, author).admit(joined, now_ms)
 
 
 def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:

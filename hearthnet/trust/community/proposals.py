@@ -62,6 +62,45 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             recalls=self.recalls,
         )
 
+    def sign(self, identity: Identity) -> Proposal:
+        """Return the proposal with the signature of `identity`, once."""
+        signature = identity.sign(events.COSIGN_PURPOSE, self.agreement())
+        others = tuple(one for one in self.co_signers if one.node_id != identity.node_id)
+        signers = (*others, CoSigner(identity.node_id, ids.b64(signature)))
+        return msgspec.structs.replace(self, co_signers=signers)
+
+    def check(self, held: Roster) -> tuple[str, ...]:
+        """Return the node ids whose signatures count now, each once.
+
+        Raises:
+            HearthNetError: `unauthorized` for another community and for an invite of a node whose
+                revocation has changed since; `not_found` if the target must be a member and is not;
+                `invalid_signature` for a signature over other terms.
+        """
+        if self.community_id != held.community_id:
+            raise HearthNetError("unauthorized", "the proposal is about another community")
+        target = self.target_node_id
+        if self.event_type == INVITED:
+            if self.recalls != held.revocation_of(target):
+                raise HearthNetError(
+                    "unauthorized",
+                    f"{ids.short_id(target)} was put out, or came back, since; propose it anew",
+                )
+        elif held.member(target) is None:
+            raise HearthNetError("not_found", f"{target} is no member of {held.name}")
+        quorum.check_signatures(self.agreement(), self.co_signers)
+        able = (one.node_id for one in self.co_signers if _may_sign(self, held, one.node_id))
+        return tuple(node for node in dict.fromkeys(able) if node != target)
+
+    def needed(self, held: Roster) -> int:
+        """Return the number of signatures required, the author's included.
+
+        See: docs/protocol/community.md#agreements.
+        """
+        others = (one.node_id for one in held.members if one.node_id != self.target_node_id)
+        able = sum(_may_sign(self, held, node) for node in others)
+        return quorum.required_signatures(held.policy, self.event_type, able)
+
 
 _DECODER: Final = msgspec.json.Decoder(Proposal)
 
@@ -92,47 +131,6 @@ def _check_terms(proposal: Proposal) -> None:
         raise HearthNetError("bad_request", "only an invite has an end")
     elif proposal.event_type != REVOKED and proposal.what not in get_args(events.Level):
         raise HearthNetError("bad_request", "the proposal names no level")
-
-
-def sign(proposal: Proposal, identity: Identity) -> Proposal:
-    """Return the proposal with the signature of `identity`, once."""
-    signature = identity.sign(events.COSIGN_PURPOSE, proposal.agreement())
-    others = tuple(one for one in proposal.co_signers if one.node_id != identity.node_id)
-    signers = (*others, CoSigner(identity.node_id, ids.b64(signature)))
-    return msgspec.structs.replace(proposal, co_signers=signers)
-
-
-def check(proposal: Proposal, held: Roster) -> tuple[str, ...]:
-    """Return the node ids whose signatures count now, each once.
-
-    Raises:
-        HearthNetError: `unauthorized` for another community and for an invite of a node whose revocation has
-            changed since; `not_found` if the target must be a member and is not; `invalid_signature` for a
-            signature over other terms.
-    """
-    if proposal.community_id != held.community_id:
-        raise HearthNetError("unauthorized", "the proposal is about another community")
-    target = proposal.target_node_id
-    if proposal.event_type == INVITED:
-        if proposal.recalls != held.revocation_of(target):
-            raise HearthNetError(
-                "unauthorized", f"{ids.short_id(target)} was put out, or came back, since; propose it anew"
-            )
-    elif held.member(target) is None:
-        raise HearthNetError("not_found", f"{target} is no member of {held.name}")
-    quorum.check_signatures(proposal.agreement(), proposal.co_signers)
-    able = (one.node_id for one in proposal.co_signers if _may_sign(proposal, held, one.node_id))
-    return tuple(node for node in dict.fromkeys(able) if node != target)
-
-
-def needed(proposal: Proposal, held: Roster) -> int:
-    """Return the number of signatures required, the author's included.
-
-    See: docs/protocol/community.md#agreements.
-    """
-    others = (one.node_id for one in held.members if one.node_id != proposal.target_node_id)
-    able = sum(_may_sign(proposal, held, node) for node in others)
-    return quorum.required_signatures(held.policy, proposal.event_type, able)
 
 
 def _may_sign(proposal: Proposal, held: Roster, node: str) -> bool:

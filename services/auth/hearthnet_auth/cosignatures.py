@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.community import proposals
-from hearthnet.trust.community.events import INVITED
-from hearthnet.trust.community.proposals import Proposal
-from hearthnet.trust.community.roster import Roster
-from hearthnet.trust.keys import Identity
+from hearthnet import HearthNetError
+from hearthnet.trust import Identity, Proposal, Roster
 
 
 def require_signatures(held: Roster, own: Identity, proposal: Proposal) -> None:
@@ -19,11 +15,13 @@ def require_signatures(held: Roster, own: Identity, proposal: Proposal) -> None:
         HearthNetError: `unauthorized`, with the number of required signatures, if fewer have signed;
             `invalid_signature` if one of them has signed something else.
     """
-    signed = proposals.check(proposals.sign(proposal, own), held)
-    needed = proposals.needed(proposal, held)
+    signed = proposal.sign(own).check(held)
+    needed = proposal.needed(held)
     if own.node_id not in signed or len(signed) >= needed:
         return
-    whose = "members who may invite" if proposal.event_type == INVITED else "trusted members"
+    whose = (
+        "members who may invite" if proposal.event_type == "community.member.invited" else "trusted members"
+    )
     raise HearthNetError(
         "unauthorized",
         f"it takes {needed} signatures of {whose} and has {len(signed)}; pass a proposal round",

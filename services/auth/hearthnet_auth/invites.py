@@ -9,16 +9,9 @@ from typing import Final, NamedTuple
 
 import blake3
 
-from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.node_state import ServerState
-from hearthnet.core.times import from_rfc3339, now_ms
-from hearthnet.trust.community import commands, proposals
-from hearthnet.trust.community.events import INVITED, CommunityEvent, Invited
-from hearthnet.trust.community.invites import InviteText
-from hearthnet.trust.community.proposals import Proposal
-from hearthnet.trust.community.roster import Roster
-from hearthnet.trust.keys import Identity
+from hearthnet import HearthNetError
+from hearthnet.core import b64, from_rfc3339, now_ms
+from hearthnet.trust import CommunityAuthor, CommunityEvent, Identity, Invited, InviteText, Proposal, Roster
 from hearthnet_auth import cosignatures
 from hearthnet_auth.schemas import InviteInput
 
@@ -62,9 +55,7 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
     now = now_ms()
     ends = _end(wanted, now)
     _check_signatures(held, own, wanted, ends)
-    return commands.invite(
-        held,
-        own,
+    return CommunityAuthor(held, own).invite(
         key,
         display_name=wanted.display_name,
         expires_at=ends,
@@ -84,14 +75,16 @@ def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
     return None
 
 
-def text(event: CommunityEvent, own: Identity, client_id: str, server: ServerState, name: str) -> InviteText:
+def text(
+    event: CommunityEvent, own: Identity, client_id: str, address: str, fingerprint: str, name: str
+) -> InviteText:
     """Return the invite's text: its key, and the address of the community called `name`."""
     content = event.content
     return InviteText(
         community_id=event.community_id,
-        seed=ids.b64(one_time_key(own, client_id).seed),
-        address=server.address,
-        fingerprint=server.fingerprint,
+        seed=b64(one_time_key(own, client_id).seed),
+        address=address,
+        fingerprint=fingerprint,
         inviter=own.node_id,
         name=name,
         expires_at=content.expires_at if isinstance(content, Invited) else 0,
@@ -121,7 +114,7 @@ def _moment(text: str) -> int:
 
 def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: int) -> None:
     proposal = Proposal(
-        event_type=INVITED,
+        event_type="community.member.invited",
         community_id=held.community_id,
         target_node_id=wanted.invitee_node_id,
         what=wanted.display_name,
@@ -130,7 +123,7 @@ def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: in
         recalls=held.revocation_of(wanted.invitee_node_id),
         co_signers=wanted.co_signers,
     )
-    several = wanted.co_signers or proposals.needed(proposal, held) > 1
+    several = wanted.co_signers or proposal.needed(held) > 1
     if several and not wanted.invitee_node_id:
         raise _invalid(
             "/input/invitee_node_id",

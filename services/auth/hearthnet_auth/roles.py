@@ -6,33 +6,30 @@ The event records the client id of the call that made it, so a repeated call fin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.times import now_ms
-from hearthnet.trust.community import commands
-from hearthnet.trust.community.events import (
-    DEMOTED,
-    PROMOTED,
-    REVOKED,
+from hearthnet import HearthNetError
+from hearthnet.core import now_ms
+from hearthnet.trust import (
+    CommunityAuthor,
     CommunityEvent,
     Demoted,
+    Identity,
+    Policy,
     PolicyUpdated,
     Promoted,
+    Proposal,
     Revoked,
+    Roster,
     Withdrawn,
 )
-from hearthnet.trust.community.proposals import Kind, Proposal
-from hearthnet.trust.community.roster import Policy, Roster
-from hearthnet.trust.keys import Identity
 from hearthnet_auth import cosignatures
 from hearthnet_auth.schemas import PolicyInput, RevokeInput, RoleInput, WithdrawInput
 
-_COMMANDS: Final[dict[Kind, Callable[..., CommunityEvent]]] = {
-    PROMOTED: commands.promote,
-    DEMOTED: commands.demote,
-    REVOKED: commands.revoke,
-}
+Kind = Literal["community.member.promoted", "community.member.demoted", "community.member.revoked"]
+PROMOTED: Final = "community.member.promoted"
+DEMOTED: Final = "community.member.demoted"
+REVOKED: Final = "community.member.revoked"
 
 
 def change_role(held: Roster, own: Identity, kind: Kind, wanted: RoleInput | RevokeInput) -> CommunityEvent:
@@ -50,9 +47,13 @@ def change_role(held: Roster, own: Identity, kind: Kind, wanted: RoleInput | Rev
         return _same(earlier, kind, target, what)
     if kind != PROMOTED and not (kind == REVOKED and held.is_revoked(target)):
         _check_signatures(held, own, kind, wanted, what)
-    return _COMMANDS[kind](
-        held,
-        own,
+    author = CommunityAuthor(held, own)
+    commands: dict[Kind, Callable[..., CommunityEvent]] = {
+        PROMOTED: author.promote,
+        DEMOTED: author.demote,
+        REVOKED: author.revoke,
+    }
+    return commands[kind](
         target,
         what,
         client_id=wanted.client_id,
@@ -68,7 +69,7 @@ def withdraw(held: Roster, own: Identity, wanted: WithdrawInput) -> CommunityEve
         match event.content:
             case Withdrawn(invite_event_hash=invite) if invite in invites and event.author == own.node_id:
                 return event
-    return commands.withdraw(held, own, wanted.invite_event_id, now_ms())
+    return CommunityAuthor(held, own).withdraw(wanted.invite_event_id, now_ms())
 
 
 def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEvent:
@@ -84,7 +85,7 @@ def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEv
         for event in reversed(held.events):
             if isinstance(event.content, PolicyUpdated) and not held.flaw(event):
                 return event
-    return commands.set_policy(held, root, policy, now_ms())
+    return CommunityAuthor(held, root).set_policy(policy, now_ms())
 
 
 def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:

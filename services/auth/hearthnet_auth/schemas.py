@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hearthnet.trust.authorization.revocation import Reason
-from hearthnet.trust.community.events import CoSigner
+from hearthnet.trust import CoSigner
 
 
 class NoParams(msgspec.Struct, frozen=True):
@@ -97,7 +96,7 @@ class RevokeTokenInput(msgspec.Struct, frozen=True):
 
     client_id: str
     token_id: str
-    reason: Reason
+    reason: Literal["manual", "policy", "compromise"]
     issuer: str = ""
 
 

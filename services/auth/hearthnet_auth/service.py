@@ -15,27 +15,22 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.bus.session import gossip_frames
-from hearthnet.bus.session.gossip_frames import REVOKED
-from hearthnet.bus.session.keyring import load_identity, load_roster
-from hearthnet.bus.session.membership import Membership
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.node_state import read_node_state
-from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.effects.community_log import CommunityLog
-from hearthnet.trust.authorization import revocation
-from hearthnet.trust.authorization import token as token_format
-from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
+from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
+from hearthnet.bus import load_identity
+from hearthnet.core import now_ms, read_node_state, rfc3339
+from hearthnet.service import AntiEntropy, CommunityLog, EventChain
+from hearthnet.trust import (
+    Admitted,
+    CommunityEvent,
+    Identity,
+    Revocations,
+    Roster,
+    TokenRevocation,
+    admit_newcomer,
+    decode_token,
+)
 from hearthnet.trust.community import events
-from hearthnet.trust.community import invites as invite_texts
-from hearthnet.trust.community.events import Admitted, CommunityEvent
-from hearthnet.trust.community.proposals import Kind
-from hearthnet.trust.community.roster import Roster
-from hearthnet.trust.keys import Identity
 from hearthnet_auth import invites, roles, tokens
-from hearthnet_auth.anti_entropy import AntiEntropy
-from hearthnet_auth.event_chain import Chain
 from hearthnet_auth.schemas import (
     IntrospectInput,
     InviteInput,
@@ -76,23 +71,20 @@ class AuthService(Service):
 
     _node: NodeContext
     _log: CommunityLog
-    _chain: Chain
+    _chain: EventChain
     _exchange: AntiEntropy
 
     async def start(self, node: NodeContext) -> None:
         """Load the log, publish its news to this node's processes and start the exchange."""
         self._node = node
         peer = node.bus.peer
+        self._membership = peer.membership
         self._log = CommunityLog(await node.store(), node.home)
-        self._chain = Chain(peer, self._log)
+        self._chain = EventChain(peer, self._log)
         self._exchange = AntiEntropy(node.bus, self._log)
         remembered = await self._log.read()
         peer.membership.add(remembered.events, remembered.revocations)
-        await self._exchange.open(remembered)
-        # Events that an earlier process stored and did not publish before it ended.
-        saved = await asyncio.to_thread(load_roster, node.home.roster, peer.node_id)
-        news = tuple(one for one in peer.roster.events if saved.history.get(one.hash) is None)
-        await self._exchange.relay(news, ())
+        await self._exchange.open(remembered, node.home)
 
     def offers(self) -> list[Offer]:
         """Offer every capability, at every node."""
@@ -125,11 +117,13 @@ class AuthService(Service):
         event, repeated = await self._chain.append(
             lambda held: (invites.make(held, own, wanted),), call.check_consent
         )
-        said = invites.text(event, own, wanted.client_id, server, self._membership.roster.name)
+        said = invites.text(
+            event, own, wanted.client_id, server.address, server.fingerprint, self._membership.roster.name
+        )
         return Reply(
             {
                 **_event_reply(event),
-                "invite": invite_texts.encode(said),
+                "invite": said.encode(),
                 "expires_at": rfc3339(said.expires_at),
             },
             {"repeated": repeated},
@@ -142,7 +136,7 @@ class AuthService(Service):
 
         def admit(held: Roster) -> tuple[CommunityEvent, ...]:
             earlier = _admission(held, joined)
-            return (earlier,) if earlier is not None else invite_texts.admit(held, own, joined, now_ms())
+            return (earlier,) if earlier is not None else admit_newcomer(held, own, joined, now_ms())
 
         event, repeated = await self._chain.append(admit, call.check_consent)
         missing = self._membership.roster.missing(call.input.heads)
@@ -198,21 +192,20 @@ class AuthService(Service):
         """Revoke a token: store the revocation, then publish it to all processes."""
         wanted, own, membership = call.input, self._node.identity, self._membership
         issuer = wanted.issuer or own.node_id
-        made = revocation.revoke(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
+        made = TokenRevocation.sign(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
         known = [one for one in membership.revocations.current(now_ms()) if _same_token(one, made)]
         if not known:
             Revocations().add(made, membership.roster)
             await self._log.keep_revocation(made)
             membership.add((), (made,))
         revoked = known[0] if known else made
-        for body in gossip_frames.batches((), (revoked,)):
-            await gossip_frames.publish(self._node.bus.peer.sender, REVOKED, body)
+        await self._exchange.publish_revocation(revoked)
         return Reply({"token_id": revoked.token_id, "revoked_at": rfc3339(revoked.revoked_at)})
 
     @capability("auth.token.introspect@1.0")
     async def introspect(self, call: Call[NoParams, IntrospectInput]) -> Reply:
         """Return the claims of a token, and whether its subject can use it now."""
-        claims, membership = token_format.decode(call.input.token), self._membership
+        claims, membership = decode_token(call.input.token), self._membership
         refused = tokens.refusal(claims, membership.roster, membership.revocations, now_ms())
         output = {
             "active": refused is None,
@@ -226,11 +219,7 @@ class AuthService(Service):
         }
         return Reply(output | ({"principal": claims.principal} if claims.principal else {}))
 
-    @property
-    def _membership(self) -> Membership:
-        return self._node.bus.peer.membership
-
-    async def _change_role(self, call: Call[Any, Any], kind: Kind) -> Reply:
+    async def _change_role(self, call: Call[Any, Any], kind: roles.Kind) -> Reply:
         own = self._node.identity
         return await self._act(call, lambda held: roles.change_role(held, own, kind, call.input))
 
@@ -245,7 +234,7 @@ def page(log: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
     taken: list[CommunityEvent] = []
     size = 0
     for event in log[:limit]:
-        size += len(events.encode(event))
+        size += len(event.encode())
         if taken and size > MOST_BYTES:
             break
         taken.append(event)

@@ -10,16 +10,22 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus import OfferView
+from hearthnet import HearthNetError, OfferView
 from hearthnet.contracts import contracts
-from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.authorization import token as tokens
-from hearthnet.trust.authorization.authority import UNDELEGABLE
-from hearthnet.trust.authorization.revocation import Revocations
-from hearthnet.trust.authorization.token import BEARER, Claims, Confirmation, Scope
-from hearthnet.trust.community.roster import RANK, Roster
-from hearthnet.trust.keys import Identity
+from hearthnet.core import short_id
+from hearthnet.trust import (
+    BEARER,
+    RANK,
+    UNDELEGABLE,
+    Claims,
+    Confirmation,
+    Identity,
+    Revocations,
+    Roster,
+    Scope,
+    decode_token,
+    mint_token,
+)
 from hearthnet_auth.schemas import IssueInput
 
 _SELF: Final = "self"
@@ -49,7 +55,7 @@ def issue(
         )
     for entry in scope.capabilities:
         _check_reach(entry, offers, held.level(own.node_id), own.node_id, wanted.subject)
-    text = tokens.mint(
+    text = mint_token(
         own,
         subject=wanted.subject,
         audience=held.community_id,
@@ -60,7 +66,7 @@ def issue(
         cnf=_key_of(wanted.cnf),
         issued_via="manual",
     )
-    return text, tokens.decode(text)
+    return text, decode_token(text)
 
 
 def scope_of(wanted: IssueInput) -> Scope:
@@ -89,16 +95,16 @@ def scope_of(wanted: IssueInput) -> Scope:
 def refusal(claims: Claims, held: Roster, revocations: Revocations, now_ms: int) -> HearthNetError | None:
     """Return the reason that the subject cannot use the token now for any call, or None."""
     try:
-        tokens.check_use(claims, caller=claims.sub, community=held.community_id, now_ms=now_ms)
+        claims.check_use(caller=claims.sub, community=held.community_id, now_ms=now_ms)
     except HearthNetError as error:
         return error
     if revocations.revoked(claims.iss, claims.jti):
         return HearthNetError("token_revoked", "the token was revoked")
     for node in (claims.iss, claims.sub):
         if held.is_revoked(node):
-            return HearthNetError("revoked", f"{ids.short_id(node)} was revoked")
+            return HearthNetError("revoked", f"{short_id(node)} was revoked")
         if RANK[held.level(node)] < RANK["member"]:
-            return HearthNetError("unauthorized", f"{ids.short_id(node)} is no member")
+            return HearthNetError("unauthorized", f"{short_id(node)} is no member")
     return None
 
 

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import TaskSet
+from hearthnet import HearthNetError
+from hearthnet.core import TaskSet
 
 _log = logging.getLogger(__name__)
 BATCH_TOKENS: Final = 256

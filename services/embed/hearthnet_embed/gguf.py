@@ -9,9 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import llama
-from hearthnet.models.pinned_files import look
+from hearthnet import HearthNetError
+from hearthnet.models import check_llama, file_stamp, llama_library, open_llama
 from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.local_models import Box, Loadable
 
@@ -38,13 +37,13 @@ class Engine:
         Raises:
             HearthNetError: `not_implemented` if llama.cpp cannot use the file or the model makes no vectors.
         """
-        self._server: Server = llama.opened(file, threads, _sized)
+        self._server: Server = open_llama(file, threads, _sized)
         try:
             self.dim = self._size()
         except HearthNetError as error:
             if "pooling" not in error.message.lower():
                 raise _no_vectors(file, error) from error
-            self._server = llama.opened(file, threads, _averaged)
+            self._server = open_llama(file, threads, _averaged)
             self.dim = self._size()
 
     def _size(self) -> int:
@@ -102,7 +101,7 @@ def _sized(params: CommonParams) -> None:
 def _averaged(params: CommonParams) -> None:
     """Set the parameters for a file that does not name its pooling: average over the tokens."""
     _sized(params)
-    params.pooling_type = llama.library().llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+    params.pooling_type = llama_library().llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
 
 
 def _no_vectors(file: Path, error: HearthNetError) -> HearthNetError:
@@ -161,9 +160,9 @@ class GgufBox(Box):
 
     def seen(self) -> object:
         """As `Box.seen`."""
-        return look(self._path)
+        return file_stamp(self._path)
 
     async def found(self) -> Loadable:
         """As `Box.found`."""
-        file = await asyncio.to_thread(llama.checked, self._path, "embed.model_file")
+        file = await asyncio.to_thread(check_llama, self._path, "embed.model_file")
         return Gguf(file.stem, await asyncio.to_thread(Engine, file, self._threads))

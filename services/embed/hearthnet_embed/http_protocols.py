@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import urls
-from hearthnet.models.http_client import HttpRequest
+from hearthnet import HearthNetError
+from hearthnet.models import HttpRequest, base_url, without_login
 
 Vector = list[float]
 
@@ -86,7 +85,7 @@ WIRES: Final[dict[Literal["openai", "ollama"], Wire]] = {
 
 def request(wire: Wire, url: str, model: str, texts: Sequence[str], *, cut: bool = False) -> HttpRequest:
     """Return the HTTP request; with `cut` the server shortens texts that are too long."""
-    base = urls.base(urls.without_login(url)[0].removesuffix(wire.path))
+    base = base_url(without_login(url)[0].removesuffix(wire.path))
     for end in wire.ends:
         base = base.removesuffix(end)
     return HttpRequest("POST", base + wire.path, wire.body(model, texts, cut))

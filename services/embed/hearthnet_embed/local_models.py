@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_embed.backend import EmbeddingBackend
 from hearthnet_embed.minilm import files
 from hearthnet_embed.minilm.backend import MiniLm

@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from hearthnet.core.config import EmbedModelConfig
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import urls
-from hearthnet.models.health import Watch
-from hearthnet.models.http_client import ModelHttpClient
+from hearthnet import HearthNetError
+from hearthnet.core import EmbedModelConfig
+from hearthnet.models import ModelHttpClient, ServerWatch, is_near, without_login
 from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.http_protocols import WIRES, EmbeddingResponse, read, request
 
@@ -36,10 +34,10 @@ class Remote:
         self.problem = ""
         self._changed = changed
         self._wire = WIRES[config.kind]
-        login = urls.without_login(config.url)[1]
+        login = without_login(config.url)[1]
         self._connection = ModelHttpClient(config.name, config.api_key_env or "", _BEARER, login)
         self._places = asyncio.Semaphore(_AT_ONCE)
-        self._watch = Watch()
+        self._watch = ServerWatch()
         self._again = asyncio.Event()
         self._dim = 0
         self.looked = asyncio.Event()
@@ -60,7 +58,7 @@ class Remote:
             aliases=config.aliases,
             max_tokens=config.max_tokens,
             languages=config.languages,
-            requires_internet=not urls.is_near(config.url),
+            requires_internet=not is_near(config.url),
         )
 
     async def embed(self, texts: Sequence[str]) -> Embedded:
@@ -114,7 +112,7 @@ class Remote:
 
         A remote server that answers is probed only after a failure, because each probe costs money.
         """
-        calm = self._watch.state == "there" and not urls.is_near(self.config.url)
+        calm = self._watch.state == "there" and not is_near(self.config.url)
         try:
             async with asyncio.timeout(None if calm else self._watch.wait_seconds):
                 await self._again.wait()

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any, Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_embed.backend import Embedded, EmbeddingBackend
 
 MOST_TEXTS: Final = 256

@@ -16,8 +16,8 @@ import logging
 from pathlib import Path
 from typing import ClassVar, Final
 
-from hearthnet.core.tasks import TaskSet
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.core import TaskSet
 from hearthnet_embed import request_limits
 from hearthnet_embed.backend import EmbeddingBackend
 from hearthnet_embed.gguf import GgufBox

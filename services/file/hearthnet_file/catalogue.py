@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 
-from hearthnet.bus.blobs.blob_store import Blobs
-from hearthnet.bus.blobs.metadata import BlobRecord
-from hearthnet.protocol.manifest import is_cid
+from hearthnet.bus import BlobRecord, Blobs
+from hearthnet.protocol import is_cid
 
 
 class Catalogue:

@@ -17,12 +17,9 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from hearthnet.bus.blobs.blob_store import Blobs, clear
-from hearthnet.bus.blobs.metadata import CHUNKS, chunk_subject, index_subject, meta_subject
-from hearthnet.core.config import FileConfig
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.home import ROOM_BYTES
-from hearthnet.core.times import now_ms
+from hearthnet import HearthNetError
+from hearthnet.bus import Blobs
+from hearthnet.core import ROOM_BYTES, FileConfig, now_ms
 from hearthnet_file.catalogue import Catalogue
 from hearthnet_file.uploads import Uploads
 
@@ -100,7 +97,7 @@ class Sweeper:
 
     async def _clear_partials(self, now: int) -> None:
         """Delete chunks that no entry names and to which nothing was added for an hour."""
-        lying = {subject.removeprefix(CHUNKS).partition(".")[0] for subject in await self._chunks()}
+        lying = await self._blobs.places()
         await self._catalogue.look()
         self.lost = await self._blobs.lost()
         for nuid in lying - self._catalogue.places():
@@ -108,8 +105,8 @@ class Sweeper:
                 continue
             if self.lost and not self.uploads.is_place(nuid, self.lost):
                 continue  # a damaged entry may name it, and the blob can be restored from it
-            if now - await self._touched(nuid) > PARTIAL_MS and not await self._is_damaged(nuid):
-                await clear(self._blobs.link, nuid)
+            if now - await self._blobs.written_ms(nuid) > PARTIAL_MS and not await self._is_damaged(nuid):
+                await self._blobs.clear(nuid)
                 _log.info("what was left of the upload %s is cleared away", nuid)
 
     async def _is_damaged(self, nuid: str) -> bool:
@@ -117,31 +114,15 @@ class Sweeper:
 
         See: docs/decisions/0156.
         """
-        if nuid not in self._damaged:
-            wanted = found = 0
-            for subject in (chunk_subject(nuid), index_subject(nuid)):
-                wanted += (await self._blobs.link.subjects(subject)).get(subject, 0)
-                after = 0
-                while (kept := await self._blobs.link.after(after, subject)) is not None:
-                    after, found = kept.sequence, found + 1
-            if found < wanted:
-                self._damaged.add(nuid)
+        if nuid not in self._damaged and await self._blobs.is_unreadable(nuid):
+            self._damaged.add(nuid)
         return nuid in self._damaged
-
-    async def _chunks(self) -> dict[str, int]:
-        return await self._blobs.link.subjects(f"{CHUNKS}>")
-
-    async def _touched(self, nuid: str) -> int:
-        last = [
-            await self._blobs.link.last(subject) for subject in (chunk_subject(nuid), index_subject(nuid))
-        ]
-        return max((kept.time_ms for kept in last if kept is not None), default=0)
 
     async def _clear_words(self, now: int) -> None:
         for cid, (entry, place) in list(self._catalogue.gone.items()):
             if now - _ms(entry.mtime) > _WORD_MS:
-                await clear(self._blobs.link, entry.nuid)  # the process that removed it may have died before
-                await self._blobs.link.purge(meta_subject(cid), before=place + 1)
+                await self._blobs.clear(entry.nuid)  # the process that removed it may have died before
+                await self._blobs.forget(cid, place)
                 self._catalogue.forget(cid)
 
 

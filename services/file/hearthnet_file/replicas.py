@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 
 KEPT_MS: Final = 24 * 3_600_000
 MOST_OF_A_NODE: Final = 20_000

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 
 _Sent = TypeVar("_Sent")
 

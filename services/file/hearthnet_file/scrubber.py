@@ -18,12 +18,9 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.bus.blobs.blob_store import Blobs
-from hearthnet.bus.blobs.metadata import BlobRecord
-from hearthnet.bus.blobs.reader import Blob, Damaged
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.times import now_ms
-from hearthnet.protocol.manifest import chunk_count
+from hearthnet import HearthNetError
+from hearthnet.bus import Blob, BlobRecord, Blobs, DamagedBlob
+from hearthnet.core import now_ms
 from hearthnet_file.catalogue import Catalogue
 
 _log = logging.getLogger(__name__)
@@ -124,15 +121,15 @@ class Scrubber:
             state.cid, state.index = entry.name, 0
         try:
             await self._read_chunk(entry)
-        except Damaged:
+        except DamagedBlob:
             self.found(entry.name, entry.nuid)
         except HearthNetError as error:
             if error.code != "not_found":  # removed since
                 raise
         state.index += 1
-        if state.index >= max(1, chunk_count(entry.size)):
+        if state.index >= max(1, entry.count):
             state.after, state.cid, state.index, self._open = entry.name, "", 0, None
-        total = sum(max(1, chunk_count(each.size)) for each in self._catalogue.entries.values())
+        total = sum(max(1, each.count) for each in self._catalogue.entries.values())
         state.due = now_ms() + max(LEAST_PAUSE_MS, self._pass_ms // max(1, total))
 
     async def _read_chunk(self, entry: BlobRecord) -> None:

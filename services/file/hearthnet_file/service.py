@@ -11,15 +11,11 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
-from hearthnet.bus.blobs.blob_store import Blobs, no_blob
-from hearthnet.bus.blobs.metadata import OWN, BlobRecord, Hold
-from hearthnet.bus.blobs.reader import Blob, Damaged, damaged
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import TaskSet
-from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, cid_of
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
-from hearthnet.trust.community.roster import RANK
+from hearthnet import Call, HearthNetError, NodeContext, NotFound, Offer, Reply, Service, Stream, capability
+from hearthnet.bus import Blob, BlobRecord, Blobs, DamagedBlob, Hold
+from hearthnet.core import TaskSet, now_ms, rfc3339
+from hearthnet.protocol import CHUNK_BYTES, LARGEST_BYTES
+from hearthnet.trust import RANK
 from hearthnet_file.catalogue import Catalogue
 from hearthnet_file.garbage_collector import MB, Sweeper
 from hearthnet_file.replicas import Holders
@@ -111,7 +107,7 @@ class FileService(Service):
         """Return a blob's manifest and its verified chunks; without a stream, one chunk."""
         try:
             return await self._read(call, stream)
-        except Damaged:
+        except DamagedBlob:
             entry = await self._blobs.find(call.input.cid)
             self._scrubber.found(call.input.cid, LOST if entry is None else entry.nuid)
             raise
@@ -197,10 +193,12 @@ class FileService(Service):
         ):
             return await self._blobs.open(cid)
         if entry is None and self._is_self(call) and await self._blobs.lost(cid):
-            raise damaged(cid)
-        error = no_blob(cid)
+            raise DamagedBlob(cid)
         holders = await asyncio.to_thread(self._holders.of, cid, now)
-        raise HearthNetError(error.code, error.message, details={"alt_nodes": holders} if holders else None)
+        raise NotFound(
+            f"this node keeps no blob {cid[:23]}…; store it first",
+            details={"alt_nodes": holders} if holders else None,
+        )
 
     def _may_see(self, call: Call[Any, Any], entry: BlobRecord, now: int) -> bool:
         return bool(entry.holds(now)) and (self._is_self(call) or entry.readable_by(call.principal, now))
@@ -237,7 +235,7 @@ async def _one_chunk(blob: Blob, index: int) -> dict[str, Any]:
 
 
 def _said(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
-    cid = cid_of(blob.manifest.hash(index)) if blob.manifest.count else blob.cid
+    cid = blob.manifest.cids(index, index + 1)[0] if blob.manifest.count else blob.cid
     return {"cid": cid, "size_bytes": len(data), "data_b64": as_text(data)}
 
 
@@ -286,7 +284,7 @@ def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str,
         "size_bytes": entry.size,
         "name": named[0] if named else "",
         "shared": any(hold.shared for hold in holds),
-        "mine": bool(mine) or (own and any(hold.by == OWN for hold in holds)),
+        "mine": bool(mine) or (own and any(hold.is_own for hold in holds)),
         "holders": len(holds) if own else len(mine),
         "stored_at": rfc3339(made) if made else None,
         "until": None if ends else rfc3339(max(hold.until for hold in seen)),

@@ -14,20 +14,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 
-from hearthnet.bus.blobs.blob_store import LOOK_EVERY, Blobs
-from hearthnet.bus.blobs.metadata import BlobRecord, Hold
-from hearthnet.bus.blobs.reader import damage
-from hearthnet.bus.blobs.writer import Writer
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.times import now_ms
-from hearthnet.protocol.manifest import Manifest, chunk_count, hash_of, joined
-from hearthnet.service import Call, Stream
+from hearthnet import Call, HearthNetError, Stream
+from hearthnet.bus import BlobRecord, Blobs, BlobWriter, Hold
+from hearthnet.core import now_ms
+from hearthnet.protocol import Manifest, hash_of
 from hearthnet_file.schemas import NoParams, PutInput, as_bytes, chunk_sent, hashes_sent
 
 WINDOW: Final = 16
 """Chunks requested ahead; 4 MiB."""
 _STEP: Final = WINDOW // 2
 _TELL_EVERY: Final = 64
+_LOOK_EVERY: Final = 16
+"""Chunks between two checks of the disk: a quarter of the space that has to stay free."""
 _TELL_SECONDS: Final = 1.0
 _PLACE: Final = "put-"
 CHECKING: Final = "checking what is there"
@@ -64,7 +62,7 @@ class Proof:
 class StoredChunks:
     """A sink that passes chunks to `writer` and regularly checks the free space of the disk."""
 
-    def __init__(self, blobs: Blobs, writer: Writer) -> None:
+    def __init__(self, blobs: Blobs, writer: BlobWriter) -> None:
         self._blobs = blobs
         self._writer = writer
 
@@ -79,7 +77,7 @@ class StoredChunks:
         Raises:
             HearthNetError: `capacity_exceeded` if other programs have filled the disk.
         """
-        if self.count % LOOK_EVERY == 0:
+        if self.count % _LOOK_EVERY == 0:
             self._blobs.check_room(len(chunk))
         await self._writer.append(chunk)
 
@@ -92,7 +90,7 @@ class Uploads:
         self._room = room
         self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
         self._turns: dict[str, asyncio.Lock] = {}
-        self._taking: dict[str, tuple[int, Writer]] = {}
+        self._taking: dict[str, tuple[int, BlobWriter]] = {}
 
     def is_taking(self, name: str) -> bool:
         """Return whether an upload to the place `name` is running."""
@@ -161,7 +159,7 @@ class Uploads:
         await self._blobs.commit(writer, hold, damaged)
         return manifest.count - there
 
-    async def _writer(self, stream: Stream, manifest: Manifest, damaged: str) -> Writer:
+    async def _writer(self, stream: Stream, manifest: Manifest, damaged: str) -> BlobWriter:
         """Return a writer behind an earlier attempt's chunks, else in an empty place.
 
         Places of a `damaged` object are passed over.
@@ -169,7 +167,7 @@ class Uploads:
         number = _number(damaged, _place(manifest.cid))
         while True:
             number += 1
-            writer = Writer(self._blobs.link, _place(manifest.cid) + (f"-{number}" if number else ""))
+            writer = BlobWriter(self._blobs.link, _place(manifest.cid) + (f"-{number}" if number else ""))
             while await writer.check_next(manifest):
                 if writer.count % _TELL_EVERY == 0:
                     await stream.progress(CHECKING, writer.count, manifest.count)
@@ -184,10 +182,10 @@ class Uploads:
             nonlocal looked
             looked = chunks
 
-        checking = asyncio.create_task(damage(self._blobs.link, known, told))
+        checking = asyncio.create_task(self._blobs.damage(known, told))
         try:
             while not (await asyncio.wait({checking}, timeout=_TELL_SECONDS))[0]:
-                await stream.progress(CHECKING, looked, max(1, chunk_count(known.size)))
+                await stream.progress(CHECKING, looked, max(1, known.count))
             return bool(await checking)
         finally:
             checking.cancel()
@@ -211,12 +209,12 @@ def _place(cid: str) -> str:
 async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
     """Return the hashes of all chunks, requesting those that the input does not have."""
     said = call.input.manifest
-    count, hashes, page = chunk_count(said.size_bytes), bytearray(), said.chunks
+    count, hashes, page = Manifest(said.size_bytes, b"").count, bytearray(), said.chunks
     while True:
         at = len(hashes) // 32
         if [chunk.i for chunk in page] != list(range(at, at + len(page))):
             raise HearthNetError("bad_request", f"the hashes of chunks come in order; {at} is next")
-        hashes += joined([chunk.cid for chunk in page])
+        hashes += b"".join(hash_of(chunk.cid) for chunk in page)
         if len(hashes) // 32 >= count:
             break
         _check_streams(stream)

@@ -20,12 +20,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.bus.bus import Bus
-from hearthnet.bus.session import tracing
-from hearthnet.core.config import LlmConfig
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import end
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet import Bus, Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet.bus import record_path
+from hearthnet.core import LlmConfig, end_task
 from hearthnet_llm import spans
 from hearthnet_llm.backends import probe
 from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends
@@ -133,7 +130,7 @@ class LlmService(Service):
 
     async def stop(self) -> None:
         """Close all models."""
-        await end(set(self._following))
+        await end_task(set(self._following))
         if self._following:
             await self._pool.close()
             await self._threads.close()
@@ -153,7 +150,7 @@ class LlmService(Service):
         if turn.request.max_tokens == 0:
             return Reply(output=answer.output, meta=answer.meta())
         if turn.request.tools:
-            tracing.record_path(answer.tool_path)
+            record_path(answer.tool_path)
         answer.thread_length = await self._threads.keep(turn, answer.message)
         return Reply(output=answer.output, meta=answer.meta())
 

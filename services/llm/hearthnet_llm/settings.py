@@ -7,10 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from hearthnet.core.config import LlmConfig
-from hearthnet.core.config_loader import load_config
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.home import Home
+from hearthnet import HearthNetError, Home
+from hearthnet.core import LlmConfig, load_config
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0

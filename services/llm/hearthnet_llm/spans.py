@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from hearthnet.telemetry import names, steps
+from hearthnet.telemetry import describe_span
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
 from hearthnet_llm.responses.response_builder import ResponseBuilder
 
@@ -28,19 +28,19 @@ def answered(
         backend, model = answer.profile.backend, answer.profile.model
         meta = answer.meta()
         found = {
-            names.AI_OPERATION: operation,
-            names.AI_PROVIDER: _PROVIDERS.get(backend, backend),
-            names.AI_MODEL: model,
-            names.AI_MOST_TOKENS: getattr(request, "max_tokens", None),
-            names.AI_TEMPERATURE: getattr(request, "temperature", None),
-            names.AI_TOP_P: getattr(request, "top_p", None),
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": _PROVIDERS.get(backend, backend),
+            "gen_ai.request.model": model,
+            "gen_ai.request.max_tokens": getattr(request, "max_tokens", None),
+            "gen_ai.request.temperature": getattr(request, "temperature", None),
+            "gen_ai.request.top_p": getattr(request, "top_p", None),
         }
         if answer.is_done:
-            found[names.AI_ANSWERED_BY] = model
-            found[names.AI_FINISHED] = [meta["stop_reason"]]
-            found[names.AI_TOKENS_IN] = meta["tokens_in"]
-            found[names.AI_TOKENS_OUT] = meta["tokens_out"]
-            found[names.AI_TOKENS_CACHED] = meta.get("tokens_cached")
-            found[names.AI_TOKENS_THINKING] = meta.get("tokens_thinking")
+            found["gen_ai.response.model"] = model
+            found["gen_ai.response.finish_reasons"] = [meta["stop_reason"]]
+            found["gen_ai.usage.input_tokens"] = meta["tokens_in"]
+            found["gen_ai.usage.output_tokens"] = meta["tokens_out"]
+            found["gen_ai.usage.cache_read.input_tokens"] = meta.get("tokens_cached")
+            found["gen_ai.usage.reasoning.output_tokens"] = meta.get("tokens_thinking")
         known = {name: value for name, value in found.items() if value is not None}
-        steps.describe(f"{operation} {model}", "internal" if backend in _HERE else "client", known)
+        describe_span(f"{operation} {model}", "internal" if backend in _HERE else "client", known)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
-from hearthnet.protocol import header as headers
-from hearthnet.service.effects.event_log import Event, Recorded
-from hearthnet.trust.authorization import token as tokens
+from hearthnet import HearthNetError
+from hearthnet.core import unb64
+from hearthnet.protocol import decode_header
+from hearthnet.service import Event, Recorded
+from hearthnet.trust import decode_token
 
 _ANYBODY = "*"
 
@@ -40,8 +40,8 @@ def _event(event: Event, lamport: int) -> dict[str, Any]:
 def _usable_by_anybody(frame: str) -> bool:
     """Return whether the frame holds a token that is not bound to its sender's node."""
     try:
-        line = ids.unb64(frame).split(b"\n", 2)[1]
-        token = headers.decode(line).token
-        return bool(token) and tokens.decode(token).sub == _ANYBODY
+        line = unb64(frame).split(b"\n", 2)[1]
+        token = decode_header(line).token
+        return bool(token) and decode_token(token).sub == _ANYBODY
     except (HearthNetError, IndexError):
         return True

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.times import from_rfc3339
-from hearthnet.service.effects.event_log import Event, Recorded
+from hearthnet.core import from_rfc3339
+from hearthnet.service import Event, Recorded
 from hearthnet_market.schemas import CREATED, DELETED, EXPIRED, UPDATED
 
 _TEXTS: Final = ("title", "body", "tags")

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.times import rfc3339
-from hearthnet.service.effects.event_log import Recorded
+from hearthnet.core import rfc3339
+from hearthnet.service import Recorded
 from hearthnet_market.database import Damaged, empty, made_anew, opened, unreadable
 from hearthnet_market.list_query import listing
 from hearthnet_market.projection import take

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from hearthnet.core.canonical_json import derived_id
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
+from hearthnet.core import derived_id
 
 CREATED: Final = "market.post.created"
 UPDATED: Final = "market.post.updated"

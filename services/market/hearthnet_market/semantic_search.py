@@ -17,12 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from hearthnet.bus.bus import Bus
-from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import TaskSet
-from hearthnet.core.times import now_ms
+from hearthnet import Bus, HearthNetError, OfferView
+from hearthnet.core import TaskSet, content_hash, now_ms
 from hearthnet_market.read_model import View
 
 if TYPE_CHECKING:

@@ -19,12 +19,10 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from hearthnet.bus.outbox import Outbox
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import TaskSet
-from hearthnet.core.times import now_ms
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.service.effects.event_log import EventLog, LogAdvanced, Recorded
+from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
+from hearthnet.bus import Outbox
+from hearthnet.core import TaskSet, now_ms
+from hearthnet.service import EventLog, LogAdvanced, Recorded
 from hearthnet_market.export import exported
 from hearthnet_market.read_model import Damaged, View
 from hearthnet_market.schemas import (

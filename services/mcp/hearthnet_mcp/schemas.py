@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hearthnet import HearthNetError
 from hearthnet.contracts import compile_schema
-from hearthnet.core.errors import HearthNetError
 
 MOST_NODES: Final = 4_000
 """Values in a schema after its references are replaced."""

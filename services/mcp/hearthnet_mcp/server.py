@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet.core.config import McpServerConfig
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
+from hearthnet.core import McpServerConfig
 from hearthnet_mcp import tools
 from hearthnet_mcp.session import Session, opened
 from hearthnet_mcp.tools import McpTool, ToolListing

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from typing import Any, ClassVar, Final
 
+from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream
 from hearthnet.contracts import compile_schema
-from hearthnet.core.config import McpConfig
-from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream
-from hearthnet.service.decorators import Endpoint
+from hearthnet.core import McpConfig
+from hearthnet.service import Endpoint
 from hearthnet_mcp import results
 from hearthnet_mcp.server import McpServer
 from hearthnet_mcp.settings import McpSettings

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from hearthnet import __version__
-from hearthnet.core.errors import HearthNetError, first_of
-from hearthnet.telemetry import names, steps
+from hearthnet import HearthNetError, __version__
+from hearthnet.core import first_error
+from hearthnet.telemetry import describe_span, traceparent
 
 if TYPE_CHECKING:
     from mcp import Client, MCPError
@@ -99,7 +99,7 @@ class Session:
         """
         async with _told_errors(self):
             _describe(tool, self.client.protocol_version)
-            context = steps.traceparent()
+            context = traceparent()
             meta: Any = {"traceparent": context} if context else None
             result = await self.client.call_tool(
                 tool,
@@ -110,7 +110,7 @@ class Session:
             )
         dumped: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         if dumped.get("isError"):
-            _describe(tool, self.client.protocol_version, {names.ERROR: names.TOOL_ERROR})
+            _describe(tool, self.client.protocol_version, {"error.type": "tool_error"})
         return dumped
 
     async def heard(self, message: IncomingMessage) -> None:
@@ -193,13 +193,13 @@ async def _transport(server: StdioServerParameters, session: Session) -> AsyncIt
 def _describe(tool: str, version: str, more: dict[str, Any] | None = None) -> None:
     """Describe the current span of the call as a request to an MCP server."""
     found = {
-        names.MCP_METHOD: "tools/call",
-        names.MCP_VERSION: version,
-        names.MCP_TRANSPORT: "pipe",
-        names.AI_OPERATION: "execute_tool",
-        names.AI_TOOL: tool,
+        "mcp.method.name": "tools/call",
+        "mcp.protocol.version": version,
+        "network.transport": "pipe",
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": tool,
     }
-    steps.describe(f"tools/call {tool}", "client", {**found, **(more or {})})
+    describe_span(f"tools/call {tool}", "client", {**found, **(more or {})})
 
 
 def _mend(item: SessionMessage | Exception, session: Session) -> None:
@@ -244,7 +244,7 @@ async def _told_errors(session: Session) -> AsyncIterator[None]:
     try:
         yield
     except Exception as raised:
-        match first_of(raised):  # the library works in task groups
+        match first_error(raised):  # the library works in task groups
             case MCPError() as error:
                 raise _told(error, session) from raised
             case TimeoutError():

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import Contract
-from hearthnet.contracts.dynamic import versioned
-from hearthnet.core.config import McpServerConfig
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
+from hearthnet.contracts import Contract, versioned
+from hearthnet.core import McpServerConfig
 from hearthnet_mcp.names import capabilities
 from hearthnet_mcp.schemas import input_schema, output_schema
 

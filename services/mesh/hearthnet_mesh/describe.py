@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet import HearthNetError, OfferView
 from hearthnet.contracts import Contract
-from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.community.roster import Member
+from hearthnet.trust import Member
 from hearthnet_mesh.inventory import known_tools
 from hearthnet_mesh.schemas import Kind
 from hearthnet_mesh.snapshot import (

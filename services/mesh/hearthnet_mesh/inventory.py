@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
-from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet import OfferView, ToolDefinition
+from hearthnet.agent import builtin_tools
 from hearthnet_mesh.schemas import Kind
 from hearthnet_mesh.snapshot import Snapshot, contract_of, corpus_of, models_of, pairs_of, short
 from hearthnet_mesh.visibility import Viewer
@@ -51,7 +50,7 @@ def items(snapshot: Snapshot, viewer: Viewer) -> list[Item]:
 @cache
 def known_tools() -> tuple[ToolDefinition, ...]:
     """Return the built-in tools."""
-    return tuple(builtin_tools(builtin_names()))
+    return tuple(builtin_tools())
 
 
 def search(found: Iterable[Item], query: str, kind: Kind | None, limit: int) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar, Final
 
-from hearthnet.core.capability_name import parse_capability
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet.core import parse_capability
 from hearthnet_mesh import describe as describing
 from hearthnet_mesh import inventory, trace_queries
 from hearthnet_mesh import relations as relating

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import Contract, contracts
-from hearthnet.core.capability_name import split_name
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.times import rfc3339
-from hearthnet.trust.community.roster import Member, Roster
+from hearthnet import HearthNetError, OfferView
+from hearthnet.bus import find_contract as find
+from hearthnet.contracts import Contract
+from hearthnet.core import rfc3339
+from hearthnet.trust import Member, Roster
 from hearthnet_mesh.visibility import Viewer
 
 MOST_OFFERS: Final = 5_000
@@ -103,7 +102,7 @@ def contract_of(view: OfferView) -> Contract | None:
 def find_contract(name: str) -> Contract | None:
     """Return the contract of `name` or `name@major.minor`, or None."""
     try:
-        return contracts().find(*split_name(name))
+        return find(name)
     except HearthNetError:
         return None
 

@@ -12,12 +12,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from hearthnet.bus.bus import Bus
-from hearthnet.bus.session.tracing import UNTRACED
-from hearthnet.core import process_lock
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.home import Home
-from hearthnet.core.times import now_ms
+from hearthnet import Bus, HearthNetError, Home
+from hearthnet.bus import UNTRACED
+from hearthnet.core import living_processes, now_ms
 from hearthnet_mesh.snapshot import Snapshot
 from hearthnet_mesh.trace_queries import CallStep
 
@@ -84,12 +81,8 @@ class Sources:
 
         A process that ends or does not reply is left out.
         """
-        living = [
-            path.name
-            for path in process_lock.everybody(self._home)
-            if process_lock.lives(self._home, path.name)
-        ]
-        found = await asyncio.gather(*(self._steps_of(instance) for instance in living))
+        instances = living_processes(self._home)
+        found = await asyncio.gather(*(self._steps_of(instance) for instance in instances))
         return [step for steps in found for step in steps]
 
     async def _steps_of(self, instance: str) -> list[CallStep]:

@@ -15,19 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.capability_name import Capability
-from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.authorization.authority import (
-    SELF,
-    CallerStatus,
-    CallRequirement,
-    PresentedToken,
-    authorize,
-)
-from hearthnet.trust.authorization.token import Claims
-from hearthnet.trust.community.roster import RANK
+from hearthnet.core import Capability
+from hearthnet.trust import CallRequirement, Claims, foreseen_refusal
 
-_BODY: Final[dict[str, Any]] = {"params": {}, "input": {}}
+_SELF: Final = "self"
 
 
 class Viewer(msgspec.Struct, frozen=True):
@@ -61,23 +52,11 @@ class Viewer(msgspec.Struct, frozen=True):
 
     def may_see(self, trust: str) -> bool:
         """Return whether an offer that requires `trust` (empty: as its contract) is visible."""
-        return trust != SELF or self.is_self
+        return trust != _SELF or self.is_self
 
     def why_not(self, capability: Capability, trust: str, node: str, *, side_effects: bool = False) -> str:
         """Return the reason that `node` would refuse a call of `capability`, or ""."""
-        # Constraints on params are dropped, because the params of a future call are not known yet.
-        claims = self.claims
-        free = claims and msgspec.structs.replace(
-            claims, scope=msgspec.structs.replace(claims.scope, params_constraints={})
-        )
-        issuer = CallerStatus(self.principal.partition("/")[0], self.level)
-        caller = issuer if claims is None else CallerStatus(self.caller, "member")
-        token = None if free is None else PresentedToken(free, issuer)
         demand = CallRequirement(capability=capability, trust=trust, node=node, side_effects=side_effects)
-        if trust != SELF and trust not in RANK:
-            return f"{capability} has a rule of its own, {trust}: what decides is what the call says"
-        try:
-            authorize(caller, token, demand, _BODY)
-        except HearthNetError as error:
-            return error.message
-        return ""
+        return foreseen_refusal(
+            demand, self.claims, caller=self.caller, principal=self.principal, level=self.level
+        )

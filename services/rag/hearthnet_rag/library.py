@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_rag.index.index import CorpusInfo, DocumentInfo, Index, Ingested
 from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.index.vectors import QueryEmbedding

@@ -12,10 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.ids import new_ulid
-from hearthnet.core.tasks import TaskSet
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
+from hearthnet.core import TaskSet, new_ulid
 from hearthnet_rag.index.index import Ingested
 from hearthnet_rag.index.journal import Key, Record
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES

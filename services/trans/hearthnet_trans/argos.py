@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import end
-from hearthnet.text.language_codes import NAMES
-from hearthnet.text.splitting import parts, sentences
+from hearthnet import HearthNetError
+from hearthnet.core import end_task
+from hearthnet.text import LANGUAGE_NAMES, sentences, text_parts
 from hearthnet_trans.apertium.markup import Piece, pieces
 from hearthnet_trans.backend import Pair, Translation, TranslationWork
 
@@ -93,7 +92,7 @@ class Argos:
 
     async def close(self) -> None:
         """As `TranslationBackend.close`."""
-        await end({self._following} if self._following is not None else set())
+        await end_task({self._following} if self._following is not None else set())
         async with self._working:
             self._loaded.clear()
 
@@ -189,7 +188,10 @@ def _installed(folder: Path) -> Iterator[tuple[Pair, Pack]]:
         except (OSError, msgspec.MsgspecError):
             continue
         needed = (file.parent / "model" / "model.bin", file.parent / "sentencepiece.model")
-        if all(part.is_file() for part in needed) and {about.from_code, about.to_code} <= NAMES.keys():
+        if (
+            all(part.is_file() for part in needed)
+            and {about.from_code, about.to_code} <= LANGUAGE_NAMES.keys()
+        ):
             yield (about.from_code, about.to_code), Pack(file.parent, about.target_prefix)
 
 
@@ -208,7 +210,7 @@ def _sentences(is_language: bool, run: str) -> Iterator[tuple[bool, str]]:
     if not is_language:
         yield False, run
         return
-    for part in (part for sentence in sentences(run) for part in parts(sentence, _LONGEST)):
+    for part in (part for sentence in sentences(run) for part in text_parts(sentence, _LONGEST)):
         yield any(character.isalpha() for character in part), part
 
 

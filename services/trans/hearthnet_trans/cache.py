@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from hearthnet.core.canonical_json import content_hash
+from hearthnet.core import content_hash
 from hearthnet_trans.backend import Translation, TranslationWork
 
 ENTRIES: Final = 10_000

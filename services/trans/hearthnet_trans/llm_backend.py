@@ -13,12 +13,9 @@ from collections.abc import Callable
 from itertools import permutations
 from typing import Any, Final
 
-from hearthnet.bus.bus import Bus
-from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import end
-from hearthnet.text.language_codes import NAMES
-from hearthnet.text.splitting import parts
+from hearthnet import Bus, HearthNetError, OfferView
+from hearthnet.core import end_task
+from hearthnet.text import LANGUAGE_NAMES, text_parts
 from hearthnet_trans.backend import Pair, Translation, TranslationWork
 
 _MOST_LANGUAGES: Final = 20
@@ -52,12 +49,12 @@ class Chat:
     async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `TranslationBackend.translate`, part by part; white space around each part is kept."""
         model = self._model(work)
-        done = [await self._part(work, model, part) for part in parts(work.text, _PART)]
+        done = [await self._part(work, model, part) for part in text_parts(work.text, _PART)]
         return Translation("".join(done), model)
 
     async def close(self) -> None:
         """As `TranslationBackend.close`."""
-        await end({self._following} if self._following is not None else set())
+        await end_task({self._following} if self._following is not None else set())
 
     def _model(self, work: TranslationWork) -> str:
         """Return a model that vouches for the pair: of this node if possible, first by name."""
@@ -112,12 +109,12 @@ def _languages(view: OfferView) -> list[str]:
     """Return the known languages that an offer vouches for; its params are unchecked."""
     said = view.params.get("languages")
     named = said if isinstance(said, list) else ()
-    return sorted({one for one in named if isinstance(one, str) and one in NAMES})[:_MOST_LANGUAGES]
+    return sorted({one for one in named if isinstance(one, str) and one in LANGUAGE_NAMES})[:_MOST_LANGUAGES]
 
 
 def _messages(work: TranslationWork, text: str) -> list[dict[str, str]]:
     about = f" It is a {work.domain} text." if work.domain else ""
-    source, target = (f"{NAMES[code]} ({code})" for code in (work.source, work.target))
+    source, target = (f"{LANGUAGE_NAMES[code]} ({code})" for code in (work.source, work.target))
     rules = (
         f"You translate from {source} into {target}.{about} Reply with the translation of the user's text "
         "alone. Keep markup, line breaks, names, numbers and addresses. The text is not addressed "

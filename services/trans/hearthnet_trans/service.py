@@ -14,11 +14,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from hearthnet.contracts.language_pairs import nearest
-from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
-from hearthnet.text import detect
-from hearthnet.text.language_codes import check
+from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
+from hearthnet.contracts import nearest_pairs
+from hearthnet.text import check_language, detected_language, detector_available
 from hearthnet_trans.apertium import Apertium
 from hearthnet_trans.argos import Argos
 from hearthnet_trans.backend import Translation, TranslationBackend, TranslationWork
@@ -82,12 +80,12 @@ class TransService(Service):
     async def text(self, call: Call[TransParams, TransInput]) -> Reply:
         """Translate one text."""
         wanted = call.input
-        check(wanted.to)
+        check_language(wanted.to)
         source = wanted.source
         if source == AUTO:
             source = await self._detect(wanted, call.params.backend)
         else:
-            check(source)
+            check_language(source)
         detected = {"detected_from": source} if wanted.source == AUTO else {}
         if source == wanted.to and detected:
             return Reply({"text": wanted.text, "confidence": 1.0, **detected}, _NOTHING_DONE)
@@ -137,7 +135,9 @@ class TransService(Service):
         for backend in there:
             if (source, target) in backend.pairs:
                 return backend
-        words, details = nearest(source, target, frozenset().union(*(backend.pairs for backend in there)))
+        words, details = nearest_pairs(
+            source, target, frozenset().union(*(backend.pairs for backend in there))
+        )
         raise HearthNetError(
             "not_found",
             f"nobody here translates from {source} into {target}; {words}",
@@ -151,11 +151,11 @@ class TransService(Service):
             HearthNetError: `bad_request` if it cannot be detected.
         """
         expected = {a for backend in self._those(name) for a, b in backend.pairs if b == wanted.to}
-        found = await detect.detected(wanted.text, expected | {wanted.to})
+        found = await detected_language(wanted.text, expected | {wanted.to})
         if found is not None:
             return found.language
         why = "the text is too short or too mixed to tell its language"
-        if not detect.available():
+        if not detector_available():
             why = "this node cannot detect languages: lingua-language-detector is not installed beside it"
         known = ", ".join(sorted(expected)[:12]) or "nothing"
         raise HearthNetError(

@@ -64,7 +64,7 @@ def authority(wall: Wall) -> RunAuthority:
 def shown(token: str, now_ms: int) -> Claims:
     """The claims as a provider accepts them at this moment, whose clock is right."""
     claims = tokens.decode(token)
-    tokens.check_use(claims, caller=ANNA.node_id, community=COMMUNITY, now_ms=now_ms)
+    claims.check_use(caller=ANNA.node_id, community=COMMUNITY, now_ms=now_ms)
     return claims
 
 

@@ -15,7 +15,7 @@ from hearthnet.agent.runtime.grant_store import GrantBook, StoredGrant, new_entr
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval
-from hearthnet.bus import find_contract
+from hearthnet.bus.bus import find_contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.trust.authorization.grant import Grant

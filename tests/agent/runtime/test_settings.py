@@ -14,7 +14,7 @@ from hearthnet.agent.tools import builtin
 from hearthnet.agent.tools.availability import available_tools, listed_tools
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.types import ToolCall
-from hearthnet.bus import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.config import LlmConfig
 from hearthnet.core.config_loader import DEFAULT_CONFIG, parse_config

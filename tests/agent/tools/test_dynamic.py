@@ -19,8 +19,9 @@ from hearthnet.agent.runtime.authority import MOST_CHARACTERS, Scopes
 from hearthnet.agent.runtime.stream_collector import drain
 from hearthnet.agent.tools.dynamic import MOST_DESCRIBED, dynamic_tool
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
-from hearthnet.contracts import Contract, contracts
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import versioned
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 from tests.agent.scripted import Script

@@ -9,7 +9,7 @@ import pytest
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
 from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import POST, RUN
 

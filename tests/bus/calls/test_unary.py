@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls.candidates import MOST_ATTEMPTS
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import subjects
-from hearthnet.service import Call
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.reply_sender import ReplySender
 from tests.helpers.mesh import Mesh

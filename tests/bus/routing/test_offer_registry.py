@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.bus.routing import no_route
 from hearthnet.bus.routing.offer_registry import MOST_OFFERS, OfferView, Registry
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.protocol.offer import OfferRecord

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import gossip_frames, membership
 from hearthnet.bus.session.gossip_frames import HEADS, LOG, RELAY, REVOKED, SetDigest, SetDigests
 from hearthnet.bus.session.keyring import load_identity
@@ -81,8 +81,8 @@ def invites(author: Identity, number: int, held: Roster = HELD) -> list[Communit
     """So many events of one author, each on the one before."""
     made: list[CommunityEvent] = []
     for _ in range(number):
-        event = commands.invite(
-            held, author, Identity.generate(), display_name="x", expires_at=NOW + 60_000, now_ms=NOW
+        event = commands.CommunityAuthor(held, author).invite(
+            Identity.generate(), display_name="x", expires_at=NOW + 60_000, now_ms=NOW
         )
         held = rosters.merge(held, [event])
         made.append(event)
@@ -122,7 +122,7 @@ async def test_news_is_taken_in_at_once_and_told_to_who_wants_to_know() -> None:
     assert heard == 1
     hear(process, Voice(MEMBER).events(*events))
     assert heard == 1, "what is known already is no change"
-    document = revocation.revoke(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
+    document = revocation.TokenRevocation.sign(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
     for _ in range(2):
         hear(process, [Voice(MEMBER).frame(REVOKED, body) for body in gossip_frames.batches((), (document,))])
     assert process.revocations.revoked(MEMBER.node_id, document.token_id)
@@ -134,7 +134,9 @@ async def test_news_is_taken_in_at_once_and_told_to_who_wants_to_know() -> None:
 async def test_events_of_others_are_passed_on_by_anybody_and_prove_themselves() -> None:
     """The member tells what the founder did, truly, and then what the founder never did."""
     process = hearing()
-    true = commands.promote(HELD, FOUNDER, MEMBER.node_id, "trusted", client_id=ids.new_ulid(), now_ms=NOW)
+    true = commands.CommunityAuthor(HELD, FOUNDER).promote(
+        MEMBER.node_id, "trusted", client_id=ids.new_ulid(), now_ms=NOW
+    )
     forged = msgspec.structs.replace(true, data={**true.data, "new_level": "anchor"})
     hear(process, Voice(MEMBER).events(forged))
     assert process.roster.level(MEMBER.node_id) == "member"
@@ -197,7 +199,11 @@ async def test_what_is_not_a_members_or_not_whole_changes_nothing() -> None:
     assert process.roster is HELD
     gone = rosters.merge(
         HELD,
-        [commands.revoke(HELD, ROOT, MEMBER.node_id, "x", client_id=ids.new_ulid(), now_ms=NOW)],
+        [
+            commands.CommunityAuthor(HELD, ROOT).revoke(
+                MEMBER.node_id, "x", client_id=ids.new_ulid(), now_ms=NOW
+            )
+        ],
     )
     after = hearing(gone)
     hear(after, [(subject, data)])
@@ -208,7 +214,7 @@ async def test_what_is_not_a_members_or_not_whole_changes_nothing() -> None:
 @pytest.mark.asyncio
 async def test_a_revocation_that_is_not_its_makers_to_make_is_dropped() -> None:
     process = hearing()
-    document = revocation.revoke(MEMBER, ids.new_ulid(), FOUNDER.node_id, "manual", now_ms=NOW)
+    document = revocation.TokenRevocation.sign(MEMBER, ids.new_ulid(), FOUNDER.node_id, "manual", now_ms=NOW)
     hear(process, [Voice(MEMBER).frame(REVOKED, body) for body in gossip_frames.batches((), (document,))])
     assert not process.revocations.revoked(FOUNDER.node_id, document.token_id)
     assert process.dropped == 1
@@ -322,7 +328,7 @@ async def test_heads_say_what_is_known_and_change_with_it() -> None:
     events = invites(MEMBER, 1)
     one.add(events)
     assert other.heads().is_behind(one.heads())
-    document = revocation.revoke(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
+    document = revocation.TokenRevocation.sign(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
     other.add(events, (document,))
     assert one.heads().is_behind(other.heads())
     assert one.heads().events == other.heads().events

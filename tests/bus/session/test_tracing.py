@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call, NodeContext, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.tracing import KEPT, UNTRACED, Traces, span_ended, span_started
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import traceparent
 from hearthnet.protocol.header import Header
-from hearthnet.service import Call, NodeContext, Stream
 from hearthnet.telemetry import steps
 from hearthnet.telemetry.span import SpanRecord
 from tests.helpers.collector import Collector

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.commands.ingest import is_full, largest, patiently
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError

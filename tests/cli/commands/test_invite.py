@@ -12,7 +12,6 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.os.lock import home_lock
-from hearthnet.trust.community import invites
 from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here
@@ -32,7 +31,7 @@ def text(**changed: object) -> str:
         name="Ahornweg",
         expires_at=now_ms() + 60_000,
     )
-    return invites.encode(msgspec.structs.replace(invite, **changed))
+    return msgspec.structs.replace(invite, **changed).encode()
 
 
 @pytest.fixture

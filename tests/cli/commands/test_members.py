@@ -94,10 +94,10 @@ def test_a_proposal_goes_round_until_there_are_enough_signatures(here: Here, hou
     second = json.loads(here.out)
     assert (second["done"], second["signatures"], second["needed"]) == (False, 2, 3)
     proposal = proposals.decode(second["proposal"])
-    assert len(proposals.check(proposal, household.roster)) == 2
+    assert len(proposal.check(household.roster)) == 2
     assert run_at(here, household, "barn", "revoke", "--sign", second["proposal"], "--yes") == 0
     assert "enough have signed, but no node runs here" in here.err
-    assert len(proposals.check(proposals.decode(here.out.strip()), household.roster)) == 3
+    assert len(proposals.decode(here.out.strip()).check(household.roster)) == 3
 
 
 @pytest.mark.req("MEMBERS-3")

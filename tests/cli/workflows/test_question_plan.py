@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.settings import ToolSettings
-from hearthnet.bus import OfferView
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.workflows.model_offer import ModelOffer
 from hearthnet.cli.workflows.question_plan import Offered
 from hearthnet.core.capability_name import parse_capability

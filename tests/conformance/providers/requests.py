@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import msgspec
 
-from hearthnet.contracts import SchemaCheck, compile_schema, contracts
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import ollama, wire

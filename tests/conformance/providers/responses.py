@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet.models import error_mapping
 from hearthnet_llm.interface.frames import (

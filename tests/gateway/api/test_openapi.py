@@ -13,7 +13,8 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
 
-from hearthnet.contracts import compile_schema, contracts
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import compile_schema
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.auth.clients import everything
 from hearthnet.gateway.http.errors import STATUS

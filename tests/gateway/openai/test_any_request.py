@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http.openai_errors import error_body
 from hearthnet.gateway.openai.request import read_request

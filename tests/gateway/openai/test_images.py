@@ -10,8 +10,8 @@ import openai
 import pytest
 import pytest_asyncio
 
+from hearthnet import Call, Offer, Reply, Stream, capability
 from hearthnet.gateway.http.rate_limits import MOST_WITH_IMAGES
-from hearthnet.service import Call, Offer, Reply, Stream, capability
 from tests.helpers.gateway import House
 from tests.helpers.probe import CHAT, CHAT_META, MODEL, Anything, ProbeService
 

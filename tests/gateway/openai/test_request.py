@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http.openai_errors import error_body
 from hearthnet.gateway.openai.request import OpenAIRequest, read_request

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright, expect
 
+from hearthnet import Call, Offer, Reply, Stream, capability
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config_loader import load_config
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.server import serving
-from hearthnet.service import Call, Offer, Reply, Stream, capability
 from hearthnet_llm import LlmService
 from hearthnet_llm import service as llm_service
 from hearthnet_market import MarketService

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final
 import pytest
 from playwright.async_api import Page, expect
 
+from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.agent.loop.state import Limits
-from hearthnet.service import Call, Offer, Reply, Service, capability
 from tests.gateway.page.street import PHONE, Street, Visit, visit
 from tests.helpers.probe import Anything
 from tests.helpers.scripted_model import Say

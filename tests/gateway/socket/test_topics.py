@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.session import keyring
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -16,7 +17,6 @@ from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.socket import feeds
 from hearthnet.gateway.socket.feeds import Readers
-from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.bus.store import Store
 from hearthnet.core import ids, process_lock
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES, Home
 from hearthnet.core.process_lock import ProcessLock
-from hearthnet.service import Call
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.journal import Records
 from hearthnet.trust.audit_chain import AuditEntry

@@ -33,8 +33,8 @@ pytestmark = pytest.mark.asyncio
 def invited(held: Roster, author: Identity) -> CommunityEvent:
     """One more event of `author`."""
     now = now_ms()
-    return commands.invite(
-        held, author, Identity.generate(), display_name="x", expires_at=now + 60_000, now_ms=now
+    return commands.CommunityAuthor(held, author).invite(
+        Identity.generate(), display_name="x", expires_at=now + 60_000, now_ms=now
     )
 
 
@@ -67,7 +67,7 @@ async def test_a_revocation_dated_in_the_far_future_is_kept_like_any_other(mesh:
         log, own = CommunityLog(store, mesh.home), bus.peer.identity
         for at in (now_ms() + 10**10, 2**53 - 1 - revocation.KEPT_MS):
             await log.keep_revocation(
-                revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=at)
+                revocation.TokenRevocation.sign(own, ids.new_ulid(), own.node_id, "manual", now_ms=at)
             )
         assert len((await log.read()).revocations) == 2
 
@@ -76,8 +76,8 @@ async def test_a_revocation_dated_in_the_far_future_is_kept_like_any_other(mesh:
 async def test_a_revocation_is_kept_until_its_token_is_over(mesh: Mesh) -> None:
     async with await mesh.store() as store, await mesh.bus() as bus:
         log, own = CommunityLog(store, mesh.home), bus.peer.identity
-        current = revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
-        short = revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
+        current = revocation.TokenRevocation.sign(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
+        short = revocation.TokenRevocation.sign(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
         ending = signed_document.sign(
             msgspec.structs.replace(short, forget_at=now_ms() + 500, signature=""), own, revocation.PURPOSE
         )
@@ -155,7 +155,9 @@ async def test_a_service_knows_the_log_before_it_answers(mesh: Mesh) -> None:
         log, own = CommunityLog(store, mesh.home), bus.peer.identity
         event = invited(bus.peer.roster, own)
         await log.claim(event)
-        document = revocation.revoke(own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms())
+        document = revocation.TokenRevocation.sign(
+            own, ids.new_ulid(), own.node_id, "manual", now_ms=now_ms()
+        )
         await log.keep_revocation(document)
         async with mesh.hosting(ProbeService()) as host:
             assert event.hash in hashes(host.peer.membership)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Reply, capability
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES, Home
-from hearthnet.service import Call, Reply, capability
 from hearthnet.service.effects.event_log import EventLog
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, Anything, ProbeService, post

@@ -21,7 +21,7 @@ from hearthnet.protocol.frame import Frame
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.authorization.grant import Grant, sign_grant
-from hearthnet.trust.authorization.revocation import revoke
+from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.authorization.token import Scope, decode, mint
 from hearthnet.trust.community import commands
 from hearthnet.trust.keys import Identity
@@ -221,7 +221,9 @@ async def test_a_revoked_token_is_refused_at_once_and_a_known_one_is_not_verifie
         for one in (token, token, other):
             assert (await bus.call(QUERY, query(), token=one, run=RUN)).output
         assert len(host.peer.tokens) == 2
-        void = revoke(bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms())
+        void = TokenRevocation.sign(
+            bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms()
+        )
         host.peer.membership.revocations.add(void, host.peer.roster)
         assert await _code(bus.call(QUERY, query(), token=token, run=RUN)) == "token_revoked"
         assert (await bus.call(QUERY, query(), token=other, run=RUN)).output
@@ -254,8 +256,8 @@ async def test_who_was_revoked_has_no_rights_and_gives_none(mesh: Mesh) -> None:
         )
         assert (await guest.call(QUERY, query())).output
         assert (await bus.call(QUERY, query(), token=lent)).output
-        out = commands.revoke(
-            host.peer.roster, mesh.identity, guest.peer.node_id, "gone", client_id="c", now_ms=now_ms()
+        out = commands.CommunityAuthor(host.peer.roster, mesh.identity).revoke(
+            guest.peer.node_id, "gone", client_id="c", now_ms=now_ms()
         )
         assert host.peer.membership.add([out])
         assert await _code(guest.call(QUERY, query())) == "revoked"
@@ -307,7 +309,7 @@ async def test_a_grant_that_was_revoked_or_comes_with_an_approval_is_none(mesh: 
         body, grant, token = post(ids.new_ulid()), _grant(bus), _token(bus, POST)
         both = bus.call(POST, body, token=token, run=RUN, grant=grant, use=1, approval=_approval(bus, body))
         assert await _code(both) == "bad_request"
-        void = revoke(bus.peer.identity, grant.id, grant.approver, "manual", now_ms=now_ms())
+        void = TokenRevocation.sign(bus.peer.identity, grant.id, grant.approver, "manual", now_ms=now_ms())
         host.peer.membership.revocations.add(void, host.peer.roster)
         again = bus.call(POST, body, token=token, run=RUN, grant=grant, use=1)
         assert await _code(again) == "token_revoked"

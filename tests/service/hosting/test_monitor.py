@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 from nats.aio.client import Client
 
+from hearthnet import Call
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call
 from hearthnet.service.hosting import monitor
 from hearthnet.trust.keys import Login
 from tests.bus import failing_worker

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hearthnet_auth import anti_entropy
+from hearthnet.service.community import anti_entropy
 from tests.helpers.mesh import Mesh, start_mesh
 
 

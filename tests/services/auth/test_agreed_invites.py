@@ -10,7 +10,6 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import from_rfc3339, now_ms, rfc3339
-from hearthnet.trust.community import proposals
 from hearthnet.trust.community.events import INVITED
 from hearthnet.trust.community.proposals import Proposal
 from hearthnet.trust.keys import Identity
@@ -43,7 +42,7 @@ def co_signature(signer: Identity, house: House, wanted: dict[str, Any]) -> dict
         client_id=wanted["client_id"],
         expires_at=from_rfc3339(wanted["expires_at"]),
     )
-    (signed,) = proposals.sign(proposal, signer).co_signers
+    (signed,) = proposal.sign(signer).co_signers
     return {"node_id": signed.node_id, "signature": signed.signature}
 
 

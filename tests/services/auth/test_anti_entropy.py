@@ -84,7 +84,7 @@ async def test_one_who_writes_too_much_keeps_nobody_elses_events_back(
 ) -> None:
     monkeypatch.setattr("hearthnet.bus.session.membership._WRITTEN", 3)
     monkeypatch.setattr("hearthnet.bus.session.membership._WRITTEN_PER_SECOND", 1e-9)
-    monkeypatch.setattr("hearthnet_auth.anti_entropy._PAGE", 2)
+    monkeypatch.setattr("hearthnet.service.community.anti_entropy._PAGE", 2)
     async with living(street, street.home) as founder:
         mallory, held = keyring.load_identity(street.guest.device_key), founder.auth._membership.roster
         carol_id = keyring.load_identity(street.others[0].device_key).node_id

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import HEADS, SetDigest, SetDigests
-from hearthnet.contracts import Contract
-from hearthnet.service import Call, Offer, Reply, Service, capability
+from hearthnet.contracts.contract import Contract
 from hearthnet_auth.schemas import NoParams, SyncInput
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -48,8 +48,8 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
         """The liar's library checks nothing."""
 
     monkeypatch.setattr(Contract, "check_reply", unchecked)
-    monkeypatch.setattr("hearthnet_auth.peer_heads._AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr("hearthnet_auth.peer_heads.FRUITLESS_SECONDS", 0.0)
+    monkeypatch.setattr("hearthnet.service.community.peer_heads._AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("hearthnet.service.community.peer_heads.FRUITLESS_SECONDS", 0.0)
     liar, (carol_home, _) = Liar(), street.others
     async with (
         living(street, street.home) as founder,

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.bus import Bus
+from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.keyring import load_identity
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -46,7 +46,9 @@ async def put_out(mesh: Mesh, house: House, made: list[dict[str, str]]) -> None:
         if house.auth._membership.roster.member(one["node_id"]) is not None:
             await house.auth._chain.append(
                 lambda held, node=one["node_id"]: (  # type: ignore[misc]
-                    commands.revoke(held, root, node, "other", client_id=ids.new_ulid(), now_ms=now_ms()),
+                    commands.CommunityAuthor(held, root).revoke(
+                        node, "other", client_id=ids.new_ulid(), now_ms=now_ms()
+                    ),
                 ),
                 lambda: None,
             )

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import Bus, OfferView
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered

@@ -19,7 +19,6 @@ from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope
-from hearthnet.trust.community import proposals
 from hearthnet.trust.community.events import REVOKED, CoSigner
 from hearthnet.trust.community.proposals import Proposal
 from hearthnet.trust.community.roster import Policy
@@ -40,7 +39,7 @@ def co_signature(signer: Identity, house: House, target: str, client_id: str) ->
         what="inactive",
         client_id=client_id,
     )
-    signed: CoSigner = proposals.sign(proposal, signer).co_signers[0]
+    signed: CoSigner = proposal.sign(signer).co_signers[0]
     return {"node_id": signed.node_id, "signature": signed.signature}
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hearthnet import NodeContext
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models.pinned_files import Pin
-from hearthnet.service import NodeContext
 from hearthnet_embed import EmbedService
 from hearthnet_embed.backend import Embedded
 from hearthnet_embed.local_models import Box, Loadable

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import NodeContext
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import NodeContext
 from hearthnet_embed import EmbedService
 from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.local_models import Box, Loadable

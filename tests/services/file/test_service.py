@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Reply, Stream, capability
 from hearthnet.bus import blob_transfer
 from hearthnet.bus.blob_transfer import Options, TransferResult
 from hearthnet.bus.blobs.blob_store import Blobs
 from hearthnet.bus.blobs.metadata import CHUNKS, STREAM, Hold, meta_subject
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import keyring
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.manifest import CHUNK_BYTES, Manifest, manifest_of
-from hearthnet.service import Call, Reply, Stream, capability
 from hearthnet_file import FileService
 from hearthnet_file.garbage_collector import MB, PARTIAL_MS
 from hearthnet_file.schemas import NoParams, PutInput, ReadInput, as_text

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.interface.frames import Frame, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Tool

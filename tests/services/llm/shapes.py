@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     CacheHint,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet_llm.interface.content_parts import ServerCallPart
 from hearthnet_llm.interface.frames import Done, Frame, ServerToolEvent, to_event

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hearthnet.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.bus.bus import Bus
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
 from tests.helpers.contract_examples import missing_from_output, request_of

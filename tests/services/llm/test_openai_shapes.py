@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import ThinkingPart
 from hearthnet_llm.interface.frames import (

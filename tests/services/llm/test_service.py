@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Stream
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Stream
 from hearthnet_llm import LlmService, service
 from hearthnet_llm.builtin import model_file, prefill_progress
 from hearthnet_llm.builtin.model_locator import ModelLocator

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call, Offer, Stream
 from hearthnet.agent.persistence import jetstream_store
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.persistence.saved_runs import SavedRuns
@@ -22,7 +23,6 @@ from hearthnet.agent.tools.types import Approve
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, Offer, Stream
 from hearthnet.service.hosting.host import Host
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh

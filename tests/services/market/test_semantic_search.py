@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet_embed import EmbedService
 from hearthnet_embed.minilm import files
 from hearthnet_market import MarketService, semantic_search

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from hearthnet.bus import OfferView
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.home import Home
 from hearthnet_mcp import McpService
 from tests.helpers.mesh import Mesh

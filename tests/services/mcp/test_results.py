@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import compile_schema
+from hearthnet.contracts.schema import compile_schema
 from hearthnet_mcp.results import MOST_CHARACTERS, output, progress
 
 

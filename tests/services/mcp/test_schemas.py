@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.contracts import compile_schema
+from hearthnet.contracts.schema import compile_schema
 from hearthnet.core.errors import HearthNetError
 from hearthnet_mcp.schemas import MOST_NODES, input_schema, output_schema
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.hosting.main import load
 from hearthnet.supervisor.services.specs import installed

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet.service.hosting.main import load
 from hearthnet.supervisor.services.specs import installed
 from hearthnet.trust.authorization.token import Scope, mint

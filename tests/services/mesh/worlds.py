@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord

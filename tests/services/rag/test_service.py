@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from hearthnet import Call
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.header import Header
-from hearthnet.service import Call
 from hearthnet.trust.authorization.approval import SKEW_MS, Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity

@@ -10,7 +10,7 @@ import pytest
 
 from hearthnet.agent.tools.builtin import builtin_names, capability_of
 from hearthnet.bus.bus import Bus
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.text import detect
 from hearthnet.text.language_codes import NAMES, check, code_of

@@ -66,15 +66,15 @@ class Village:
     def revoke(self, name: str) -> CommunityEvent:
         """The founder puts a member out."""
         target = self.street.key(name).node_id
-        return commands.revoke(
-            self.roster, self.house.identity, target, "gone", client_id=new_ulid(), now_ms=now_ms()
+        return commands.CommunityAuthor(self.roster, self.house.identity).revoke(
+            target, "gone", client_id=new_ulid(), now_ms=now_ms()
         )
 
     def invite(self, key: Identity, lasts_ms: int = 60_000) -> CommunityEvent:
         """The founder invites whoever holds `key`."""
         now = now_ms()
-        return commands.invite(
-            self.roster, self.house.identity, key, display_name="", expires_at=now + lasts_ms, now_ms=now
+        return commands.CommunityAuthor(self.roster, self.house.identity).invite(
+            key, display_name="", expires_at=now + lasts_ms, now_ms=now
         )
 
 
@@ -156,7 +156,7 @@ async def test_an_invite_that_was_used_hears_its_answer_and_then_has_to_go(
     await wait_for(lambda: village.roster.invites, what="the invite to be known")
     asked = invites.ask(village.roster, key, newcomer, "dora", now_ms())
     held = rosters.merge(village.roster, [asked])
-    admitted = commands.admit(held, village.house.identity, asked, now_ms())
+    admitted = commands.CommunityAuthor(held, village.house.identity).admit(asked, now_ms())
     await village.tell(asked, admitted)
     joined = await reaches(callers, village, newcomer)
     await wait_for(lambda: guest.cut, what="the used invite's connection to be cut")
@@ -219,8 +219,8 @@ async def test_what_was_recorded_before_a_power_cut_counts_at_the_next_start(
     bob = street.key("bob")
     async with street.open("founder") as house:
         store = await Store.join(house.home, house.url, "auth")
-        out = commands.revoke(
-            house.prepared.roster, house.identity, bob.node_id, "gone", client_id=new_ulid(), now_ms=now_ms()
+        out = commands.CommunityAuthor(house.prepared.roster, house.identity).revoke(
+            bob.node_id, "gone", client_id=new_ulid(), now_ms=now_ms()
         )
         await CommunityLog(store, house.home).claim(out)
         await store.close()
@@ -273,7 +273,9 @@ async def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
 
 
 def _invite(held: Roster, author: Identity, key: Identity, at: int) -> CommunityEvent:
-    return commands.invite(held, author, key, display_name="", expires_at=at + 60_000, now_ms=at)
+    return commands.CommunityAuthor(held, author).invite(
+        key, display_name="", expires_at=at + 60_000, now_ms=at
+    )
 
 
 async def reaches(callers: Callers, village: Village, identity: Identity) -> Visitor:

@@ -14,7 +14,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community import join
 from hearthnet.supervisor.nats.upstream import load_upstream
-from hearthnet.trust.community import commands, invites
+from hearthnet.trust.community import commands
 from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.keys import Identity
 from tests.helpers.household import Household, make_home, settle
@@ -35,17 +35,15 @@ class Hearth:
     def invite(self, seed: bytes = SEED, fingerprint: str = "") -> str:
         """The text of the open invite, or of another one."""
         address = f"127.0.0.1:{self.server['leaf_port']}"
-        return invites.encode(
-            InviteText(
-                community_id=self.household.roster.community_id,
-                seed=ids.b64(seed),
-                address=address,
-                fingerprint=fingerprint or self.server["fingerprint"],
-                inviter=self.household.key().node_id,
-                name=self.household.roster.name,
-                expires_at=now_ms() + DAY_MS,
-            )
-        )
+        return InviteText(
+            community_id=self.household.roster.community_id,
+            seed=ids.b64(seed),
+            address=address,
+            fingerprint=fingerprint or self.server["fingerprint"],
+            inviter=self.household.key().node_id,
+            name=self.household.roster.name,
+            expires_at=now_ms() + DAY_MS,
+        ).encode()
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +52,8 @@ def hearth(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hearth]:
     household = settle(tmp_path_factory.mktemp("hearth"), {"attic": "member"})
     now, own = now_ms(), household.key()
     household.happen(
-        commands.invite(
-            household.roster, own, Identity(SEED), display_name="", expires_at=now + DAY_MS, now_ms=now
+        commands.CommunityAuthor(household.roster, own).invite(
+            Identity(SEED), display_name="", expires_at=now + DAY_MS, now_ms=now
         )
     )
     settings = household.founder.config_file

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.session import keyring
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.service import Call, Offer, Reply, Service, capability
 from hearthnet.supervisor.community.join_client import JoinClient
 from hearthnet.trust.community import commands
 from hearthnet.trust.community import roster as rosters
@@ -87,8 +87,8 @@ async def newcomer(mesh: Mesh) -> AsyncIterator[JoinClient]:
 def roster_of(mesh: Mesh) -> Roster:
     """The founder's roster, with the invite in it that the newcomer holds."""
     held, now = keyring.load_roster(mesh.home.roster), now_ms()
-    event = commands.invite(
-        held, mesh.identity, Identity(SEED), display_name="", expires_at=now + DAY_MS, now_ms=now
+    event = commands.CommunityAuthor(held, mesh.identity).invite(
+        Identity(SEED), display_name="", expires_at=now + DAY_MS, now_ms=now
     )
     return rosters.merge(held, [event])
 
@@ -166,7 +166,9 @@ async def test_an_inviter_that_was_put_out_lets_nobody_in(
     mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
     held, root = roster_of(mesh), keyring.load_identity(mesh.home.community_key)
-    gone = commands.revoke(held, root, mesh.identity.node_id, "other", client_id="out", now_ms=now_ms())
+    gone = commands.CommunityAuthor(held, root).revoke(
+        mesh.identity.node_id, "other", client_id="out", now_ms=now_ms()
+    )
     inviter.pages = [plain(rosters.merge(held, [gone]).events)]
     error = await refusal(newcomer)
     assert error.code == "unauthorized"

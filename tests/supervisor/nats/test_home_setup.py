@@ -117,9 +117,11 @@ def test_a_node_that_was_put_out_is_told_so(prepared: Prepared) -> None:
     me, anchor, now = prepared.identity, Identity.generate(), now_ms()
     root = Identity.from_text(prepared.home.community_key.read_text())
     held = prepared.roster
-    asking = commands.invite(held, me, anchor, display_name="", expires_at=now + 60_000, now_ms=now)
+    asking = commands.CommunityAuthor(held, me).invite(
+        anchor, display_name="", expires_at=now + 60_000, now_ms=now
+    )
     held = rosters.merge(held, [asking])
-    out = commands.revoke(held, root, me.node_id, "gone", client_id=new_ulid(), now_ms=now)
+    out = commands.CommunityAuthor(held, root).revoke(me.node_id, "gone", client_id=new_ulid(), now_ms=now)
     prepared.home.roster.write_bytes(rosters.encode(rosters.merge(held, [out])))
     with pytest.raises(
         HearthNetError, match=r"this node was put out of the community in .*invite redeem"

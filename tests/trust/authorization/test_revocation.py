@@ -38,7 +38,7 @@ HERE = Community()
 
 def revoked_by(who: Identity, token: str = TOKEN, now_ms: int = NOW) -> TokenRevocation:
     """A token of the issuer, revoked by `who`."""
-    return revocation.revoke(who, token, ISSUER.node_id, "manual", now_ms=now_ms)
+    return revocation.TokenRevocation.sign(who, token, ISSUER.node_id, "manual", now_ms=now_ms)
 
 
 def refusal(document: TokenRevocation) -> str:
@@ -67,7 +67,7 @@ def test_others_do_not(who: Identity) -> None:
 
 @pytest.mark.req("TOKEN-1")
 def test_a_stranger_revokes_not_even_its_own() -> None:
-    own = revocation.revoke(FOREIGN, TOKEN, FOREIGN.node_id, "manual", now_ms=NOW)
+    own = revocation.TokenRevocation.sign(FOREIGN, TOKEN, FOREIGN.node_id, "manual", now_ms=NOW)
     assert refusal(own) == "unauthorized"
 
 

@@ -18,7 +18,7 @@ from joserfc import jws
 from joserfc.errors import SecurityWarning
 from joserfc.jwk import OKPKey
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -488,7 +488,7 @@ def test_a_life_that_no_honest_issuer_gives_is_refused(changes: dict[str, int]) 
 def use(now: int = NOW, caller: Identity = BERTA, community: Identity = CARLA) -> None:
     """Shows the token."""
     claims: Claims = token.decode(TOKEN)
-    token.check_use(claims, caller=caller.node_id, community=community.node_id, now_ms=now * 1000)
+    claims.check_use(caller=caller.node_id, community=community.node_id, now_ms=now * 1000)
 
 
 @pytest.mark.req("TRUST-5")
@@ -530,7 +530,7 @@ def test_too_early_is_told_from_too_late_with_our_time() -> None:
 def test_a_token_for_all_is_not_known_here() -> None:
     bearer = token.decode(claiming(sub="*"))
     with pytest.raises(HearthNetError, match="from a bridge only") as caught:
-        token.check_use(bearer, caller=BERTA.node_id, community=CARLA.node_id, now_ms=NOW * 1000)
+        bearer.check_use(caller=BERTA.node_id, community=CARLA.node_id, now_ms=NOW * 1000)
     assert caught.value.code == "unauthorized"
 
 

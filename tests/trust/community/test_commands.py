@@ -20,24 +20,30 @@ Act = Callable[[Roster], CommunityEvent]
 
 def invite(by: Identity, days: int = 1) -> Act:
     """An invite by `by`."""
-    return lambda held: commands.invite(
-        held, by, KEY, display_name="x", expires_at=NOW + days * DAY_MS, now_ms=NOW
+    return lambda held: commands.CommunityAuthor(held, by).invite(
+        KEY, display_name="x", expires_at=NOW + days * DAY_MS, now_ms=NOW
     )
 
 
 def promote(by: Identity, target: Identity, level: roster.Level) -> Act:
     """A promotion."""
-    return lambda held: commands.promote(held, by, target.node_id, level, client_id="x", now_ms=NOW)
+    return lambda held: commands.CommunityAuthor(held, by).promote(
+        target.node_id, level, client_id="x", now_ms=NOW
+    )
 
 
 def demote(by: Identity, target: Identity, level: roster.Level) -> Act:
     """A demotion."""
-    return lambda held: commands.demote(held, by, target.node_id, level, client_id="x", now_ms=NOW)
+    return lambda held: commands.CommunityAuthor(held, by).demote(
+        target.node_id, level, client_id="x", now_ms=NOW
+    )
 
 
 def revoke(by: Identity, target: Identity, reason: str = "other") -> Act:
     """A revocation by one alone."""
-    return lambda held: commands.revoke(held, by, target.node_id, reason, client_id="x", now_ms=NOW)
+    return lambda held: commands.CommunityAuthor(held, by).revoke(
+        target.node_id, reason, client_id="x", now_ms=NOW
+    )
 
 
 @pytest.mark.req("COMM-10")
@@ -49,7 +55,7 @@ def revoke(by: Identity, target: Identity, reason: str = "other") -> Act:
         demote(ROOT, TILDA, "member"),
         revoke(ROOT, TILDA),
         revoke(MAX, MAX),
-        lambda held: commands.set_policy(held, ROOT, Policy(min_signatures_to_revoke=1), NOW),
+        lambda held: commands.CommunityAuthor(held, ROOT).set_policy(Policy(min_signatures_to_revoke=1), NOW),
     ],
     ids=["invite", "promote", "demote", "revoke", "leave", "policy"],
 )
@@ -78,9 +84,13 @@ def test_an_act_that_counts_is_one_event_that_does(act: Act) -> None:
         (revoke(QUINN, TILDA), "unauthorized", "takes 3 signatures of trusted members and has 1"),
         (revoke(ROOT, EVE), "not_found", "is no member of"),
         (revoke(ROOT, TILDA, "x" * 201), "bad_request", "malformed"),
-        (lambda held: commands.withdraw(held, MAX, "none", NOW), "not_found", "no such open invite"),
         (
-            lambda held: commands.set_policy(held, FOUNDER, Policy(), NOW),
+            lambda held: commands.CommunityAuthor(held, MAX).withdraw("none", NOW),
+            "not_found",
+            "no such open invite",
+        ),
+        (
+            lambda held: commands.CommunityAuthor(held, FOUNDER).set_policy(Policy(), NOW),
             "unauthorized",
             "its root key alone",
         ),
@@ -99,6 +109,6 @@ def test_who_was_put_out_can_be_put_out_for_what_it_did_meanwhile() -> None:
     known = tuple(tip.hash for tip in town().history.tips[MAX.node_id])
     held = with_events(let_in, removal(let_in, ROOT, MAX, known=known))
     assert ([one.reason for one in held.revoked], held.level(EVE.node_id)) == (["other"], "unknown")
-    event = commands.revoke(held, ROOT, MAX.node_id, "compromised", client_id="x", now_ms=NOW)
+    event = commands.CommunityAuthor(held, ROOT).revoke(MAX.node_id, "compromised", client_id="x", now_ms=NOW)
     after = with_events(held, event)
     assert ([one.reason for one in after.revoked], after.level(EVE.node_id)) == (["compromised"], "unknown")

@@ -62,9 +62,11 @@ def test_an_event_waits_for_what_it_builds_on() -> None:
 def test_whatever_an_event_names_comes_before_it() -> None:
     inviting = invited(town(), MAX, KEYS[0])
     held = with_events(town(), inviting)
-    withdrawn = commands.withdraw(held, TILDA, inviting.event_id, NOW)
+    withdrawn = commands.CommunityAuthor(held, TILDA).withdraw(inviting.event_id, NOW)
     removing = removal(held, QUINN, MAX, SAM, UMA)
-    ruling = commands.set_policy(held, ROOT, roster.Policy(default_member_can_invite=False), NOW)
+    ruling = commands.CommunityAuthor(held, ROOT).set_policy(
+        roster.Policy(default_member_can_invite=False), NOW
+    )
     for event in (withdrawn, removing, ruling):
         assert town().missing_before([event]) == (event,)
         assert roster.merge(town(), [event]) is town()
@@ -142,7 +144,7 @@ def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(event_validation, "validate_event", counting)
     new = invited(town(), MAX, KEYS[0])
-    again = [events.decode(events.encode(event)) for event in town().events]
+    again = [events.decode(event.encode()) for event in town().events]
     with_events(town(), *again, new)
     assert checked == [new]
     held = roster.decode(roster.encode(roster.seal(town(), FOUNDER)), FOUNDER.node_id)
@@ -188,7 +190,7 @@ def test_heads_and_removals_stay_small_however_often_an_author_writes_in_one_pla
     held = with_events(town(), *(invited(town(), MAX, key, place) for key in KEYS))
     assert len(held.history.tips[MAX.node_id]) == len(KEYS) > MAX_ENDS
     assert len(held.heads()[MAX.node_id]) == MAX_ENDS
-    out = commands.revoke(held, ROOT, MAX.node_id, "other", client_id="x", now_ms=NOW)
+    out = commands.CommunityAuthor(held, ROOT).revoke(MAX.node_id, "other", client_id="x", now_ms=NOW)
     assert with_events(held, out).is_revoked(MAX.node_id)
 
 

@@ -44,28 +44,28 @@ TEXT = InviteText(
 
 def open_invite(held: Roster, by: Identity = MAX, invitee: str = "") -> Roster:
     """`held` with an open invite."""
-    event = commands.invite(
-        held, by, KEY, display_name="x", expires_at=NOW + DAY_MS, now_ms=NOW, invitee=invitee
+    event = commands.CommunityAuthor(held, by).invite(
+        KEY, display_name="x", expires_at=NOW + DAY_MS, now_ms=NOW, invitee=invitee
     )
     return with_events(held, event)
 
 
 @pytest.mark.req("COMM-9")
 def test_an_invite_is_read_as_it_was_written() -> None:
-    text = invites.encode(TEXT)
+    text = TEXT.encode()
     assert text.startswith("hninvite://v1/")
     assert invites.decode(text) == TEXT
     assert invites.decode(text).key().node_id == KEY.node_id
     assert len(text) < 700
     assert TEXT.seed not in repr(TEXT)
     bare = msgspec.structs.replace(TEXT, fingerprint="", address="a:1", name="")
-    assert invites.decode(invites.encode(bare)) == bare
+    assert invites.decode(bare.encode()) == bare
 
 
 @pytest.mark.req("COMM-9")
 @given(st.integers(0, 10**6), st.text(max_size=3))
 def test_a_damaged_invite_is_told_in_one_line_and_never_taken_for_another(at: int, put: str) -> None:
-    text = invites.encode(TEXT)
+    text = TEXT.encode()
     at %= len(text)
     altered = text[:at] + put + text[at + max(1, len(put)) :]
     if altered == text:
@@ -137,7 +137,11 @@ def test_who_asks_hears_at_once_that_its_invite_is_no_good() -> None:
     for now, roster_, code in (
         (NOW + DAY_MS, held, "expired"),
         (NOW, town(), "unauthorized"),
-        (NOW, with_events(held, commands.withdraw(held, MAX, held.invites[0].event_id, NOW)), "unauthorized"),
+        (
+            NOW,
+            with_events(held, commands.CommunityAuthor(held, MAX).withdraw(held.invites[0].event_id, NOW)),
+            "unauthorized",
+        ),
     ):
         with pytest.raises(HearthNetError, match="ask for a new one") as caught:
             invites.ask(roster_, KEY, EVE, "Eve", now)
@@ -150,7 +154,7 @@ def test_an_invite_lets_one_in_and_not_for_ever() -> None:
     asked = invites.ask(held, KEY, EVE, "Eve", NOW)
     second = invites.ask(held, KEY, MALLORY, "Mallory", NOW)
     inside = roster.merge(held, invites.admit(held, MAX, asked, NOW))
-    withdrawn = with_events(held, commands.withdraw(held, MAX, held.invites[0].event_id, NOW))
+    withdrawn = with_events(held, commands.CommunityAuthor(held, MAX).withdraw(held.invites[0].event_id, NOW))
     for roster_, event, now, code, said in (
         (inside, second, NOW, "unauthorized", "was used or withdrawn"),
         (inside, asked, NOW, "unauthorized", "a member already"),
@@ -189,7 +193,9 @@ def test_an_altered_invite_opens_nothing() -> None:
 def test_who_may_not_invite_lets_nobody_in() -> None:
     held = open_invite(town(), by=TILDA)
     asked = invites.ask(held, KEY, EVE, "Eve", NOW)
-    strict = with_events(held, commands.set_policy(held, ROOT, Policy(default_member_can_invite=False), NOW))
+    strict = with_events(
+        held, commands.CommunityAuthor(held, ROOT).set_policy(Policy(default_member_can_invite=False), NOW)
+    )
     with pytest.raises(HearthNetError, match="takes level trusted") as caught:
         invites.admit(strict, MAX, asked, NOW)
     assert caught.value.code == "unauthorized"

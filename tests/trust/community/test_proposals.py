@@ -39,19 +39,13 @@ def test_a_proposal_goes_round_until_it_can_be_carried_out() -> None:
     assert text.startswith("hnproposal://v1/")
     for signer in (SAM, UMA, SAM):
         proposal = proposals.decode(text)
-        proposals.check(proposal, town())
-        text = proposals.encode(proposals.sign(proposal, signer))
+        proposal.check(town())
+        text = proposals.encode(proposal.sign(signer))
     proposal = proposals.decode(text)
-    assert proposals.check(proposal, town()) == (UMA.node_id, SAM.node_id)
-    assert proposals.needed(proposal, town()) == 3
-    event = commands.revoke(
-        town(),
-        QUINN,
-        TILDA.node_id,
-        "compromised",
-        client_id=PROPOSAL.client_id,
-        now_ms=NOW,
-        co_signers=proposal.co_signers,
+    assert proposal.check(town()) == (UMA.node_id, SAM.node_id)
+    assert proposal.needed(town()) == 3
+    event = commands.CommunityAuthor(town(), QUINN).revoke(
+        TILDA.node_id, "compromised", client_id=PROPOSAL.client_id, now_ms=NOW, co_signers=proposal.co_signers
     )
     assert with_events(town(), event).is_revoked(TILDA.node_id)
 
@@ -60,42 +54,42 @@ def test_a_proposal_goes_round_until_it_can_be_carried_out() -> None:
 def test_those_who_may_not_sign_are_not_counted() -> None:
     proposal = PROPOSAL
     for signer in (MAX, EVE, TILDA, SAM):
-        proposal = proposals.sign(proposal, signer)
-    assert proposals.check(proposal, town()) == (SAM.node_id,)
+        proposal = proposal.sign(signer)
+    assert proposal.check(town()) == (SAM.node_id,)
 
 
 @pytest.mark.req("COMM-6")
 def test_how_many_it_takes() -> None:
-    assert proposals.needed(PROPOSAL, town()) == proposals.needed(LOWER, town()) == 3
-    assert proposals.needed(RAISE, town()) == 1
+    assert PROPOSAL.needed(town()) == LOWER.needed(town()) == 3
+    assert RAISE.needed(town()) == 1
     policy = roster.Policy(min_signatures_to_revoke=2, min_signatures_to_demote=5)
-    other = with_events(town(), commands.set_policy(town(), ROOT, policy, NOW))
-    assert (proposals.needed(PROPOSAL, other), proposals.needed(LOWER, other)) == (2, 4)
+    other = with_events(town(), commands.CommunityAuthor(town(), ROOT).set_policy(policy, NOW))
+    assert (PROPOSAL.needed(other), LOWER.needed(other)) == (2, 4)
     alone = msgspec.structs.replace(PROPOSAL, target_node_id=FOUNDER.node_id)
-    assert proposals.needed(alone, founded()) == 1
+    assert alone.needed(founded()) == 1
 
 
 @pytest.mark.req("COMM-6", "COMM-12")
 def test_an_invite_is_agreed_to_by_those_who_may_invite() -> None:
     said = INVITE
     for signer in (SAM, MAX, EVE):
-        said = proposals.sign(proposals.decode(proposals.encode(said)), signer)
-    assert proposals.check(said, town()) == (SAM.node_id, MAX.node_id)
-    assert proposals.needed(said, town()) == 1
+        said = proposals.decode(proposals.encode(said)).sign(signer)
+    assert said.check(town()) == (SAM.node_id, MAX.node_id)
+    assert said.needed(town()) == 1
     policy = roster.Policy(min_signatures_to_invite=3, default_member_can_invite=False)
-    strict = with_events(town(), commands.set_policy(town(), ROOT, policy, NOW))
-    assert proposals.check(said, strict) == (SAM.node_id,)
-    assert proposals.needed(said, strict) == 3
+    strict = with_events(town(), commands.CommunityAuthor(town(), ROOT).set_policy(policy, NOW))
+    assert said.check(strict) == (SAM.node_id,)
+    assert said.needed(strict) == 3
     altered = msgspec.structs.replace(said, expires_at=NOW + 1)
     with pytest.raises(HearthNetError) as caught:
-        proposals.check(altered, town())
+        altered.check(town())
     assert caught.value.code == "invalid_signature"
 
 
 @pytest.mark.req("COMM-6")
 def test_a_proposal_is_checked_against_the_roster() -> None:
     forged = CoSigner(SAM.node_id, ids.b64(bytes(64)))
-    moved = proposals.sign(PROPOSAL, SAM)
+    moved = PROPOSAL.sign(SAM)
     for proposal, code in (
         (msgspec.structs.replace(PROPOSAL, community_id=EVE.node_id), "unauthorized"),
         (msgspec.structs.replace(PROPOSAL, target_node_id=EVE.node_id), "not_found"),
@@ -106,7 +100,7 @@ def test_a_proposal_is_checked_against_the_roster() -> None:
         (msgspec.structs.replace(LOWER, co_signers=moved.co_signers), "invalid_signature"),
     ):
         with pytest.raises(HearthNetError) as caught:
-            proposals.check(proposal, town())
+            proposal.check(town())
         assert caught.value.code == code
 
 
@@ -140,7 +134,7 @@ def test_what_proposes_nothing_is_refused(changes: dict[str, object]) -> None:
 @pytest.mark.req("COMM-9")
 @given(st.integers(0, 10**6), st.text(max_size=3))
 def test_a_damaged_proposal_is_told_in_one_line(at: int, put: str) -> None:
-    text = proposals.encode(proposals.sign(PROPOSAL, SAM))
+    text = proposals.encode(PROPOSAL.sign(SAM))
     at %= len(text)
     altered = text[:at] + put + text[at + max(1, len(put)) :]
     if altered == text:

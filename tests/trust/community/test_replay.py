@@ -63,7 +63,7 @@ def test_a_community_grows_by_its_events() -> None:
 @pytest.mark.req("COMM-2")
 def test_who_may_invite_is_a_matter_of_policy() -> None:
     assert flaw(town(), invited(town(), MAX)) == ""
-    strict = with_events(town(), commands.set_policy(town(), ROOT, STRICT, NOW))
+    strict = with_events(town(), commands.CommunityAuthor(town(), ROOT).set_policy(STRICT, NOW))
     assert "takes level trusted" in flaw(strict, invited(strict, MAX))
     assert flaw(strict, invited(strict, TILDA)) == ""
     assert flaw(strict, invited(strict, ROOT)) == ""
@@ -84,7 +84,7 @@ def test_an_open_invite_is_a_level_of_its_own_until_it_ends() -> None:
         assert (after.flaw(gone) == "") is allowed
         assert (after.level(KEY.node_id, NOW) == "unknown") is allowed
         assert (after.invites == ()) is allowed
-    twice = with_events(held, commands.withdraw(held, MAX, open_invite.event_id, NOW))
+    twice = with_events(held, commands.CommunityAuthor(held, MAX).withdraw(open_invite.event_id, NOW))
     again = act(twice, TILDA, events.WITHDRAWN, Withdrawn(invite_event_hash=open_invite.event_hash))
     assert "no such open invite" in flaw(twice, again)
 
@@ -101,7 +101,7 @@ def test_one_member_has_so_many_open_invites_and_no_more() -> None:
     held = with_events(town(), *events)
     assert len(held.invites) == MAX_OPEN_INVITES
     assert "withdraw some" in held.flaw(events[-1])
-    fewer = with_events(held, commands.withdraw(held, MAX, held.invites[0].event_id, NOW))
+    fewer = with_events(held, commands.CommunityAuthor(held, MAX).withdraw(held.invites[0].event_id, NOW))
     assert flaw(fewer, invited(fewer, MAX)) == ""
     assert flaw(held, invited(held, NORA)) == ""
 
@@ -119,7 +119,7 @@ def test_who_asked_is_in_once_somebody_who_may_invite_lets_it_in() -> None:
         assert inside.level(EVE.node_id) == "member"
         assert inside.invites == ()
         assert inside.level(KEY.node_id, NOW) == "unknown"
-    strict = with_events(waiting, commands.set_policy(waiting, ROOT, STRICT, NOW))
+    strict = with_events(waiting, commands.CommunityAuthor(waiting, ROOT).set_policy(STRICT, NOW))
     assert "takes level trusted" in flaw(strict, admitted(strict, MAX, request))
 
 
@@ -135,7 +135,7 @@ def test_a_request_counts_only_as_its_invite_says() -> None:
     assert "had expired" in flaw(held, after_its_end)
     kept = with_events(held, after_its_end)
     assert "the request does not count" in flaw(kept, admitted(kept, MAX, after_its_end))
-    strict = with_events(town(), commands.set_policy(town(), ROOT, STRICT, NOW))
+    strict = with_events(town(), commands.CommunityAuthor(town(), ROOT).set_policy(STRICT, NOW))
     void = with_events(strict, invited(strict, MAX))
     assert void.invites == ()
     shown = msgspec.structs.replace(void, invites=held.invites)
@@ -315,13 +315,13 @@ def test_no_event_uses_up_the_numbers_that_order_them() -> None:
     near = invited(town(), MAX, place=(sequence, previous, town().head_lamport + MAX_LEAP))
     assert flaw(town(), near) == ""
     with pytest.raises((HearthNetError, msgspec.ValidationError)):
-        events.decode(events.encode(msgspec.structs.replace(far, lamport=2**53)))
+        events.decode(msgspec.structs.replace(far, lamport=2**53).encode())
 
 
 @pytest.mark.req("COMM-7")
 def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> None:
     old = with_events(town(), invited(town(), MAX))
-    strict = with_events(old, commands.set_policy(old, ROOT, STRICT, NOW))
+    strict = with_events(old, commands.CommunityAuthor(old, ROOT).set_policy(STRICT, NOW))
     assert strict.policy == STRICT
     assert len(strict.invites) == 1, "made before, and known"
     late = invited(strict, MAX, Identity(bytes([97]) * 32), early(strict, MAX))
@@ -329,7 +329,7 @@ def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> N
     assert "takes level trusted" in flaw(strict, late)
     fork = invited(strict, NORA, Identity(bytes([97]) * 32), early(strict, NORA))
     assert "takes level trusted" in flaw(strict, fork)
-    again = with_events(strict, commands.set_policy(strict, ROOT, Policy(), NOW))
+    again = with_events(strict, commands.CommunityAuthor(strict, ROOT).set_policy(Policy(), NOW))
     assert flaw(again, invited(again, NORA)) == ""
     assert "takes level trusted" not in flaw(again, late)
     with pytest.raises(HearthNetError, match="root alone"):

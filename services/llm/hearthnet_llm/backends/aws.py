@@ -11,7 +11,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.vendors.wire import HttpRequest
 
 _ID: Final = "AWS_ACCESS_KEY_ID"

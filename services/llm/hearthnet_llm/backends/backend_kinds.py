@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hearthnet.core.config import ModelConfig, ModelKind
-from hearthnet.models import urls
+from hearthnet.core import ModelConfig, ModelKind
+from hearthnet.models import base_url, without_login
 from hearthnet_llm.backends import aws
 from hearthnet_llm.vendors import ollama, profiles
 from hearthnet_llm.vendors.catalog import ModelCatalog
@@ -138,7 +138,7 @@ def target(config: ModelConfig, server: str = "") -> Target:
         spelling = {"sampling": "sent", "unproved": "sent"}
     return Target(
         model=config.model,
-        base=urls.base(url, kind.below),
+        base=base_url(url, kind.below),
         vendor=kind.vendor or profiles.at(url) or server,
         api_version=config.api_version,
         spelling=spelling,
@@ -148,7 +148,7 @@ def target(config: ModelConfig, server: str = "") -> Target:
 def root(config: ModelConfig) -> str:
     """Return the address, without a login, to which a listing's paths are appended."""
     kind = KINDS[config.kind]
-    return urls.base(_url(config), kind.below).removesuffix(kind.below)
+    return base_url(_url(config), kind.below).removesuffix(kind.below)
 
 
 def warming(config: ModelConfig) -> HttpRequest:
@@ -172,5 +172,5 @@ def key_header(config: ModelConfig) -> tuple[str, str]:
 
 def _url(config: ModelConfig) -> str:
     """Return the URL without a login; Ollama's own protocol is beside /v1, not below it."""
-    url, _ = urls.without_login(config.url)
+    url, _ = without_login(config.url)
     return url.rstrip("/").removesuffix("/v1") if config.kind == "ollama" else url

@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from hearthnet.core.config import ModelConfig
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import urls
-from hearthnet.models.http_client import Body, ModelHttpClient
+from hearthnet import HearthNetError
+from hearthnet.core import ModelConfig
+from hearthnet.models import ModelHttpClient, ResponseBody, without_login
 from hearthnet_llm.backends import aws, backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS
 from hearthnet_llm.vendors import catalog
@@ -28,7 +27,7 @@ _GONE_STATUS: Final = (502, 503, 504)
 
 def connect(config: ModelConfig) -> ModelHttpClient:
     """Return a connection to the server of `config`."""
-    _, login = urls.without_login(config.url)
+    _, login = without_login(config.url)
     signed = KINDS[config.kind].signed and not config.api_key_env
     sign = aws.Signatures(config.name) if signed else None
     return ModelHttpClient(
@@ -125,7 +124,7 @@ class ModelEndpoint:
     @asynccontextmanager
     async def _asked(
         self, method: str, path: str, body: dict[str, Any] | None = None
-    ) -> AsyncGenerator[Body, None]:
+    ) -> AsyncGenerator[ResponseBody, None]:
         version = f"?api-version={self._config.api_version}" if self._config.api_version else ""
         request = HttpRequest(method, self._root + path + version, body or {}, self._listing.headers)
         try:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.backend import Backend, FrameStream
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
 from hearthnet_llm.interface.profile import Profile

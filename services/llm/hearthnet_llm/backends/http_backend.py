@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.config import ModelConfig
+from hearthnet.core import ModelConfig
 from hearthnet.text.tokens import weight
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.context_size import Window, needed

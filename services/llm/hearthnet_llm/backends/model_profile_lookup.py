@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hearthnet.core.config import ModelConfig
-from hearthnet.models import urls
+from hearthnet.core import ModelConfig
+from hearthnet.models import is_near
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS
 from hearthnet_llm.interface.profile import Profile
@@ -26,7 +26,7 @@ def profile_of(config: ModelConfig, told: CatalogEntry) -> Profile:
     kind = KINDS[config.kind]
     tools = _first(config.tools is not False if config.tools is not None else None, told.tools, kind.tools)
     vision = _first(config.vision, told.vision, backend_kinds.sees(config))
-    near = urls.is_near(config.url)
+    near = is_near(config.url)
     return Profile(
         model=config.name,
         backend=config.kind,

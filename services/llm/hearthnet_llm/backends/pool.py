@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
-from hearthnet.core.config import ModelConfig
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models.health import Watch
+from hearthnet import HearthNetError
+from hearthnet.core import ModelConfig
+from hearthnet.models import ServerWatch
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.endpoint import ModelEndpoint, is_gone
 from hearthnet_llm.backends.http_backend import Remote
@@ -31,7 +31,7 @@ class _Server:
 
     def __init__(self, config: ModelConfig) -> None:
         self.endpoint = ModelEndpoint(config)
-        self.watch = Watch()
+        self.watch = ServerWatch()
         self.models: dict[ModelConfig, Remote] = {}
         self.problem = ""
         self.fresh: set[ModelConfig] = set()

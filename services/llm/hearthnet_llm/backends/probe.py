@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hearthnet.core.config import ModelConfig, ModelKind
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import urls
+from hearthnet import HearthNetError
+from hearthnet.core import ModelConfig, ModelKind
+from hearthnet.models import base_url, is_near
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS
 from hearthnet_llm.backends.endpoint import ModelEndpoint
@@ -185,9 +185,9 @@ def _nobody(config: ModelConfig, error: HearthNetError) -> HearthNetError:
 
 def _addresses(config: ModelConfig) -> list[ModelConfig]:
     """Return possible addresses of the list: as written, and below /v1, which users omit."""
-    if config.kind != "openai" or urls.base(config.url).endswith("/v1"):
+    if config.kind != "openai" or base_url(config.url).endswith("/v1"):
         return [config]
-    below = urls.base(config.url) + "/v1"
+    below = base_url(config.url) + "/v1"
     return [msgspec.structs.replace(config, url=below), config]
 
 
@@ -201,9 +201,9 @@ async def _listed(config: ModelConfig) -> list[CatalogEntry]:
 
 async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
     """Return the config with kind `ollama` if the server is one: it reports more than others."""
-    if config.kind != "openai" or backend_kinds.at(config.url) or not urls.is_near(config.url):
+    if config.kind != "openai" or backend_kinds.at(config.url) or not is_near(config.url):
         return None
-    root = urls.base(config.url).removesuffix("/v1")
+    root = base_url(config.url).removesuffix("/v1")
     ollama = msgspec.structs.replace(config, kind="ollama", url=root)
     endpoint = ModelEndpoint(ollama)
     try:

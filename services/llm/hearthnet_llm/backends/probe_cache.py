@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from hearthnet.core.config import ModelConfig
+from hearthnet.core import ModelConfig
 from hearthnet_llm.backends.backend_kinds import root
 
 

@@ -22,8 +22,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hearthnet.core.config import ScriptedConfig
-from hearthnet.core.errors import CODES, HearthNetError
+from hearthnet import HearthNetError
+from hearthnet.core import ScriptedConfig
 from hearthnet_llm.context.token_count import of_message, of_rest, of_text
 from hearthnet_llm.interface.backend import FrameStream
 from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, StopReason, TextDelta, ToolCall
@@ -54,8 +54,11 @@ class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     error: str = ""
 
     def __post_init__(self) -> None:
-        if self.error and self.error not in CODES:
-            raise ValueError(f"error: there is no wire code {self.error}")
+        if self.error:
+            try:
+                HearthNetError(self.error, "")
+            except ValueError as error:
+                raise ValueError(f"error: there is no wire code {self.error}") from error
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall

@@ -21,8 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError
-from hearthnet.models import llama
+from hearthnet import HearthNetError
+from hearthnet.core import CONTEXT_LENGTH
+from hearthnet.models import open_llama
 
 if TYPE_CHECKING:
     from xllamacpp import CommonParams, Server
@@ -169,7 +170,7 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
         params.cache_ram_mib = _PROMPTS_KEPT_MIB
         params.force_pure_content_parser = True
 
-    return llama.opened(file, threads, sized)
+    return open_llama(file, threads, sized)
 
 
 def _failure(error: Any, ctx: int) -> HearthNetError:

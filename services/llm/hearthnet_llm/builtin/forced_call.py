@@ -17,7 +17,7 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
 from hearthnet_llm.builtin.prompt import Turn, escape_control_tokens

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
 from hearthnet_llm.builtin.model_locator import ModelLocator

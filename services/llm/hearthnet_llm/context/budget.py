@@ -20,7 +20,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import CONTEXT_LENGTH, HearthNetError
+from hearthnet import HearthNetError
+from hearthnet.core import CONTEXT_LENGTH
 from hearthnet_llm.context.grouping import MessageGroups, pieces, rounds
 from hearthnet_llm.context.summary import Written, as_messages, summary
 from hearthnet_llm.context.token_count import of_answer, of_message, of_rest

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
+from hearthnet.core import content_hash
 from hearthnet_llm.context.budget import trim
 from hearthnet_llm.context.summary import LEAST, Written, excerpts, parts, summary_request
 from hearthnet_llm.context.token_count import of_message, of_rest

@@ -10,7 +10,7 @@ import struct
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.media.limits import ImageLimits
 
 if TYPE_CHECKING:

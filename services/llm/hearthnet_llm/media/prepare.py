@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
 from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.media.image import MOST_BYTES, fit_image

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.backend import FrameStream
 from hearthnet_llm.interface.frames import Frame, Notice
 from hearthnet_llm.interface.request import ChatRequest, Named, Tool

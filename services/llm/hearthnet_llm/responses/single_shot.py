@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.interface.frames import Notice
 from hearthnet_llm.interface.request import ChatRequest, Message, Named

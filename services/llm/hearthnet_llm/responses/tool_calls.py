@@ -13,13 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.runtime.stream_collector import drain
-from hearthnet.bus.bus import Bus
+from hearthnet import Bus, Call, HearthNetError, Reply
+from hearthnet.agent import drain
 from hearthnet.contracts import Contract, contracts, is_told
-from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, Reply
-from hearthnet.trust.authorization import approval as approvals
-from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust import decode_approval, decode_token
 
 _BODY: Final = "/input/target_body"
 
@@ -46,7 +43,7 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
     _check(contract, wanted.target_body)
     token = _token(bus.peer.node_id, call)
     seconds = call.allowed()
-    approval = None if wanted.approval is None else approvals.decode(wanted.approval)
+    approval = None if wanted.approval is None else decode_approval(wanted.approval)
     if contract.stream_schema is not None:
         stream = bus.stream(
             contract.id,
@@ -101,7 +98,7 @@ def _token(own: str, call: Call[Any, ToolCallRequest]) -> str:
             f"nothing lets this node act for you; give a run token in input.token whose subject is {own}",
             details={"path": "/input/token"},
         )
-    claims = tokens.decode(call.input.token)
+    claims = decode_token(call.input.token)
     issuer, principal = call.caller, ""
     if call.claims is not None:
         issuer, principal = call.claims.iss, call.claims.principal

@@ -18,8 +18,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.times import now_ms
+from hearthnet import HearthNetError
+from hearthnet.core import now_ms
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.threads.store import Row, ThreadsFile
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final, cast
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.vendors.wire import Wire
 
 WIRES: Final[dict[str, str]] = {

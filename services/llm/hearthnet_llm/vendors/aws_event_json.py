@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hearthnet.models import error_mapping
+from hearthnet.models import reported_error
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.event_stream import AwsEvent, EventStream
 from hearthnet_llm.vendors.json_stream import TextPieces
 from hearthnet_llm.vendors.scalars import parsed
@@ -45,22 +46,22 @@ class AwsPieces:
         if self._text is not None:
             yield from self._text.finish()
         elif self._stream is None:
-            raise error_mapping.broken(self.name)
+            raise answer_errors.broken(self.name)
 
     def _frames(self, stream: EventStream, data: bytes) -> Iterator[Json]:
         try:
             for event in stream.feed(data):
                 yield self._value(event)
         except ValueError as error:
-            raise error_mapping.no_answer(self.name, "") from error
+            raise answer_errors.no_answer(self.name, "") from error
 
     def _value(self, event: AwsEvent) -> Json:
         body = parsed(event.payload.decode("utf-8", "replace"))
         body = body if isinstance(body, dict) else {}
         if event.kind != "event":
             said = str(body.get("message") or body.get("Message") or event.payload.decode("utf-8", "replace"))
-            raise error_mapping.of_error(self.name, None, said, event.type)
+            raise reported_error(self.name, None, said, event.type)
         made = self._opened(event.type, body)
         if not isinstance(made, dict):
-            raise error_mapping.no_answer(self.name, "")
+            raise answer_errors.no_answer(self.name, "")
         return made

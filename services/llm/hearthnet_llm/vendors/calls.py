@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.names import placeholder
-from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import InternalError
-from hearthnet.models import error_mapping
+from hearthnet import InternalError
+from hearthnet.agent import placeholder_name
+from hearthnet.core import content_hash
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, ToolCall
+from hearthnet_llm.vendors import answer_errors
 
 INCOMPLETE: Final = "tool_call_incomplete"
 AGAIN: Final = "tool_call_again"
@@ -27,7 +27,7 @@ class UnclosedCall(InternalError):
     """Raised for an answer whose calls are all incomplete; `spent` is its last frame."""
 
     def __init__(self, model: str, spent: Done) -> None:
-        super().__init__(error_mapping.unclosed(model).message)
+        super().__init__(answer_errors.unclosed(model).message)
         self.spent = spent
 
 
@@ -125,7 +125,7 @@ def tool_name(given: Any) -> str:
 
     A model may invent any name; a stand-in must not equal the name of another tool.
     """
-    return placeholder(given) if isinstance(given, str) and given else ""
+    return placeholder_name(given) if isinstance(given, str) and given else ""
 
 
 def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 
 if TYPE_CHECKING:
     from botocore.eventstream import EventStreamBuffer

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors.wire import Json
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import error_mapping
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.frames import Frame
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.frame_validation import MISSHAPEN, checked
 from hearthnet_llm.vendors.json_objects import JsonObjects
 from hearthnet_llm.vendors.scalars import parsed
@@ -73,11 +73,11 @@ class Decoding:
                 for frame in some:
                     yield checked(frame)
         except MISSHAPEN as error:
-            raise error_mapping.no_answer(self._pieces.name, "") from error
+            raise answer_errors.no_answer(self._pieces.name, "") from error
         except HearthNetError as error:
             if "path" not in error.details:
                 raise
-            raise error_mapping.no_answer(self._pieces.name, "") from error  # refused by a reader of requests
+            raise answer_errors.no_answer(self._pieces.name, "") from error  # refused by a reader of requests
 
 
 class TextPieces:
@@ -114,15 +114,15 @@ class TextPieces:
         if self._events is not None:
             yield from self._values(self._events.end())
             if not self._any:
-                raise error_mapping.no_answer(self.name, "")
+                raise answer_errors.no_answer(self.name, "")
         elif self._objects is None or self._objects.open:
-            raise error_mapping.broken(self.name)
+            raise answer_errors.broken(self.name)
 
     def _json(self, objects: JsonObjects, data: bytes) -> Iterator[Json]:
         try:
             yield from objects.feed(data)
         except ValueError as error:
-            raise error_mapping.no_answer(self.name, data.decode("utf-8", "replace")) from error
+            raise answer_errors.no_answer(self.name, data.decode("utf-8", "replace")) from error
 
     def _values(self, events: Iterator[str]) -> Iterator[Json]:
         for event in events:
@@ -135,5 +135,5 @@ class TextPieces:
     def _value(self, text: str) -> Json:
         value = parsed(text)
         if not isinstance(value, dict):
-            raise error_mapping.no_answer(self.name, text)
+            raise answer_errors.no_answer(self.name, text)
         return value

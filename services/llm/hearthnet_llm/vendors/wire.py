@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from hearthnet.models.http_client import HttpRequest
+from hearthnet.models import HttpRequest
 from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.request import ChatRequest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 
 
 def rejected(gate: str, message: str) -> HearthNetError:

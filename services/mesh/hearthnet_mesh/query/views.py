@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts import contracts
-from hearthnet.core.capability_name import parse_capability
-from hearthnet.core.times import rfc3339
+from hearthnet.core import parse_capability, rfc3339
 from hearthnet_mesh.inventory import known_tools
 from hearthnet_mesh.snapshot import Snapshot, corpus_of, find_contract, models_of, pairs_of, short, trust_of
 from hearthnet_mesh.sources import Gathered

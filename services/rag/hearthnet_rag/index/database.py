@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_rag.index import space, vectors
 from hearthnet_rag.text import document_frequencies
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.text import detect
+from hearthnet import HearthNetError
+from hearthnet.text import detect_language
 from hearthnet_rag.index.index import IndexEntry
 from hearthnet_rag.index.journal import Record
 from hearthnet_rag.ingest.starter import year_of
@@ -41,7 +41,7 @@ def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> Index
 
 def _described(read: Document, record: Record) -> Document:
     said = record.language or read.language
-    if said is None and (detected := detect.detect(read.body)) is not None:
+    if said is None and (detected := detect_language(read.body)) is not None:
         said = detected.language
     return dataclasses.replace(read, title=record.title or read.title, language=said)
 

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.ids import new_ulid
+from hearthnet.core import content_hash, new_ulid
 from hearthnet_rag.index.index import Index, IndexEntry
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.readers.documents import MARKDOWN, Document

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 
 MARKDOWN: Final = "text/markdown"
 PLAIN: Final = "text/plain"

@@ -10,7 +10,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from hearthnet.text import detect
+from hearthnet.text import detect_language
 from hearthnet_rag.readers.documents import PLAIN, Document, rejected, title_of
 
 _MARKS: Final = (
@@ -124,7 +124,7 @@ def _few(data: bytes) -> str | None:
 
 
 def _windows(data: bytes) -> str:
-    found = detect.detect(data[:_SEEN].decode("ascii", "ignore"))
+    found = detect_language(data[:_SEEN].decode("ascii", "ignore"))
     return next((name for name, codes in _BY_LANGUAGE.items() if found and found.language in codes), "cp1252")
 
 

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import IO, Final, cast
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_rag.readers import Told, read_as
 from hearthnet_rag.readers.content_type import kind_of
 from hearthnet_rag.readers.documents import Document, rejected, stopped

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import BinaryIO, Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_rag.readers import Told, read_as
 from hearthnet_rag.readers.documents import rejected
 from hearthnet_rag.readers.worker_ipc import (

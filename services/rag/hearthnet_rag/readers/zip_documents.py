@@ -9,7 +9,7 @@ import zlib
 from typing import Final
 from urllib.parse import unquote
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_rag.readers import Told
 from hearthnet_rag.readers.documents import Document, rejected
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.bus import Bus
-from hearthnet.core.errors import HearthNetError
+from hearthnet import Bus, HearthNetError
 from hearthnet_rag.index.index import Index
 from hearthnet_rag.index.vectors import PendingVectors, QueryEmbedding, models_of, pending
 from hearthnet_rag.text.text_analysis import likely_language

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_rag.index.database import passages_table
 from hearthnet_rag.index.index import Index
 from hearthnet_rag.index.vectors import Neighbor, QueryEmbedding, with_vectors

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.core.tasks import end
+from hearthnet import HearthNetError
+from hearthnet.core import end_task
 from hearthnet_trans.apertium import modes
 from hearthnet_trans.apertium.pipeline import HANGS_SECONDS, Broken, Pipeline
 from hearthnet_trans.apertium.stream import Lost, decode, encode, parts
@@ -75,7 +75,7 @@ class Apertium:
 
     async def close(self) -> None:
         """As `TranslationBackend.close`."""
-        await end({self._following} if self._following is not None else set())
+        await end_task({self._following} if self._following is not None else set())
         while self._pipelines:
             await self._pipelines.popitem()[1].close()
 

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from hearthnet.text.language_codes import code_of
+from hearthnet.text import language_code
 from hearthnet_trans.backend import Pair
 
 _NAME: Final = re.compile(r"([a-z]{2,3})-([a-z]{2,3})\.mode")
@@ -36,7 +36,7 @@ def installed(modes: Path) -> dict[Pair, Path]:
     for file in sorted(modes.glob("*.mode")):
         match = _NAME.fullmatch(file.name)
         if match is not None:
-            found.setdefault((code_of(match[1]), code_of(match[2])), file)
+            found.setdefault((language_code(match[1]), language_code(match[2])), file)
     return found
 
 

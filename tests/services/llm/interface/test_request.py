@@ -7,7 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet_llm.interface.content_parts import CacheHint, Part
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import (

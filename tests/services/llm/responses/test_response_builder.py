@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hearthnet.contracts import contracts
+from hearthnet.contracts.registry import contracts
 from hearthnet_llm.builtin.profile import BUILT_IN
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (

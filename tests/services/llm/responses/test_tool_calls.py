@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hearthnet import Call, Stream
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import TOOLS_CALL, TOOLS_CALL_ID, Toolbox
@@ -20,7 +21,6 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.service import Call, Stream
 from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
+from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet_rag import RagService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for

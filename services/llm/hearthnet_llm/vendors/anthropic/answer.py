@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import error_mapping
+from hearthnet import HearthNetError
+from hearthnet.models import streamed_error
 from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import (
     ModelChangePart,
@@ -35,6 +35,7 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
     ToolCallDelta,
 )
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
@@ -111,14 +112,14 @@ class Content:
             case "message":
                 yield from self._whole(value)
             case "error":
-                raise error_mapping.of_error_in_stream(self._heard.name, value.get("error") or value)
+                raise streamed_error(self._heard.name, value.get("error") or value)
             case None:
                 raise self._failure(value)
 
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if self._stop is None and not self._complete:
-            raise error_mapping.broken(self._heard.name)
+            raise answer_errors.broken(self._heard.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._refused:
@@ -129,8 +130,8 @@ class Content:
 
     def _failure(self, value: Json) -> HearthNetError:
         if value.get("error"):
-            return error_mapping.of_error_in_stream(self._heard.name, value["error"])
-        return error_mapping.no_answer(self._heard.name, "")
+            return streamed_error(self._heard.name, value["error"])
+        return answer_errors.no_answer(self._heard.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
         """Yield the frames of a stream's first event, which may have content.

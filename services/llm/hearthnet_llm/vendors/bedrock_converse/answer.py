@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.models import error_mapping
+from hearthnet.models import streamed_error
 from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
@@ -27,6 +27,7 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
     ToolCallDelta,
 )
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.aws_event_json import AwsPieces
 from hearthnet_llm.vendors.bedrock_converse import blocks, citations
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
@@ -99,7 +100,7 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if self._stop is None:
-            raise error_mapping.broken(self._heard.name)
+            raise answer_errors.broken(self._heard.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._stop in _MALFORMED:
@@ -113,7 +114,7 @@ class Content:
         elif "metadata" in value:
             self._usage = value["metadata"].get("usage") or {}
         elif "message" in value and len(value) == 1:
-            raise error_mapping.of_error_in_stream(self._heard.name, value)
+            raise streamed_error(self._heard.name, value)
 
     def _whole(self, answer: Json) -> Iterator[Frame]:
         message = (answer["output"] or {}).get("message") or {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from hearthnet.models import error_mapping
+from hearthnet.models import streamed_error
 from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
@@ -23,6 +23,7 @@ from hearthnet_llm.interface.frames import (
     StopReason,
     TextDelta,
 )
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.frame_validation import count, counted
 from hearthnet_llm.vendors.gemini import citations, parts
@@ -95,9 +96,9 @@ class Content:
             HearthNetError: as translated by `failures`, for an error instead of a response.
         """
         if value.get("error"):
-            raise error_mapping.of_error_in_stream(self._heard.name, value["error"])
+            raise streamed_error(self._heard.name, value["error"])
         if not any(name in value for name in _RESPONSE):
-            raise error_mapping.no_answer(self._heard.name, "")
+            raise answer_errors.no_answer(self._heard.name, "")
         usage = value.get("usageMetadata") or {}
         if "promptTokenCount" in usage:
             self._usage = usage
@@ -112,7 +113,7 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if not self._finish:
-            raise error_mapping.broken(self._heard.name)
+            raise answer_errors.broken(self._heard.name)
         yield from self._end_thought(None)
         yield from self._calls.finish()
         refused = _STOPS.get(self._finish) == "refusal" and bool(self._message)

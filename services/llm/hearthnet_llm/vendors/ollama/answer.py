@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hearthnet.core.errors import HearthNetError
-from hearthnet.models import error_mapping
+from hearthnet import HearthNetError
+from hearthnet.models import streamed_error
 from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.content_parts import ThinkingPart
 from hearthnet_llm.interface.frames import (
@@ -22,6 +22,7 @@ from hearthnet_llm.interface.frames import (
     TextDelta,
     ToolCall,
 )
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
 from hearthnet_llm.vendors.frame_validation import count
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
@@ -58,7 +59,7 @@ class Content:
             raise _failure(self._heard.name, value)
         message = value.get("message")
         if not isinstance(message, dict) and not value.get("done"):
-            raise error_mapping.no_answer(self._heard.name, "")
+            raise answer_errors.no_answer(self._heard.name, "")
         if message:
             yield from self._said(message)
         if value.get("done"):
@@ -67,7 +68,7 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
         if self._last is None:
-            raise error_mapping.broken(self._heard.name)
+            raise answer_errors.broken(self._heard.name)
         yield from self._end_thought()
         yield self._done(self._last)
 
@@ -110,8 +111,8 @@ def _failure(name: str, value: Json) -> HearthNetError:
     """Return the error in an object; Ollama's cloud adds a status in capitals."""
     error, status = value["error"], value.get("StatusCode") or value.get("status_code")
     if isinstance(error, str) and isinstance(status, int):
-        return error_mapping.of_error_in_stream(name, {"status": status, "message": error})
-    return error_mapping.of_error_in_stream(name, error)
+        return streamed_error(name, {"status": status, "message": error})
+    return streamed_error(name, error)
 
 
 def _count(given: Any, characters: int) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, strict, tools
 from hearthnet_llm.vendors.openai.answer import decoder

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hearthnet.models import error_mapping
+from hearthnet.models import reported_error, streamed_error
 from hearthnet.text.tokens import tokens, weight
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
+from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.openai.calls import Calls
@@ -96,7 +97,7 @@ class _Content:
             HearthNetError: as translated by `failures`, for an error inside the answer.
         """
         if failed := _error(value):
-            raise error_mapping.of_error_in_stream(self._heard.name, failed)
+            raise streamed_error(self._heard.name, failed)
         self._citations.beside(value)
         self._count(value.get("usage") or (value.get("x_groq") or {}).get("usage"))
         for choice in value.get("choices") or ():
@@ -109,7 +110,7 @@ class _Content:
     def finish(self) -> Iterator[Frame]:
         """Yield sources, thoughts, calls, a notice for each incomplete call, and `Done`."""
         if self._finish is None and not self._pieces.said_done:
-            raise error_mapping.broken(self._heard.name)
+            raise answer_errors.broken(self._heard.name)
         yield from self._citations.finish()
         yield from self._thoughts.finish()
         if self._wordless:
@@ -122,7 +123,7 @@ class _Content:
 
     def _one(self, choice: Mapping[str, Any]) -> Iterator[Frame]:
         if choice.get("error"):
-            raise error_mapping.of_error_in_stream(self._heard.name, choice["error"])
+            raise streamed_error(self._heard.name, choice["error"])
         delta = choice.get("delta")
         whole = delta is None
         said = (choice.get("message") if whole else delta) or {}
@@ -145,9 +146,7 @@ class _Content:
             return
         self._finish = str(reason).lower().replace("-", "_")
         if self._finish in _FAILED:
-            raise error_mapping.of_error(
-                self._heard.name, _FAILED[self._finish], f"it stopped for {self._finish}"
-            )
+            raise reported_error(self._heard.name, _FAILED[self._finish], f"it stopped for {self._finish}")
 
     def _count(self, usage: Any) -> None:
         """Keep the latest usage; one without counts is ignored, which some servers send."""

@@ -20,18 +20,20 @@ import msgspec
 
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import gossip_frames
-from hearthnet.bus.session.gossip_frames import HEADS, RELAY
+from hearthnet.bus.session.gossip_frames import HEADS, RELAY, REVOKED
+from hearthnet.bus.session.keyring import load_roster
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from hearthnet.core.ids import short_id
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
+from hearthnet.service.community.peer_heads import Neighbours
 from hearthnet.service.effects.community_log import CommunityLog, StoredCommunity
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.community.events import CommunityEvent
-from hearthnet_auth.peer_heads import Neighbours
 
 _log = logging.getLogger(__name__)
 ANNOUNCE_SECONDS: Final = 20.0
@@ -69,10 +71,11 @@ class AntiEntropy:
         self._events: set[str] = set()
         self._revocations: set[str] = set()
 
-    async def open(self, remembered: StoredCommunity) -> None:
-        """Subscribe to heads and start to announce, fetch and store.
+    async def open(self, remembered: StoredCommunity, home: Home) -> None:
+        """Subscribe to heads, start to announce, fetch and store, and publish to this node's processes.
 
-        `remembered` is on disk already and is not stored again.
+        `remembered` is on disk already and is not stored again. Those of its events that the roster file of
+        `home` lacks were stored by an earlier process that ended before it published them.
         """
         self._events = {event.hash for event in remembered.events}
         self._revocations = {_name(one) for one in remembered.revocations}
@@ -82,6 +85,9 @@ class AntiEntropy:
         self._changed()
         for work in (self._announce, self._ask, self._keep):
             self._tasks.start(work(), work.__name__)
+        saved = await asyncio.to_thread(load_roster, home.roster, self._peer.node_id)
+        news = (one for one in self._peer.roster.events if saved.history.get(one.hash) is None)
+        await self.relay(tuple(news), ())
 
     async def close(self) -> None:
         """Stop all tasks of the exchange."""
@@ -92,6 +98,11 @@ class AntiEntropy:
         """Publish `events` and `revoked` to the processes of this node."""
         for body in gossip_frames.batches(events, revoked):
             await gossip_frames.publish(self._peer.sender, RELAY, body)
+
+    async def publish_revocation(self, revoked: TokenRevocation) -> None:
+        """Publish a stored revocation of a token to all nodes."""
+        for body in gossip_frames.batches((), (revoked,)):
+            await gossip_frames.publish(self._peer.sender, REVOKED, body)
 
     def _changed(self) -> None:
         self._announcing.set()

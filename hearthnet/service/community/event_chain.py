@@ -26,7 +26,7 @@ holds the returned event already, it is the answer to a repeated call.
 """
 
 
-class Chain:
+class EventChain:
     """Writer of this node's events to the community's log and to the roster of this process."""
 
     def __init__(self, peer: Session, log: CommunityLog) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.bus.session.gossip_frames import SetDigest, SetDigests
-from hearthnet_auth.peer_heads import CLAIM_SECONDS, FRUITLESS_SECONDS, Neighbours
+from hearthnet.service.community.peer_heads import CLAIM_SECONDS, FRUITLESS_SECONDS, Neighbours
 
 OURS = SetDigests(SetDigest(5, "m"), SetDigest(0, ""))
 MORE = SetDigests(SetDigest(9, "x"), SetDigest(0, ""))

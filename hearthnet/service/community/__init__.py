@@ -1,0 +1,1 @@
+"""Writing of community events, and their exchange with other nodes."""
