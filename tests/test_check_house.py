@@ -26,6 +26,8 @@ def tree(root: Path, **modules: str) -> Path:
     """A source tree of modules with these texts, in one package."""
     package = root / "hearthnet" / "bus"
     package.mkdir(parents=True)
+    names = ", ".join(f"Name{number}" for number in range(check_house.LEAST_OFFERED))
+    (root / "hearthnet" / "__init__.py").write_text(f"from hearthnet.bus import {names}\n")
     (root / "docs").mkdir()
     (root / "docs" / "cli.md").write_text("# The command line\n")
     for name, text in modules.items():
@@ -70,6 +72,22 @@ def test_module_and_repeated_class_names_are_reported(tmp_path: Path) -> None:
     root = tree(tmp_path, told=PLAIN, one=PLAIN, two=PLAIN)
     assert found(root, "module names") == ["hearthnet/bus/told.py"]
     assert len(found(root, "meanings")) == 1
+
+
+@pytest.mark.req("SETUP-16")
+def test_public_names_are_counted(tmp_path: Path) -> None:
+    root = tree(tmp_path)
+    (root / "tests").mkdir()
+    (root / "tests" / "public_surface.txt").write_text("hearthnet Bus\nhearthnet Call\n")
+    assert found(root, "public names") == ["hearthnet Bus", "hearthnet Call"]
+
+
+@pytest.mark.req("SETUP-16")
+def test_narrow_front_door_is_reported(tmp_path: Path) -> None:
+    root = tree(tmp_path)
+    assert found(root, "import hearthnet") == []
+    (root / "hearthnet" / "__init__.py").write_text("from hearthnet.bus import Bus\n")
+    assert found(root, "import hearthnet") == ["it offers Bus"]
 
 
 @pytest.mark.req("SETUP-16")

@@ -1,12 +1,27 @@
-"""What the library shows to others changes only on purpose (tests/public_surface.txt)."""
+"""What the library shows to others is small, changes only on purpose, and is all that services use."""
 
 from __future__ import annotations
 
 import difflib
+import importlib
+from types import ModuleType
 
 import pytest
 
-from tests.helpers.public_surface import GOLDEN, ROOT, listing, public_names
+from tests.helpers.public_surface import (
+    GOLDEN,
+    MOST_NAMES,
+    PUBLIC,
+    ROOT,
+    lazy_places,
+    listing,
+    not_public,
+    places,
+    public_names,
+    source,
+)
+
+SERVICES = sorted((ROOT / "services").glob("*/hearthnet_*/**/*.py"))
 
 
 @pytest.mark.req("SETUP-6")
@@ -17,10 +32,56 @@ def test_the_public_names_are_those_listed() -> None:
     assert not changes, "\n".join([hint, *changes])
 
 
-def test_names_with_an_underscore_and_imports_are_not_public() -> None:
-    source = "import os\nfrom a import b\nX = 1\n_y = 2\nz: int = 3\ndef f(): ...\nclass C:\n    n: int\n"
-    assert public_names(source) == ["C", "X", "f", "z"]
+@pytest.mark.req("LIB-3")
+def test_there_are_few_public_names() -> None:
+    assert len(listing(ROOT).splitlines()) <= MOST_NAMES
 
 
-def test_all_decides_where_it_stands() -> None:
-    assert public_names("from a import b, c\n__all__ = ['c', 'b']\ndef f(): ...\n") == ["b", "c"]
+@pytest.mark.req("LIB-3")
+def test_each_name_is_public_in_one_module() -> None:
+    defined = [
+        places(tree)[name]
+        for tree in map(source, PUBLIC)
+        for name in public_names(tree)
+        if name != "__version__"
+    ]
+    assert len(set(defined)) == len(defined)
+
+
+@pytest.mark.req("LIB-3")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_lists_of_a_public_module_agree(name: str) -> None:
+    tree = source(name)
+    listed, defined, loaded = set(public_names(tree)), places(tree), lazy_places(tree)
+    assert listed - defined.keys() <= {"__version__"}
+    assert loaded.keys() <= listed
+    assert {one: defined[one] for one in loaded} == loaded
+    module = importlib.import_module(name)
+    assert [one for one in listed if isinstance(getattr(module, one), ModuleType)] == []
+
+
+@pytest.mark.req("LIB-4")
+def test_services_use_public_names_alone() -> None:
+    assert SERVICES
+    found = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in SERVICES
+        for name in not_public(ROOT, file.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.req("LIB-4")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from hearthnet import Bus, Buss", ["hearthnet Buss"]),
+        ("from hearthnet.bus.bus import Bus", ["hearthnet.bus.bus Bus"]),
+        ("from hearthnet import bus", ["hearthnet bus"]),
+        ("import hearthnet.bus", ["hearthnet.bus"]),
+        ("import hearthnet\nhearthnet.connect()\nhearthnet.bus.Bus", ["hearthnet bus"]),
+        ("import hearthnetx\nfrom hearthnet_rag import service", []),
+    ],
+)
+def test_uses_of_internal_names_are_found(text: str, found: list[str]) -> None:
+    assert list(not_public(ROOT, text)) == found

@@ -25,6 +25,8 @@ MAX_SUBJECT: Final = 72
 SUBJECTS: Final = 50
 """Commits that are looked at, the newest first."""
 MEANINGS: Final = 3
+MAX_PUBLIC: Final = 150
+LEAST_OFFERED: Final = 10
 RIDDLES: Final = frozenset(
     {
         "acting",
@@ -259,6 +261,24 @@ def errors_in_prose(tree: Tree) -> list[str]:
     return [place for place, text in tree.docstrings() if ERRORS.search(text) and "Raise" not in text]
 
 
+def public_names(tree: Tree) -> list[str]:
+    """The names that the library shows to others (tests/test_public_surface.py keeps the list)."""
+    listed = tree.root / "tests" / "public_surface.txt"
+    return listed.read_text("utf-8").splitlines() if listed.exists() else []
+
+
+def front_door(tree: Tree) -> list[str]:
+    """The fault that `import hearthnet` loads fewer than `LEAST_OFFERED` names of the library, or none."""
+    module = tree.modules[tree.root / "hearthnet" / "__init__.py"]
+    offered = [
+        name.name
+        for node in module.body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("hearthnet")
+        for name in node.names
+    ]
+    return [f"it offers {', '.join(offered)}"] if len(offered) < LEAST_OFFERED else []
+
+
 def long_subjects(tree: Tree) -> list[str]:
     """The subjects of recent commits that are longer than `MAX_SUBJECT` characters."""
     command = ["git", "-C", str(tree.root), "log", "--format=%s", f"-{SUBJECTS}"]
@@ -275,6 +295,8 @@ CHECKS: Final = (
     Check("docstrings that begin with a question word", 50, openings),
     Check("banned phrases in docstrings", 100, phrases),
     Check("docstrings that name an error without 'Raises'", 0, errors_in_prose),
+    Check("public names", MAX_PUBLIC, public_names),
+    Check(f"fewer than {LEAST_OFFERED} names at `import hearthnet`", 0, front_door),
     Check(f"of the last {SUBJECTS} commit subjects, longer than {MAX_SUBJECT}", 5, long_subjects),
 )
 

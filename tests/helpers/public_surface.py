@@ -1,55 +1,102 @@
 """The public names of the library, read from its source without importing it.
 
-The command line and the supervisor are programs: what they promise is their shell interface, tested as such.
+Public are the names in `__all__` of these modules; all other modules are internal. Programs and services
+import nothing else. Write the list anew after a wanted change: `make surface`.
 
-Write the list anew after a wanted change: `make surface`.
+See: docs/services.md#what-is-public.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = ROOT / "tests" / "public_surface.txt"
-PROGRAMS = {"cli", "up"}
+MOST_NAMES: Final = 150
+PUBLIC: Final = (
+    "hearthnet",
+    "hearthnet.agent",
+    "hearthnet.bus",
+    "hearthnet.contracts",
+    "hearthnet.core",
+    "hearthnet.models",
+    "hearthnet.protocol",
+    "hearthnet.service",
+    "hearthnet.telemetry",
+    "hearthnet.text",
+    "hearthnet.trust",
+)
 
 
-def modules(root: Path) -> Iterator[tuple[str, Path]]:
-    """Dotted name and file of each public module of the library."""
-    for file in sorted((root / "hearthnet").rglob("*.py")):
-        parts = file.relative_to(root).with_suffix("").parts
-        parts = parts[:-1] if parts[-1] == "__init__" else parts
-        if not PROGRAMS & set(parts[1:2]) and not any(part.startswith("_") for part in parts):
-            yield ".".join(parts), file
+def source(module: str, root: Path = ROOT) -> ast.Module:
+    """The syntax tree of a public module, which is a package."""
+    return ast.parse((root.joinpath(*module.split(".")) / "__init__.py").read_text("utf-8"))
 
 
-def public_names(source: str) -> list[str]:
-    """`__all__` if the module has one, else the names without underscore that it defines itself."""
-    tree = ast.parse(source)
+def public_names(tree: ast.Module) -> list[str]:
+    """The names in `__all__`."""
     for node in tree.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value and "__all__" in _defined(node):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return sorted(ast.literal_eval(node.value))
-    return sorted({name for node in tree.body for name in _defined(node) if not name.startswith("_")})
+    return []
 
 
-def _defined(node: ast.stmt) -> list[str]:
-    match node:
-        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            return [target.id for target in targets if isinstance(target, ast.Name)]
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            return [name]
-        case _:
-            return []
+def places(tree: ast.Module) -> dict[str, str]:
+    """Where each name is defined according to the imports at the top and for type checkers: `module:name`."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            found |= _imported(node)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for one in node.body:
+                if isinstance(one, ast.ImportFrom):
+                    found |= _imported(one)
+    return found
+
+
+def _imported(node: ast.ImportFrom) -> dict[str, str]:
+    return {name.asname or name.name: f"{node.module}:{name.name}" for name in node.names}
+
+
+def lazy_places(tree: ast.Module) -> dict[str, str]:
+    """Where each name is loaded from at its first use, as `places`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy":
+            table: dict[str, str] = ast.literal_eval(node.args[1])
+            return {name: place if ":" in place else f"{place}:{name}" for name, place in table.items()}
+    return {}
+
+
+@cache
+def surface(root: Path) -> dict[str, list[str]]:
+    """The public names by module."""
+    return {module: public_names(source(module, root)) for module in PUBLIC}
+
+
+def not_public(root: Path, text: str) -> Iterator[str]:
+    """The internal names of the library that a module with this text imports or uses."""
+    names = surface(root)
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ImportFrom(module=str(module), names=imported) if f"{module}.".startswith("hearthnet."):
+                yield from (
+                    f"{module} {one.name}" for one in imported if one.name not in names.get(module, ())
+                )
+            case ast.Import(names=imported):
+                yield from (one.name for one in imported if one.name.startswith("hearthnet."))
+            case ast.Attribute(value=ast.Name(id="hearthnet"), attr=name) if name not in names["hearthnet"]:
+                yield f"hearthnet {name}"
+            case _:
+                pass
 
 
 def listing(root: Path) -> str:
-    """One line a name, `module name`; a module without public names has none."""
-    names = [f"{module} {name}" for module, file in modules(root) for name in public_names(file.read_text())]
-    return "".join(f"{line}\n" for line in names)
+    """One line a name, `module name`."""
+    return "".join(f"{module} {name}\n" for module in PUBLIC for name in public_names(source(module, root)))
 
 
 if __name__ == "__main__":
