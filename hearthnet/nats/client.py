@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.nats.connection import ConnectionRefused, NatsConnection
 from hearthnet.trust.keys import Login
 
@@ -123,9 +123,7 @@ class NatsClient:
         if not self._connected.is_set():
             await self._connected.wait()
         if self._closed.is_set():
-            raise HearthNetError(
-                "partition", "the connection to the server was closed", details={"rule": "connection_lost"}
-            )
+            raise _lost("the connection to the server was closed")
 
     async def closed(self) -> None:
         """Wait until the connection is over for good: closed here, or the login is refused."""
@@ -214,11 +212,7 @@ class NatsClient:
                 raise ConnectionResetError("it is away")
             await self._connection.round_trip()
         except (OSError, ConnectionRefused) as error:
-            raise HearthNetError(
-                "partition",
-                f"the connection to the server broke: {error}",
-                details={"rule": "connection_lost"},
-            ) from error
+            raise _lost(f"the connection to the server broke: {error}") from error
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         """Return the first answer to `data`, from any sender; only for the server, not for calls.
@@ -268,9 +262,7 @@ class NatsClient:
 
     def _subscribe(self, subject: str) -> int:
         if self._closed.is_set():
-            raise HearthNetError(
-                "partition", "the connection to the server was closed", details={"rule": "connection_lost"}
-            )
+            raise _lost("the connection to the server was closed")
         number = len(self._subjects)
         self._subjects.append(subject)
         if self._connection is not None:
@@ -292,29 +284,18 @@ class NatsClient:
         answer = self._requests.get(subject)
         if answer is not None and not answer.done():
             if absent:
-                answer.set_exception(
-                    HearthNetError(
-                        "partition", "nobody is there to be asked", details={"rule": "provider_gone"}
-                    )
-                )
+                gone = Unavailable("nobody is there to be asked", details={"rule": "provider_gone"})
+                answer.set_exception(gone)
             else:
                 answer.set_result(data)
 
     def _buffer(self, *pieces: bytes) -> None:
         if self._closed.is_set():
-            raise HearthNetError(
-                "partition",
-                "the connection to the server is gone: it was closed",
-                details={"rule": "connection_lost"},
-            )
+            raise _lost("the connection to the server is gone: it was closed")
         # With its line: of empty messages there would be no end. What is refused takes no room.
         size = sum(map(len, pieces))
         if self._unsent_bytes + size > MOST_WAITING:
-            raise HearthNetError(
-                "partition",
-                "the server is away, and too much waits for it already",
-                details={"rule": "connection_lost"},
-            )
+            raise _lost("the server is away, and too much waits for it already")
         self._unsent_bytes += size
         self._unsent += pieces
 
@@ -402,8 +383,9 @@ def _refused(url: str, error: Exception) -> HearthNetError:
     if isinstance(error, ConnectionRefused) and "authorization" in str(error).lower():
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
-    return HearthNetError(
-        "partition",
-        f"no NATS server answers at {url} ({reason}); is the node running?",
-        details={"rule": "no_server"},
-    )
+    message = f"no NATS server answers at {url} ({reason}); is the node running?"
+    return Unavailable(message, details={"rule": "no_server"})
+
+
+def _lost(message: str) -> Unavailable:
+    return Unavailable(message, details={"rule": "connection_lost"})

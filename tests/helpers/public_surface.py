@@ -47,7 +47,7 @@ def public_names(tree: ast.Module) -> list[str]:
 
 def places(tree: ast.Module) -> dict[str, str]:
     """Where each name is defined according to the imports at the top and for type checkers: `module:name`."""
-    found = {}
+    found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             found |= _imported(node)

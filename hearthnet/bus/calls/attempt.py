@@ -331,7 +331,7 @@ class PendingReply:
             self.fail(HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time"))
         elif now >= self._last_sign + SILENCE_MS / 1000:
             silent = f"{ids.short_id(self._view.node)} has gone silent"
-            self.fail(HearthNetError("partition", silent, details={"rule": "provider_silent"}))
+            self.fail(Unavailable(silent, details={"rule": "provider_silent"}))
         else:
             if now >= self._next_check():
                 self._probed = now

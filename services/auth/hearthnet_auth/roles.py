@@ -119,7 +119,7 @@ def _check_signatures(
     A node needs no signatures for an event about itself.
 
     Raises:
-        HearthNetError: as for `signatures.demand`.
+        HearthNetError: as for `cosignatures.require_signatures`.
     """
     if own.node_id == wanted.target_node_id:
         return

@@ -1,7 +1,7 @@
 """Sources of the service's data: calls over the bus, made when a request needs them.
 
 Results are kept for a moment, so that ten requests of a model in a row cause one round of calls. They contain
-all that this node may see; `sight.py` filters them for each caller.
+all that this node may see; `visibility.py` filters them for each caller.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_what_the_engine_refuses_is_said() -> None:
 
 def test_a_model_that_makes_no_vectors_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Refusing({"error": {"message": "not supported"}})._server
-    monkeypatch.setattr("hearthnet.models.llama.opened", lambda *_: server)
+    monkeypatch.setattr("hearthnet_embed.gguf.open_llama", lambda *_: server)
     with pytest.raises(HearthNetError, match="makes no vectors") as refused:
         Engine(Path("some.gguf"), 1)
     assert refused.value.code == "not_implemented"

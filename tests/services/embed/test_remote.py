@@ -248,7 +248,7 @@ async def test_one_that_never_was_there_says_why(monkeypatch: pytest.MonkeyPatch
 async def test_one_far_away_is_looked_at_after_failures_alone(
     monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
-    monkeypatch.setattr("hearthnet.models.urls.is_near", lambda _url: False)
+    monkeypatch.setattr("hearthnet_embed.remote.is_near", lambda _url: False)
     monkeypatch.setattr(health, "CALM_SECONDS", 0.01)
     async with _server() as server, running("openai", server) as remote:
         assert remote.profile.requires_internet

@@ -15,6 +15,7 @@ from hearthnet.cli.input.text_files import TextFile, find
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.trust.keys import Identity
 from hearthnet_rag import RagService
+from hearthnet_rag.ingest import document_import
 from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.library import Library
 from hearthnet_rag.readers.documents import HTML, PDF
@@ -286,9 +287,9 @@ async def test_a_person_who_ingests_sees_how_far_it_is(
 
 @pytest.mark.req("RAG-34")
 async def test_a_language_is_detected_unless_it_is_said(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hearthnet.text import detect
+    from hearthnet.text.detect import Detected
 
-    monkeypatch.setattr(detect, "detect", lambda text: detect.Detected("de", 0.99))
+    monkeypatch.setattr(document_import, "detect_language", lambda text: Detected("de", 0.99))
     pages = [await put(mesh, text) for text in (b"<html>Brunnen", b"<html lang=fr>Puits", b"<html>Well")]
     async with running(mesh) as bus:
         assert (await ingest(bus, "home", pages[0], media_type=HTML)).output["language"] == "de"

@@ -154,7 +154,7 @@ async def test_the_language_is_found_out_and_told(mesh: Mesh) -> None:
 
 @pytest.mark.req("TRANS-9")
 async def test_without_the_library_it_says_so(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detect, "available", lambda: False)
+    monkeypatch.setattr("hearthnet_trans.service.detector_available", lambda: False)
     monkeypatch.setattr(detect, "_detector", lambda: None)
     async with mesh.hosting(TransService([Shouting("one", "de-en")])), await mesh.bus() as bus:
         assert "not installed" in (await refusal(bus, GERMAN, "auto", "en")).message
