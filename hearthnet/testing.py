@@ -29,6 +29,7 @@ from hearthnet.service.hosting.main import serve
 from hearthnet.service.hosting.service import Service
 from hearthnet.service.hosting.status import Status
 
+__all__ = ["Node", "node_fixture", "running_node"]
 _SETTINGS: Final = """\
 [server]
 port = 0

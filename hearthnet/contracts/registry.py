@@ -65,6 +65,14 @@ class Contracts:
         """Return whether the contract of exactly this version was learned."""
         return capability in self._told
 
+    def has_packaged(self, name: str) -> bool:
+        """Return whether an installed package brings contracts of `name`.
+
+        Raises:
+            HearthNetError: `not_found` with the reason if all of them are refused.
+        """
+        return self._packages is not None and is_home_only(name) and bool(self._packages().versions(name))
+
     def __iter__(self) -> Iterator[Contract]:
         """Iterate over the contracts of this project, by name and version."""
         for versions in self._known.values():
@@ -88,7 +96,7 @@ class Contracts:
                 in `alt`; `schema_mismatch` for an unknown version, with the known ones in `alt`.
         """
         wanted = parse_capability(identifier)
-        if is_told(identifier) and not self._packaged(wanted.name):
+        if is_told(identifier) and not self.has_packaged(wanted.name):
             return self._find_told(wanted.name, wanted[1:])
         if wanted in self._versions(wanted.name):
             return self._load(wanted)
@@ -108,7 +116,7 @@ class Contracts:
             return known
         bare, own = split_name(name)
         wanted = version or own
-        if is_told(bare) and not self._packaged(bare):
+        if is_told(bare) and not self.has_packaged(bare):
             return self._find_told(bare, wanted)
         for capability in reversed(self._versions(bare)):
             if wanted is None or capability.serves(Capability(bare, *wanted)):
@@ -128,16 +136,12 @@ class Contracts:
 
     def _versions(self, name: str) -> list[Capability]:
         if name not in self._known:
-            if there := self._packaged(name):
-                return there
+            if self._packages and self.has_packaged(name):
+                return self._packages().versions(name)
             near = self.nearest(name)
             hint = f"did you mean {' or '.join(near)}?" if near else "see `hearthnet caps`"
             raise HearthNetError("not_found", f"there is no capability {name!r}; {hint}", alt=near)
         return self._known[name]
-
-    def _packaged(self, name: str) -> list[Capability]:
-        """Return the versions of `name` that an installed package has a contract of."""
-        return self._packages().versions(name) if self._packages and is_home_only(name) else []
 
     def _mismatch(self, identifier: str, name: str) -> HearthNetError:
         there = [str(capability) for capability in self._versions(name)]

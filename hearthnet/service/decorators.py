@@ -102,13 +102,14 @@ def endpoints(service: object) -> dict[str, Endpoint]:
 
 
 def _endpoint(marked: _Marked, method: Callable[..., Awaitable[Any]]) -> Endpoint:
-    if is_home_only(marked.capability):
-        raise _mistake(
-            method,
-            f"cannot answer {marked.capability!r}, whose contract is not HearthNet's; decorate a function "
-            "with `@service.capability`, which makes its contract",
-        )
+    name = marked.capability.partition("@")[0]
     try:
+        if is_home_only(name) and not contracts().has_packaged(name):
+            raise HearthNetError(
+                "bad_request",
+                "no installed package brings its contract; decorate a function with "
+                "`@service.capability`, which makes one",
+            )
         contract = contracts().get(marked.capability)
     except HearthNetError as error:
         raise _mistake(method, f"cannot answer {marked.capability!r}: {error.message}") from error

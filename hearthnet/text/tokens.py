@@ -23,12 +23,12 @@ CHARACTERS_THAT_FIT: Final = 3
 """Characters per token to which a text is cut where more tokens than a limit would be an error."""
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Return the estimated tokens of a text."""
-    return tokens(weight(text))
+    return weight_tokens(text_weight(text))
 
 
-def weight(text: str) -> int:
+def text_weight(text: str) -> int:
     """Return the length of a text, converted to characters of Latin script."""
     if text.isascii():
         return len(text)
@@ -36,6 +36,6 @@ def weight(text: str) -> int:
     return len(text) + round(wide * (_LATIN / _CJK - 1))
 
 
-def tokens(characters: int) -> int:
+def weight_tokens(characters: int) -> int:
     """Return the estimated tokens of that many characters of Latin script (`weight`)."""
     return math.ceil(characters / _LATIN)

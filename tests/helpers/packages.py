@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import msgspec
 
-from hearthnet.service import Call, Offer, Reply, Service, capability
+from hearthnet import Call, Offer, Reply, Service, capability
 
 
 class Nothing(msgspec.Struct):

@@ -27,14 +27,17 @@ PUBLIC: Final = (
     "hearthnet.protocol",
     "hearthnet.service",
     "hearthnet.telemetry",
+    "hearthnet.testing",
     "hearthnet.text",
     "hearthnet.trust",
 )
 
 
 def source(module: str, root: Path = ROOT) -> ast.Module:
-    """The syntax tree of a public module, which is a package."""
-    return ast.parse((root.joinpath(*module.split(".")) / "__init__.py").read_text("utf-8"))
+    """The syntax tree of a public module or package."""
+    path = root.joinpath(*module.split("."))
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(file.read_text("utf-8"))
 
 
 def public_names(tree: ast.Module) -> list[str]:
@@ -46,11 +49,13 @@ def public_names(tree: ast.Module) -> list[str]:
 
 
 def places(tree: ast.Module) -> dict[str, str]:
-    """Where each name is defined according to the imports at the top and for type checkers: `module:name`."""
+    """Where each name is defined: `module:name` by the imports, those for type checkers too, else `:name`."""
     found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             found |= _imported(node)
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found[node.name] = f":{node.name}"
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             for one in node.body:
                 if isinstance(one, ast.ImportFrom):

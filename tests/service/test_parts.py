@@ -264,7 +264,7 @@ class _Unreadable:
     ("author", "says"),
     [
         (_Unknown, "_Unknown.query cannot answer 'rag.qery@1.0': .* did you mean rag.query"),
-        (_Foreign, "_Foreign.greet cannot answer 'hello.greet@1.0', .* decorate a function"),
+        (_Foreign, "_Foreign.greet cannot answer 'hello.greet@1.0': no installed .* decorate a function"),
         (_Unversioned, "_Unversioned.query cannot answer 'rag.query': .* needs its version"),
         (_Twice, "_Twice.second answers rag.query@1.0, and so does first; keep one"),
         (_Blocking, "_Blocking.query is not awaitable: write `async def`"),

@@ -12,6 +12,7 @@ import pytest
 
 from hearthnet import Call, Offer, Reply, Service
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.calls.contract_fetch import other_claims
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import Contract, contracts
 from hearthnet.core.errors import HearthNetError
@@ -23,6 +24,7 @@ from tests.helpers import direct
 from tests.helpers.mesh import Mesh
 from tests.helpers.packages import contract, service_code, sign, write_package
 from tests.helpers.service_processes import processes_of_service
+from tests.helpers.shell import Shell
 
 pytestmark = pytest.mark.asyncio
 ANNA, BERTA = Identity(b"a" * 32), Identity(b"b" * 32)
@@ -30,6 +32,22 @@ PLAIN = "hello.greet@1.0"
 GREET = msgspec.convert(contract(), Contract)
 OF_ANNA, OF_BERTA = (shared_contract(GREET, key.node_id) for key in (ANNA, BERTA))
 BODY = {"params": {}, "input": {"name": "Ada"}}
+FUNCTION = '''"""A service of functions."""
+
+import hearthnet
+
+service = hearthnet.Service("hello")
+
+
+@service.capability("hello.greet@1.0", trust="member")
+async def greet(name: str) -> str:
+    """Greet a person by name.
+
+    Args:
+        name: Name of the person.
+    """
+    return f"Hello {name}"
+'''
 
 
 class Installer:
@@ -99,7 +117,10 @@ async def test_claims_of_two_keys_are_never_merged(mesh: Mesh, installer: Instal
             assert (await bus.call(OF_BERTA.name, BODY)).output == {"text": "Hallo Ada"}
         assert (await refusal(bus, OF_ANNA.name, node=there.node)).code == "not_found"
         assert (await refusal(bus, OF_BERTA.name, node=here.node)).code == "not_found"
-        # The plain name is that of the own home's package, whatever others offer.
+        # The plain name is that of the own home's package, whatever others offer; a third home would choose.
+        claims = other_claims("hello.greet", await bus.offers())
+        assert claims is not None
+        assert claims.alt == sorted([OF_ANNA.name, OF_BERTA.name])
         async with await mesh.guest_bus() as guest:
             assert (await bus.call("hello.greet", BODY)).output == {"text": "Hello Ada"}
             assert (await guest.call("hello.greet", BODY)).output == {"text": "Hallo Ada"}
@@ -156,3 +177,23 @@ async def test_a_name_without_its_keys_signature_is_not_learned(mesh: Mesh, inst
         contracts.cache_clear()
         # Even as the own node's offer it only costs a question; the signed one is found.
         assert (await bus.call(OF_ANNA.name, BODY)).output == {"text": "Hello Ada"}
+
+
+@pytest.mark.req("OTHERS-6")
+async def test_a_signed_function_is_called_from_another_home(
+    mesh: Mesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brings = "[hearthnet.contracts]\nhello = hello_package.contracts\n"
+    serves = "[hearthnet.services]\nhello = hello_package:service\n"
+    folder = write_package(tmp_path, "hello", code=FUNCTION, entry_points=brings + serves)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    frozen = Shell(tmp_path / "home").run("contract", "freeze", "hello_package")
+    assert frozen.returncode == 0, frozen.stderr
+    sign(folder, ANNA)
+    with mesh.published():
+        async with await mesh.bus() as bus, processes_of_service(bus, mesh.home, PLAIN):
+            async with await mesh.guest_bus() as guest:
+                (shared,) = await names(guest)
+                assert shared.startswith(f"{OF_ANNA.name}@")
+                assert (await guest.call(shared, BODY)).output == "Hello Ada"
+            assert (await bus.call("hello.greet", BODY)).output == "Hello Ada"

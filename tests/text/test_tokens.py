@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.text.tokens import CHARACTERS_THAT_FIT, estimate
+from hearthnet.text.tokens import CHARACTERS_THAT_FIT, estimate_tokens
 
 
 @pytest.mark.parametrize(
@@ -12,8 +12,8 @@ from hearthnet.text.tokens import CHARACTERS_THAT_FIT, estimate
     [("", 0), ("a", 1), ("abcd", 2), ("x" * 350, 100), ("ü" * 350, 100), ("水" * 200, 100)],
 )
 def test_estimate_by_script_is_rounded_up(text: str, tokens: int) -> None:
-    assert estimate(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 def test_characters_that_fit_are_fewer_than_estimated() -> None:
-    assert estimate("x" * 100 * CHARACTERS_THAT_FIT) < 100
+    assert estimate_tokens("x" * 100 * CHARACTERS_THAT_FIT) < 100

@@ -79,8 +79,8 @@ class ContractLearner:
             found = contracts().find(*split_name(capability))
         except HearthNetError:
             return None
-        if not contracts().has_learned(found.capability):
-            return found  # an installed package has it
+        if contracts().has_packaged(found.name):
+            return found
         origin = self._origins.get(found.id)
         return found if origin is not None and process_lock.lives(self._home, origin) else None
 
@@ -123,6 +123,7 @@ class ContractLearner:
         capability, instance = str(view.capability), view.offer.instance
         there = cached_contract(capability)
         current = is_derived(capability) or self._origins.get(capability) == instance
+        current = current or contracts().has_packaged(view.capability.name)
         if there is None or not current:
             body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
             reply = await self._ask(TELL, body, node=view.node, instance=instance)

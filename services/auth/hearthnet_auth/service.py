@@ -29,7 +29,6 @@ from hearthnet.trust import (
     admit_newcomer,
     decode_token,
 )
-from hearthnet.trust.community import events
 from hearthnet_auth import invites, roles, tokens
 from hearthnet_auth.schemas import (
     IntrospectInput,
@@ -155,17 +154,17 @@ class AuthService(Service):
     @capability("community.promote@1.0", event_sourced=True)
     async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Promote a member."""
-        return await self._change_role(call, events.PROMOTED)
+        return await self._change_role(call, roles.PROMOTED)
 
     @capability("community.demote@1.0", event_sourced=True)
     async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
         """Demote a member, given enough signatures of trusted members."""
-        return await self._change_role(call, events.DEMOTED)
+        return await self._change_role(call, roles.DEMOTED)
 
     @capability("community.revoke@1.0", event_sourced=True)
     async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
         """Revoke a membership, given enough signatures of trusted members."""
-        return await self._change_role(call, events.REVOKED)
+        return await self._change_role(call, roles.REVOKED)
 
     @capability("community.withdraw@1.0", event_sourced=True)
     async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:

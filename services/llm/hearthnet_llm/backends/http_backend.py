@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from hearthnet.core import ModelConfig
-from hearthnet.text.tokens import weight
+from hearthnet.text import text_weight
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.context_size import Window, needed
 from hearthnet_llm.backends.endpoint import connect
@@ -147,7 +147,7 @@ class Remote:
                 await self.close()
 
     async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
-        size = weight(json.dumps(request.body, ensure_ascii=False))
+        size = text_weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
             decoder = self._wire.decoder(ResponseInfo(self._profile.model, body.content_type, size))
             watch = Unclosed(self._profile.model)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from hearthnet.text.tokens import tokens
+from hearthnet.text import weight_tokens
 from hearthnet_llm.interface.profile import Profile
 
 SLOTS: Final = 2
 CTX: Final = 4096
 NOTES_BUDGET: Final = 2000
 """Characters of tool results in a prompt: about 500 tokens, 3.5 s of reading on 2 cores."""
-_MOST_RESULT: Final = tokens(NOTES_BUDGET)
+_MOST_RESULT: Final = weight_tokens(NOTES_BUDGET)
 MOST_QUOTES: Final = 3
 """Sentences in an answer made of quotes."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from hearthnet.text.tokens import CHARACTERS_THAT_FIT
+from hearthnet.text import CHARACTERS_THAT_FIT
 from hearthnet_llm.context.token_count import of_text
 from hearthnet_llm.interface.request import ChatRequest, Message
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.text.tokens import estimate
+from hearthnet.text import estimate_tokens
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
@@ -40,7 +40,7 @@ _LONG_ANSWER: Final = 8192
 
 def of_text(text: str | None) -> int:
     """Return the tokens of a text."""
-    return estimate(text) if text else 0
+    return estimate_tokens(text) if text else 0
 
 
 def of_json(value: Any) -> int:

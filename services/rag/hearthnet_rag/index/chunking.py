@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hearthnet.text.tokens import estimate
+from hearthnet.text import estimate_tokens
 from hearthnet_rag.readers.documents import Heading
 
 # 4,000 and 800 characters of Latin script; 1,000 tokens found fewer sections (docs/decisions/0190).
@@ -110,7 +110,7 @@ def _units(body: str, heading_starts: set[int]) -> Iterator[_Unit]:
     for start, end in itertools.pairwise(edges):
         rank = 2 if start in heading_starts else 1
         for piece_start, piece_end in _split(body, start, end, (_SENTENCE, _WORD)):
-            tokens = estimate(body[piece_start:piece_end])
+            tokens = estimate_tokens(body[piece_start:piece_end])
             yield _Unit(piece_start, piece_end, tokens, rank if piece_start == start else 0)
 
 
@@ -121,7 +121,7 @@ def _split(
 
     They are cut at the coarsest boundary that suffices.
     """
-    if estimate(body[start:end]) <= OVERLAP_TOKENS:
+    if estimate_tokens(body[start:end]) <= OVERLAP_TOKENS:
         yield start, end
         return
     if not boundaries:
@@ -137,7 +137,7 @@ def _joined(body: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield adjacent spans between `edges`, merged as long as they fit the overlap."""
     start = previous = edges[0]
     for edge in edges[1:]:
-        if previous > start and estimate(body[start:edge]) > OVERLAP_TOKENS:
+        if previous > start and estimate_tokens(body[start:edge]) > OVERLAP_TOKENS:
             yield start, previous
             start = previous
         previous = edge

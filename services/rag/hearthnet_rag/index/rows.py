@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from hearthnet.text.tokens import estimate
+from hearthnet.text import estimate_tokens
 from hearthnet_rag.index.chunking import Passage, cut
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.text.text_analysis import (
@@ -62,7 +62,7 @@ def _row(document: Document, passage: Passage, analyser: Analyser) -> Row:
         heading=" / ".join(above) or None,
         page=bisect_right(document.pages, passage.fresh) or None,
         text=text.strip(),
-        tokens=estimate(text),
+        tokens=estimate_tokens(text),
         stems=_columns(document.title, list(titles), text, analyser),
     )
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hearthnet.text.tokens import CHARACTERS_THAT_FIT
+from hearthnet.text import CHARACTERS_THAT_FIT
 
 TABLES: Final = """
 CREATE TABLE IF NOT EXISTS vectors (

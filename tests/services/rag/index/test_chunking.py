@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.text.tokens import estimate
+from hearthnet.text.tokens import estimate_tokens
 from hearthnet_rag.index.chunking import OVERLAP_TOKENS, PASSAGE_TOKENS, Passage, cut
 from hearthnet_rag.readers.markdown import find_headings
 
@@ -38,13 +38,13 @@ def test_nothing_is_lost_and_order_is_kept(body: str) -> None:
 @given(bodies)
 def test_passages_and_overlaps_are_bounded(body: str) -> None:
     for passage in passages_of(body):
-        assert estimate(body[passage.start : passage.end]) <= PASSAGE_TOKENS
-        assert estimate(body[passage.start : passage.fresh]) <= OVERLAP_TOKENS
+        assert estimate_tokens(body[passage.start : passage.end]) <= PASSAGE_TOKENS
+        assert estimate_tokens(body[passage.start : passage.fresh]) <= OVERLAP_TOKENS
 
 
 @given(bodies)
 def test_all_but_the_last_are_half_full(body: str) -> None:
-    sizes = [estimate(body[passage.start : passage.end]) for passage in passages_of(body)]
+    sizes = [estimate_tokens(body[passage.start : passage.end]) for passage in passages_of(body)]
     # Sizes are added up unit by unit, each rounded up, so the whole may come out smaller.
     assert all(size > PASSAGE_TOKENS // 4 for size in sizes[:-1])
 

@@ -13,7 +13,7 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.models import streamed_error
-from hearthnet.text.tokens import tokens, weight
+from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.content_parts import (
     ModelChangePart,
     ServerCallPart,
@@ -179,7 +179,7 @@ class Content:
             case "input_json_delta" if opened is not None:
                 piece = delta.get("partial_json") or ""
                 opened.json.append(piece)
-                self._size += weight(piece)
+                self._size += text_weight(piece)
                 if piece and opened.id:
                     yield ToolCallDelta(opened.id, piece)
             case "thinking_delta" if opened is not None:
@@ -232,12 +232,12 @@ class Content:
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
-            self._size += weight(text)
+            self._size += text_weight(text)
             yield TextDelta(text)
 
     def _think(self, opened: _Open, text: Any) -> Iterator[Frame]:
         if text:
-            self._size += weight(text)
+            self._size += text_weight(text)
             opened.thought.append(text)
             yield ReasoningDelta(text)
 
@@ -256,7 +256,7 @@ class Content:
         reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
         usage = self._usage
         if "output_tokens" not in usage:
-            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(self._size), "native")
         return Done(
             reason,
             sum(count(usage.get(name)) for name in _INPUT),

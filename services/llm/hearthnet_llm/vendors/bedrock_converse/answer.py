@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.models import streamed_error
-from hearthnet.text.tokens import tokens, weight
+from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.content_parts import ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
@@ -174,7 +174,7 @@ class Content:
         elif "toolUse" in delta:
             piece = delta["toolUse"].get("input") or ""
             opened.json.append(piece)
-            self._size += weight(piece)
+            self._size += text_weight(piece)
             if piece and opened.id:
                 yield ToolCallDelta(opened.id, piece)
         elif "reasoningContent" in delta:
@@ -189,7 +189,7 @@ class Content:
         opened.redacted += native.get("redactedContent") or ""
         text = native.get("text")
         if text:
-            self._size += weight(text)
+            self._size += text_weight(text)
             opened.thought.append(text)
             yield ReasoningDelta(text)
 
@@ -227,14 +227,14 @@ class Content:
 
     def _say(self, text: Any) -> Iterator[Frame]:
         if text:
-            self._size += weight(text)
+            self._size += text_weight(text)
             yield TextDelta(text)
 
     def _done(self) -> Done:
         reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
         usage = self._usage
         if "outputTokens" not in usage:
-            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(self._size), "native")
         counts = [count(usage.get(name)) for name in _INPUT]
         cached = counted(usage.get("cacheReadInputTokens"))
         thought = counted(_thought(usage))

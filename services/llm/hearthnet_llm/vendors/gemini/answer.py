@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from hearthnet.models import streamed_error
-from hearthnet.text.tokens import tokens, weight
+from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.content_parts import ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
@@ -152,7 +152,7 @@ class Content:
     def _say(self, part: Json) -> Iterator[Frame]:
         text = part.get("text")
         if text:
-            self._size += weight(text)
+            self._size += text_weight(text)
             yield TextDelta(text)
         elif (part.get("inlineData") or part.get("fileData")) and not self._left_out:
             self._left_out = True
@@ -160,7 +160,7 @@ class Content:
 
     def _think(self, text: Any, signature: Any) -> Iterator[Frame]:
         if text:
-            self._size += weight(text)
+            self._size += text_weight(text)
             self._thought.append(text)
             yield ReasoningDelta(text)
         if signature:
@@ -177,7 +177,7 @@ class Content:
         reason = stop_reason(_STOPS.get(self._finish, "end"), self._calls.called)
         usage = self._usage
         if not usage:
-            return Done(reason, tokens(self._heard.prompt_size), tokens(self._size), "native")
+            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(self._size), "native")
         read = count(usage["promptTokenCount"]) + count(usage.get("toolUsePromptTokenCount"))
         written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
         cached, thought = usage.get("cachedContentTokenCount"), usage.get("thoughtsTokenCount")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hearthnet import HearthNetError
 from hearthnet.models import streamed_error
-from hearthnet.text.tokens import tokens, weight
+from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.content_parts import ThinkingPart
 from hearthnet_llm.interface.frames import (
     Done,
@@ -75,12 +75,12 @@ class Content:
     def _said(self, message: Json) -> Iterator[Frame]:
         thought, text = message.get("thinking"), message.get("content")
         if thought:
-            self._size += weight(thought)
+            self._size += text_weight(thought)
             self._thought.append(thought)
             yield ReasoningDelta(thought)
         if text:
             yield from self._end_thought()
-            self._size += weight(text)
+            self._size += text_weight(text)
             yield TextDelta(text)
         if message.get("images") and not self._left_out:
             self._left_out = True
@@ -117,4 +117,4 @@ def _failure(name: str, value: Json) -> HearthNetError:
 
 def _count(given: Any, characters: int) -> int:
     """Return the reported count, else an estimate: cached prompts are not reported."""
-    return tokens(characters) if given is None else count(given)
+    return weight_tokens(characters) if given is None else count(given)

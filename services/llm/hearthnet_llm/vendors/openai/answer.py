@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.models import reported_error, streamed_error
-from hearthnet.text.tokens import tokens, weight
+from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
 from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.calls import stop_reason
@@ -156,7 +156,7 @@ class _Content:
     def _text(self, content: Any) -> Iterator[Frame]:
         if isinstance(content, str):
             if content:
-                self._text_size += weight(content)
+                self._text_size += text_weight(content)
                 yield TextDelta(content)
         elif isinstance(content, Mapping):
             yield from self._text(as_text(content))
@@ -183,7 +183,7 @@ class _Content:
         usage = self._usage
         if usage is None:
             size = self._text_size + self._thoughts.size + self._calls.size
-            return Done(reason, tokens(self._heard.prompt_size), tokens(size), "native")
+            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(size), "native")
         return Done(
             reason,
             _number(usage, "prompt_tokens") or 0,
