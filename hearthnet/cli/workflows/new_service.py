@@ -50,7 +50,13 @@ Try it on a running node (`hearthnet up`):
     hearthnet call $name.greet name=Ada
 
 A node that is started after the installation runs the service itself. Before others use it, freeze its
-contract: `hearthnet contract freeze $module`.
+contract with `hearthnet contract freeze $module`, and name its folder in pyproject.toml:
+
+    [project.entry-points."hearthnet.contracts"]
+    $name = "$module.contracts"
+
+Other homes may call it, once it has another `trust` than `self` and you have signed the contract:
+`hearthnet contract sign --key FILE $module/contracts`.
 """,
     "$module/__init__.py": '''\
 """The service $name."""
