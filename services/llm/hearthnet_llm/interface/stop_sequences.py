@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 class Stopper:
-    """Detector of the first of `stops`; `stopped` is True once it was found."""
+    """Detector of the one of `stops` that is complete first; `stopped` is True once it was found."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
@@ -22,10 +22,11 @@ class Stopper:
         if self.stopped or not self._stops:
             return "" if self.stopped else text
         self._held += text
-        found = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        # The one that ends first: which begins first depends on the pieces.
+        found = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
             self.stopped = True
-            return self._take(min(found))
+            return self._take(min(found)[1])
         return self._take(len(self._held) - self._uncertain())
 
     def flush(self) -> str:

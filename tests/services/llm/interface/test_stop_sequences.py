@@ -26,11 +26,15 @@ def test_pieces_make_no_difference(text: str, stops: list[str], data: st.DataObj
     pieces = [text[a:b] for a, b in pairwise(edges)]
     stopper = Stopper(stops)
     out = shown(stopper, pieces)
-    assert text.startswith(out)
-    assert not any(stop in out for stop in stops)
-    assert stopper.stopped == any(stop in text for stop in stops)
-    if not stopper.stopped:
-        assert out == text
+    ends = [(text.index(stop) + len(stop), text.index(stop)) for stop in stops if stop in text]
+    assert stopper.stopped == bool(ends)
+    assert out == (text[: min(ends)[1]] if ends else text)
+
+
+def test_the_stop_that_is_complete_first_ends_the_text() -> None:
+    for pieces in (["aba"], ["ab", "a"], ["a", "b", "a"]):
+        assert shown(Stopper(["aba", "b"]), pieces) == "a"
+        assert shown(Stopper(["ba", "aba"]), pieces) == ""
 
 
 def test_nothing_is_held_back_that_is_no_beginning() -> None:
