@@ -206,8 +206,11 @@ def test_what_only_other_vendors_know_is_left_out_or_refused() -> None:
     assert body(ChatRequest(messages=[Message(role="assistant", content=foreign)]))["messages"] == [
         {"role": "assistant", "content": None}
     ]
-    for part in (UploadPart("file-1"), ImagePart(image_cid="blake3:" + "0" * 64)):
-        with pytest.raises(HearthNetError) as refused:
+    for part, why in (
+        (UploadPart("file-1"), "takes no upload in a message"),
+        (ImagePart(image_cid="blake3:" + "0" * 64), "must be given by value or by URL"),
+    ):
+        with pytest.raises(HearthNetError, match=why) as refused:
             body(ChatRequest(messages=[Message(role="user", content=[part])]))
         assert refused.value.code == "bad_request"
 
@@ -509,8 +512,8 @@ def test_where_it_goes(url: str, given: dict[str, Any], model: str, base: str, v
 def test_what_is_no_request_is_refused_with_the_place(native: dict[str, Any], place: str) -> None:
     with pytest.raises(HearthNetError) as refused:
         openai.read(HttpRequest("POST", URL, {"model": "m", **native}), "")
-    assert refused.value.code == "bad_request"
-    assert place in refused.value.message
+    assert (refused.value.code, refused.value.details) == ("bad_request", {"path": place})
+    assert refused.value.message.startswith(f"{place}: ")
 
 
 @pytest.mark.req("LLM-22")

@@ -53,6 +53,13 @@ def ungrammatical(request: ChatRequest) -> None:
         refuse("/input/grammar", "this model takes no grammar; give a response_schema, or another model")
 
 
+def mistyped(error: msgspec.ValidationError) -> HearthNetError:
+    """Return the error for a value of another type than declared, with its place."""
+    reason, _, place = str(error).partition(" - at `$.")
+    path = place.rstrip("`")
+    return HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
+
+
 def checked(request: ChatRequest) -> ChatRequest:
     """Return the request after validating the types of its values.
 
@@ -62,7 +69,7 @@ def checked(request: ChatRequest) -> ChatRequest:
     try:
         return msgspec.convert(msgspec.to_builtins(request), ChatRequest)
     except msgspec.ValidationError as error:
-        raise HearthNetError("bad_request", str(error)) from error
+        raise mistyped(error) from error
 
 
 def without_nones(**fields: Any) -> Json:

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from hearthnet import HearthNetError
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
+from hearthnet_llm.vendors.json_access import mistyped
 from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, strict, tools
 from hearthnet_llm.vendors.openai.answer import decoder
 from hearthnet_llm.vendors.openai.dialect import SPELLINGS, Choices
@@ -88,7 +88,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     try:
         return msgspec.convert(made, ChatRequest), target
     except msgspec.ValidationError as error:
-        raise HearthNetError("bad_request", str(error)) from error
+        raise mistyped(error) from error
 
 
 def _target(native: HttpRequest, vendor: str, spelling: dict[str, str]) -> Target:
