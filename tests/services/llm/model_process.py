@@ -1,7 +1,7 @@
-"""A model's server as a process of its own: `python -m tests.services.llm.model_process MEET SECONDS`.
+"""A model's server as a process of its own: `python -m tests.services.llm.model_process MEET`.
 
-It holds the first MEET answers until so many requests are there at once, and each one for SECONDS. Its first
-line says where it is; it ends with its input. GET /peak tells how many requests were there at once at most.
+It holds the first MEET answers until so many requests are there at once. Its first line says where it is; it
+ends with its input. GET /peak tells how many requests were there at once at most.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from tests.services.llm.model_server import Answer, ModelServer, page, saying
 
 
-async def main(meet: int, seconds: float) -> None:
+async def main(meet: int) -> None:
     """Serves until the input ends."""
     open_now = peak = 0
     all_there = asyncio.Event()
@@ -25,7 +25,6 @@ async def main(meet: int, seconds: float) -> None:
         if open_now >= meet:
             all_there.set()
         await all_there.wait()
-        await asyncio.sleep(seconds)
         open_now -= 1
         return saying()
 
@@ -40,4 +39,4 @@ async def main(meet: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
+    asyncio.run(main(int(sys.argv[1])))

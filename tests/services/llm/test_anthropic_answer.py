@@ -200,8 +200,8 @@ def test_tokens_are_estimated_where_none_are_reported() -> None:
     ("data", "code", "said"),
     [
         (b"<html><body>Bad gateway</body></html>", "internal_error", "HTML"),
-        (b"", "internal_error", ""),
-        (b"upstream gone", "internal_error", ""),
+        (b"", "internal_error", "stopped in mid-answer"),
+        (b"upstream gone", "internal_error", "answered no JSON object"),
         (events(START, *block(0, {"type": "text", "text": "Hi"})), "internal_error", "mid-answer"),
         (
             events(START, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
@@ -213,9 +213,9 @@ def test_tokens_are_estimated_where_none_are_reported() -> None:
             "rate_limited",
             "slow down",
         ),
-        (b'{"something": "else"}', "internal_error", ""),
-        (b'{"type": "message", "content": [', "internal_error", ""),
-        (b"data: {broken\n\n", "internal_error", ""),
+        (b'{"something": "else"}', "internal_error", "answered no JSON object"),
+        (b'{"type": "message", "content": [', "internal_error", "stopped in mid-answer"),
+        (b"data: {broken\n\n", "internal_error", "answered no JSON object"),
     ],
 )
 def test_what_is_no_answer_is_an_error_that_names_the_backend(data: bytes, code: str, said: str) -> None:

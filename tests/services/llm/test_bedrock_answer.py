@@ -192,14 +192,12 @@ def test_what_was_thought_is_counted_where_it_is_told(told: Any, thought: int | 
 def test_media_in_an_answer_are_told_once_and_left_out() -> None:
     image = {"image": {"format": "png", "source": {"bytes": "AA=="}}}
     audio = {"audio": {"format": "wav", "source": {"bytes": "AA=="}}}
-    assert [type(one) for one in heard("bedrock-converse", whole(image, audio, {"text": "!"}))] == [
-        Notice,
-        TextDelta,
-        Done,
-    ]
+    told = Notice("media_left_out", "m answered with media, which were left out")
+    found = heard("bedrock-converse", whole(image, audio, {"text": "!"}))
+    assert found == [told, TextDelta("!"), Done("end", 1, 2, "native")]
     pieces = [delta(0, image={"source": {"bytes": "AA=="}})] * 2
     streamed = b"".join((start(0, image={"format": "png"}), *pieces, stop(0), end("end_turn"), USAGE))
-    assert [type(one) for one in heard("bedrock-converse", streamed)] == [Notice, Done]
+    assert heard("bedrock-converse", streamed) == [told, Done("end", 6, 9, "native", 2)]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ def test_a_stream_that_ends_within_a_frame_has_broken_off(cut: int) -> None:
 def test_a_byte_that_is_wrong_is_found(place: int) -> None:
     damaged = bytearray(delta(0, text="Hi there"))
     damaged[place] ^= 1
-    with pytest.raises(HearthNetError) as caught:
+    with pytest.raises(HearthNetError, match=r"^m: the server answered no JSON object; check") as caught:
         heard("bedrock-converse", bytes(damaged) + end("end_turn") + USAGE)
     assert caught.value.code == "internal_error"
 
@@ -263,8 +261,8 @@ def test_each_reason_to_stop_has_its_canonical_one(native: str, reason: str) -> 
     ("data", "code", "said"),
     [
         (b"<html></html>", "internal_error", "HTML"),
-        (b"", "internal_error", ""),
-        (FULL[:-40] + b"\x00" * 40, "internal_error", ""),
+        (b"", "internal_error", "stopped in mid-answer"),
+        (FULL[:-40] + b"\x00" * 40, "internal_error", "answered no JSON object"),
         (frame("throttlingException", {"message": "Too many"}, "exception"), "rate_limited", "Too many"),
         (frame("validationException", {"message": "No such"}, "exception"), "bad_request", "No such"),
         (frame("internalServerException", {"message": "Oops"}, "exception"), "internal_error", "Oops"),

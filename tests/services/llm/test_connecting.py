@@ -62,6 +62,12 @@ async def check(bus: Bus, **wish: Any) -> dict[str, Any]:
     return output
 
 
+async def closed() -> str:
+    """An address at which nobody answers any more."""
+    async with ModelServer() as gone:
+        return f"http://{gone.host}"
+
+
 # --- by the settings
 
 
@@ -94,12 +100,14 @@ async def _equal(bus: Bus, names: list[str]) -> bool:
 @pytest.mark.req("LLM-41")
 async def test_reloading_answers_once_it_is_offered_and_says_what_is_wrong(mesh: Mesh) -> None:
     async with ModelServer() as server, running(mesh) as (_, bus):
-        write(mesh, server.config("one"), server.config("dead", url="http://127.0.0.1:9/v1"))
+        dead = await closed()
+        write(mesh, server.config("one"), server.config("dead", url=f"{dead}/v1"))
         output = (await bus.call(RELOAD, {"params": {}, "input": {}})).body["output"]
+        assert await offered(bus) == ["one"]
         states = {model["name"]: model for model in output["models"]}
         assert output["problem"] == ""
         assert states["one"] == {"name": "one", "backend": "openai", "there": True, "problem": ""}
-        assert "dead cannot be reached at 127.0.0.1:9" in states["dead"]["problem"]
+        assert f"dead cannot be reached at {dead.removeprefix('http://')}" in states["dead"]["problem"]
         mesh.home.config_file.write_text("[llm")
         output = (await bus.call(RELOAD, {"params": {}, "input": {}})).body["output"]
         assert "stay as they were" in output["problem"]
@@ -129,10 +137,12 @@ async def test_a_call_that_runs_comes_to_its_end_when_its_model_is_let_go(mesh: 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-41")
 async def test_others_may_neither_look_nor_reload(mesh: Mesh) -> None:
-    async with running(mesh), await mesh.guest_bus() as guest:
+    async with ModelServer() as server, running(mesh, server.config("one")), await mesh.guest_bus() as guest:
+        await wait_for(lambda: _equal(guest, ["one"]))
         for name in (CHECK, RELOAD):
-            with pytest.raises(HearthNetError):
+            with pytest.raises(HearthNetError, match=f"nobody in the mesh offers {name} now") as refused:
                 await guest.call(name, {"params": {}, "input": {}})
+            assert refused.value.code == "not_found"
 
 
 # --- with their servers
@@ -329,7 +339,7 @@ async def test_a_model_that_only_talks_is_told_from_one_that_fails(mesh: Mesh) -
             "unauthorized",
             "set the environment variable NOT_SET",
         ),
-        (page({}), {"url": "http://127.0.0.1:9"}, "partition", "cannot be reached at 127.0.0.1:9"),
+        (page({}), {"url": "closed"}, "partition", "cannot be reached at 127.0.0.1:[0-9]+; start"),
     ],
 )
 async def test_what_is_wrong_with_a_server_is_said(
@@ -338,6 +348,8 @@ async def test_what_is_wrong_with_a_server_is_said(
     async with ModelServer() as server, running(mesh) as (_, bus):
         server.routes["/v1/models"] = answer
         given = {"url": server.url, **wish}
+        if wish.get("url") == "closed":
+            given["url"] = await closed()
         if wish.get("kind"):
             del given["url"]
         with pytest.raises(HearthNetError, match=said) as failed:

@@ -94,12 +94,13 @@ def test_all_that_a_model_reads_is_counted() -> None:
     assert of_message(Message("user", [DocumentPart(text="a" * 70)])) == 24
     assert of_message(Message("tool", [JsonPart({"a": 1})], tool_call_id="c")) == 4 + of_json({"a": 1})
     assert of_message(Message("tool", "a" * 700, tool_call_id="c"), 50) == 50
-    assert of_message(called(1, 10)[0]) > 8
-    bare = asked(user(10))
-    tool = Tool("search", "Searches", {"type": "object"})
+    call = ToolCall("c", "a" * 7, {"a": 1})
+    assert of_message(Message("assistant", "a" * 35, [call])) == 4 + 10 + 8 + 2 + of_json({"a": 1})
+    tool = Tool("a" * 7, "a" * 35, {"type": "object"})
     schema = ResponseSchema("s", {"type": "object"})
-    assert 0 == of_rest(bare) < of_rest(asked(user(10), tools=[tool]))
-    assert of_rest(asked(user(10), response_schema=schema)) > 0
+    assert of_rest(asked(user(10))) == 0
+    both = asked(user(10), tools=[tool, tool], response_schema=schema)
+    assert of_rest(both) == 2 * (8 + 2 + 10 + of_json(tool.schema)) + of_json(schema.schema)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_the_oldest_turns_are_left_out_with_a_summary_in_their_place() -> None:
 def test_the_system_and_the_latest_turn_stay_whatever_is_left_out() -> None:
     request = asked(SYSTEM, user(300), said(300), user(850))
     cut = trim(request, profile(1000))
-    assert (cut.request.messages[0], cut.request.messages[-1]) == (SYSTEM, request.messages[-1])
+    assert cut.request.messages == [SYSTEM, request.messages[-1]]
 
 
 def test_of_a_long_turn_the_oldest_rounds_go_and_the_last_one_stays() -> None:

@@ -45,8 +45,8 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], Any]] = {
 }
 
 
-def checked(name: str, data: bytes) -> None:
-    """Reads an answer; whatever it is, its frames are the contract's, and it ends once."""
+def checked(name: str, data: bytes) -> HearthNetError | None:
+    """The error of an answer, or None; whatever it is, its frames are the contract's, and it ends once."""
     decoder = wire(name).decoder(ResponseInfo("m", "", 7))
     frames: list[Frame] = []
     failed: HearthNetError | None = None
@@ -65,6 +65,7 @@ def checked(name: str, data: bytes) -> None:
             assert min(one.tokens_in, one.tokens_out) >= 0
         else:
             CONTRACT.check_frame(*to_event(one))
+    return failed
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -108,8 +109,13 @@ def test_any_bytes_at_all_are_an_error_or_an_answer(name: str, data: bytes) -> N
 @given(st.data())
 def test_an_answer_that_breaks_off_anywhere_is_an_error(name: str, data: st.DataObject) -> None:
     values, written = ANSWERS[name]
+    if name in ("anthropic", "bedrock-converse"):
+        values = values[:-1]  # the answer is whole without the last event
     whole = written(values)
-    checked(name, whole[: data.draw(st.integers(0, len(whole) - 1))])
+    ended = len(whole.rstrip(b"\n"))
+    failed = checked(name, whole[: data.draw(st.integers(0, ended - 1))])
+    assert failed is not None
+    assert failed.code == "internal_error"
 
 
 def test_a_vendors_own_tool_without_a_name_is_refused() -> None:

@@ -335,25 +335,55 @@ def test_a_model_may_be_named_in_the_body_as_well() -> None:
 
 @pytest.mark.req("LLM-32")
 @pytest.mark.parametrize(
-    ("body", "said_so"),
+    ("body", "place", "said_so"),
     [
-        ({"tools": [{"functionDeclarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}]}, "behavior"),
-        ({"tools": [{"googleSearch": {"blockingConfidence": "HIGH"}}]}, "blockingConfidence"),
-        ({"tools": [{"retrieval": {}}]}, "retrieval"),
-        ({"tools": [{"googleSearchRetrieval": {"dynamicRetrievalConfig": {"mode": "X"}}}]}, "MODE_DYNAMIC"),
-        ({"toolConfig": {"retrievalConfig": {"languageCode": "de"}}}, "googleMaps"),
-        (choosing(mode="NONE", allowedFunctionNames=["f"]), "allowedFunctionNames"),
-        (choosing(mode="SOME"), "SOME"),
-        (contents([SAID], [{"executableCode": {"code": "1"}, "thought": True}]), "thought"),
+        (
+            {"tools": [{"functionDeclarations": [{"name": "f", "behavior": "NON_BLOCKING"}]}]},
+            "tools[0].functionDeclarations.behavior",
+            "answered later is not known",
+        ),
+        (
+            {"tools": [{"googleSearch": {"blockingConfidence": "HIGH"}}]},
+            "tools[0].googleSearch",
+            "no setting blockingConfidence is known",
+        ),
+        ({"tools": [{"retrieval": {}}]}, "tools[0].retrieval", "no tool 'retrieval' is known"),
+        (
+            {"tools": [{"googleSearchRetrieval": {"dynamicRetrievalConfig": {"mode": "X"}}}]},
+            "tools[0].googleSearchRetrieval.dynamicRetrievalConfig",
+            "must have the mode MODE_DYNAMIC",
+        ),
+        (
+            {"toolConfig": {"retrievalConfig": {"languageCode": "de"}}},
+            "toolConfig.retrievalConfig",
+            "asks from a place: googleMaps, ",
+        ),
+        (
+            choosing(mode="NONE", allowedFunctionNames=["f"]),
+            "toolConfig.functionCallingConfig.allowedFunctionNames",
+            "has no meaning with mode NONE",
+        ),
+        (choosing(mode="SOME"), "toolConfig.functionCallingConfig.mode", "no mode 'SOME' is known"),
+        (
+            contents([SAID], [{"executableCode": {"code": "1"}, "thought": True}]),
+            "contents[1].parts[0].thought",
+            "is known of text alone, not of executableCode",
+        ),
         (
             contents([{"functionResponse": {"name": "f", "response": {}, "scheduling": "SILENT"}}]),
-            "scheduling",
+            "contents[0].parts[0].functionResponse.scheduling",
+            "come later or in pieces are not known",
         ),
-        (contents([{"functionResponse": {"name": "f"}}]), "response"),
+        (
+            contents([{"functionResponse": {"name": "f"}}]),
+            "contents[0].parts[0].functionResponse.response",
+            "must be an object",
+        ),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_its_place(body: Json, said_so: str) -> None:
+def test_what_cannot_be_said_is_refused_with_its_place(body: Json, place: str, said_so: str) -> None:
     with pytest.raises(HearthNetError) as caught:
         gemini.read(HttpRequest("POST", "/v1/models/g:generateContent", {**contents([SAID]), **body}), "")
-    assert caught.value.code == "bad_request"
+    assert (caught.value.code, caught.value.details) == ("bad_request", {"path": place})
+    assert caught.value.message.startswith(f"{place}: ")
     assert said_so in caught.value.message

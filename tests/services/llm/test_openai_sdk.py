@@ -171,8 +171,9 @@ def test_one_object_says_here_what_it_says_to_the_sdk() -> None:
     assert ours(json.dumps(WHOLE).encode()) == ours(events())
 
 
-def test_each_piece_is_taken_one_by_one() -> None:
-    decoder = openai.decoder(ResponseInfo("m"))
+def test_bytes_one_by_one_give_the_same_frames_as_all_at_once() -> None:
+    one_by_one, at_once = (openai.decoder(ResponseInfo("m")) for _ in range(2))
     pieces: Iterator[bytes] = (events()[at : at + 1] for at in range(len(events())))
-    assert [frame for piece in pieces for frame in decoder.feed(piece)]
-    assert isinstance([*decoder.finish()][-1], Done)
+    found = [frame for piece in pieces for frame in one_by_one.feed(piece)]
+    assert [*found, *one_by_one.finish()] == [*at_once.feed(events()), *at_once.finish()]
+    assert TextDelta("see 🙂") in found, "before the end"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -140,8 +141,19 @@ async def test_a_summary_that_fails_halfway_counts_what_it_lacks() -> None:
     model = Failing(profile(1500, summarises=True), "Otters.")
     frames = await frames_of(Contexts(), model, talk(60))
     told = next(frame.text for frame in frames if isinstance(frame, Notice))
-    assert "the model's summary of them stands in their place, but of the oldest" in told
-    assert "Otters.\n- assistant: answer" in model.asked[-1].messages[1].text
+    found = re.search(
+        r"the oldest (\d+) of 122 .* summary of them stands .*, but of the oldest (\d+) no", told
+    )
+    assert found is not None, told
+    left_out, silent = int(found[1]), int(found[2])
+    summarised, failed = (
+        len(re.findall(r"(?:question|answer) \d+:", one.messages[1].text)) for one in model.summaries
+    )
+    stands = model.asked[-1].messages[1].text
+    assert failed > 0
+    assert silent == left_out - summarised - 1, "one has its beginning there"
+    assert f"Of the oldest {silent} nothing is left." in stands
+    assert "Otters.\n- assistant: answer" in stands
 
 
 @pytest.mark.req("LLM-147")

@@ -173,7 +173,9 @@ async def test_a_damaged_file_is_moved_aside_and_one_that_cannot_be_written_only
 
     nowhere = Threads(tmp_path / "nowhere")
     assert await begun(nowhere) is None
-    with pytest.raises(HearthNetError) as failed:
+    with pytest.raises(
+        HearthNetError, match=r"nowhere/threads\.db: unable to open database file; see that"
+    ) as failed:
         await nowhere.whole("alice", asked("And?", 2))
     assert failed.value.code == "internal_error"
 

@@ -56,6 +56,7 @@ async def test_results_alone_continue_a_thread_that_called_tools(mesh: Mesh) -> 
         body = {"params": {}, "input": {"messages": [result], "thread_length": 2, **fields}}
         assert (await bus.call(CHAT, body)).body["meta"]["thread_length"] == 4
         assert [message["role"] for message in heard(server)] == ["user", "assistant", "tool"]
+        assert heard(server)[2]["content"] == "rivers"
 
 
 @pytest.mark.asyncio
@@ -66,8 +67,9 @@ async def test_a_turn_that_failed_is_as_if_it_had_not_been(mesh: Mesh) -> None:
     ):
         await bus.call(CHAT, ask(thread_id="t", thread_length=0))
         server.routes["/v1/chat/completions"] = (400, "application/json", b'{"error": {"message": "no"}}')
-        with pytest.raises(HearthNetError):
-            await bus.call(CHAT, ask("And?", thread_id="t", thread_length=2))
+        with pytest.raises(HearthNetError, match="the server answered 400: no") as failed:
+            await bus.call(CHAT, ask("And failed?", thread_id="t", thread_length=2))
+        assert failed.value.code == "bad_request"
         server.routes["/v1/chat/completions"] = saying()
         misplaced = {"role": "system", "content": "Be brief."}
         body = {"params": {}, "input": {"messages": [misplaced, USER], "thread_id": "t", "thread_length": 2}}
@@ -76,3 +78,4 @@ async def test_a_turn_that_failed_is_as_if_it_had_not_been(mesh: Mesh) -> None:
         assert refused.value.details["path"] == "/input/messages/0"
         again = await bus.call(CHAT, ask("And?", thread_id="t", thread_length=2))
         assert again.body["meta"]["thread_length"] == 4
+        assert [message["content"] for message in heard(server)] == ["Say hello.", "Hi", "And?"]

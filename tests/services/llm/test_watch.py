@@ -39,7 +39,7 @@ def test_pauses_grow_to_half_a_minute_and_end_with_the_first_answer() -> None:
         pauses.append(watch.wait_seconds)
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
     watch.seen(100.0)
-    assert watch.there
+    assert (watch.there, watch.wait_seconds) == (True, CALM_SECONDS)
 
 
 @pytest.mark.req("LLM-43")

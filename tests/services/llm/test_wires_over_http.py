@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
 from hearthnet_llm.interface.frames import Done, Frame, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Tool
+from hearthnet_llm.media.limits import LIMITS
 from tests.helpers.mesh import Mesh
 from tests.helpers.stopwatch import Stopwatch
 from tests.services.llm import test_ollama
@@ -25,7 +27,7 @@ from tests.services.llm.asking import events, frame
 from tests.services.llm.backends.test_http_backend import head, serving
 from tests.services.llm.model_server import ModelServer, page
 from tests.services.llm.test_connecting import running
-from tests.services.llm.test_media import picture
+from tests.services.llm.test_media import opened, picture
 from tests.services.llm.test_service import CHAT
 
 pytestmark = pytest.mark.asyncio
@@ -195,7 +197,10 @@ async def test_a_text_is_continued_by_a_conversation_of_one_message(vendor: Vend
         server.routes[vendor.path] = (200, vendor.content_type, vendor.first + vendor.rest)
         frames = [one async for one in remote.complete(CompleteRequest(prompt="Once upon"))]
     assert frames[0] == TextDelta("Hi")
-    assert "Once upon" in json.dumps(server.asked[0][3])
+    body = server.asked[0][3]
+    (message,) = body.get("messages") or body["contents"]
+    assert message["role"] == "user"
+    assert "Once upon" in json.dumps(message)
 
 
 @pytest.mark.req("LLM-34")
@@ -205,8 +210,10 @@ async def test_images_are_fetched_and_made_to_fit_on_their_way(vendor: Vendor) -
         server.routes[vendor.path] = (200, vendor.content_type, vendor.first + vendor.rest)
         await frames_of(remote, seeing)
     sent = json.dumps(server.asked[0][3])
-    jpeg = base64.b64encode(b"\xff\xd8\xff").decode()
-    assert jpeg in sent
+    (jpeg,) = re.findall(r"/9j/[\w+/=]+", sent)
+    longest = LIMITS[backend_kinds.wire_of(remote.config)].longest_side
+    image = opened(base64.b64decode(jpeg))
+    assert (image.format, image.width) == ("JPEG", min(longest, 3000))
     assert "blake3" not in sent
 
 
@@ -235,7 +242,7 @@ async def test_closing_hangs_up_within_200_ms(vendor: Vendor) -> None:
             "rate_limited",
             "slow down",
         ),
-        ([head("529 Busy", retry_after_ms="700"), b"{}"], "capacity_exceeded", ""),
+        ([head("529 Busy", retry_after_ms="700"), b"{}"], "capacity_exceeded", "the server answered 529"),
         (
             [head("403 No", "application/json"), f'{{"message":"bad {KEY}"}}'.encode()],
             "unauthorized",
@@ -313,7 +320,8 @@ async def test_warming_loads_the_model_of_ollama_and_opens_the_way_to_others(ven
             {"model": "qwen", "messages": [], "options": {"num_ctx": 4096}},
         )
     else:
-        assert (method, body) == ("GET", None)
+        shown = {"anthropic": "/v1/models", "gemini": "/v1beta/models", "bedrock": "/"}[vendor.kind]
+        assert (method, path.partition("?")[0], body) == ("GET", shown, None)
 
 
 async def test_vertex_takes_a_token_and_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,9 +217,9 @@ async def test_a_server_that_refuses_tools_is_asked_again_without(said: str) -> 
     model = Learning()
     request = ChatRequest(messages=HELLO.messages, tools=TOOLS)
     frames, _, failed = await answer(model, request=request)
-    assert [type(frame) for frame in frames] == [Notice, Done]
-    assert (len(model.heard), failed) == (2, [])
-    with pytest.raises(HearthNetError):
+    assert frames == [Notice("tools_ignored", "a cannot call tools, so it answers without them"), END]
+    assert ([one.tools for one in model.heard], failed) == ([TOOLS, None], [])
+    with pytest.raises(HearthNetError, match=said):
         await answer(model, request=request, toolless=False)
 
 

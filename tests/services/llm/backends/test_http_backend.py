@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import psutil
 import pytest
 
 from hearthnet.core.config import ModelConfig
@@ -64,8 +66,10 @@ async def test_a_real_server_continues_a_text(endpoint: Any, key: str) -> None:
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = [f async for f in backend.complete(CompleteRequest(prompt="One two three", max_tokens=5))]
         assert any(isinstance(frame, TextDelta) for frame in frames)
-        assert isinstance(frames[-1], Done)
-        assert frames[-1].tokens_out == 5
+        done = frames[-1]
+        assert isinstance(done, Done)
+        assert (done.stop_reason, done.tokens_out) == ("max_tokens", 5)
+        assert done.tokens_in <= 5, "the words alone, and no turns of a conversation"
 
 
 @pytest.mark.asyncio
@@ -80,14 +84,16 @@ async def test_a_real_server_keeps_to_a_schema(endpoint: Any, key: str) -> None:
     )
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = await frames_of(backend, request)
-        assert "ok" in "".join(frame.text for frame in frames if isinstance(frame, TextDelta))
+        said = json.loads("".join(frame.text for frame in frames if isinstance(frame, TextDelta)))
+        assert isinstance(said["ok"], bool)
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-9")
-async def test_a_real_server_takes_tools(endpoint: Any, key: str) -> None:
+async def test_a_real_server_answers_a_request_with_tools(endpoint: Any, key: str) -> None:
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
         frames = await frames_of(backend, demand("nothing", "Do nothing.", max_tokens=40))
+        assert any(isinstance(frame, TextDelta | ToolCall) for frame in frames)
         assert isinstance(frames[-1], Done)
         assert frames[-1].tool_path == "native"
 
@@ -97,11 +103,19 @@ async def test_a_real_server_takes_tools(endpoint: Any, key: str) -> None:
 async def test_closing_ends_the_connection_within_200_ms(endpoint: Any, key: str) -> None:
     request = ChatRequest(messages=HELLO.messages, max_tokens=1500)
     async with connected(f"{endpoint.listening_address}/v1", api_key_env=key) as backend:
+        port = int(endpoint.listening_address.rpartition(":")[2])
         stream = backend.stream(request)
         await anext(stream)
+        assert connections_to(port) == 1
         watch = Stopwatch()
         await stream.aclose()
+        assert connections_to(port) == 0
         assert watch.seconds() < 0.2
+
+
+def connections_to(port: int) -> int:
+    """How many connections this process has to a port."""
+    return sum(bool(one.raddr) and one.raddr.port == port for one in psutil.Process().net_connections("tcp"))
 
 
 @pytest.mark.asyncio
@@ -292,8 +306,9 @@ async def test_each_vendor_gets_its_key_where_it_looks_for_it(
 async def test_an_answer_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hearthnet.models.http_client._MOST_BYTES", 50_000)
     async with serving(head(), *[b": still here\n" * 1000] * 9) as url, connected(url) as backend:
-        with pytest.raises(HearthNetError, match="has no end"):
+        with pytest.raises(HearthNetError, match="has no end") as cut:
             await frames_of(backend)
+        assert cut.value.code == "internal_error"
 
 
 @pytest.mark.asyncio

@@ -104,9 +104,13 @@ async def test_what_is_changed_in_the_file_counts_at_once_and_what_is_wrong_is_s
     file = tmp_path / "demo.toml"
     file.write_text('pause_ms = 1\n[[questions]]\nasked = "Other"\nturns = []')
     assert text(await answer(model, WATER)) == "The script has nothing to say to that."
-    for wrong in ("questions = 1", "[[", '[[questions]]\nturns = [{ error = "no such code" }]'):
+    for wrong, why in (
+        ("questions = 1", r"Expected `array`, got `int` - at `\$\.questions`"),
+        ("[[", r"Invalid initial character for a key part \(at end of document\)"),
+        ('[[questions]]\nturns = [{ error = "no such code" }]', "there is no wire code no such code"),
+    ):
         file.write_text(wrong)
-        with pytest.raises(HearthNetError, match=r"demo\.toml cannot be used") as refused:
+        with pytest.raises(HearthNetError, match=rf"demo\.toml cannot be used: .*{why}") as refused:
             await answer(model, WATER)
         assert refused.value.code == "not_implemented"
 

@@ -118,14 +118,14 @@ async def test_a_schema_that_no_grammar_holds_ends_in_an_error_and_not_in_a_wron
         tool_choice=Named("lock"),
         max_tokens=60,
     )
-    with pytest.raises(HearthNetError, match="lock") as failed:
+    with pytest.raises(HearthNetError, match="found no arguments that fit lock: /colour: ") as failed:
         await frames_of(backend, request)
     assert failed.value.code == "internal_error"
 
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-1")
-async def test_a_pattern_that_the_engine_does_not_know_does_no_harm(backend: BuiltinBackend) -> None:
+async def test_a_pattern_that_the_engine_does_not_know_is_kept_or_told(backend: BuiltinBackend) -> None:
     schema = {
         "type": "object",
         "properties": {"code": {"type": "string", "pattern": "^(?=.*[0-9])"}},
@@ -134,10 +134,14 @@ async def test_a_pattern_that_the_engine_does_not_know_does_no_harm(backend: Bui
     tool = Tool("lock", "Sets a code.", schema)
     messages = [Message(role="user", content="Lock it with 42")]
     request = ChatRequest(messages=messages, tools=[tool], tool_choice=Named("lock"), max_tokens=60)
+    told, calls = "", list[ToolCall]()
     try:
-        calls = [frame for frame in await frames_of(backend, request) if isinstance(frame, ToolCall)]
-    except HearthNetError:
-        calls = []
+        for frame in await frames_of(backend, request):
+            calls += [frame] if isinstance(frame, ToolCall) else []
+            told += frame.text if isinstance(frame, Notice) else ""
+    except HearthNetError as error:
+        told = error.message
+    assert bool(calls) != ("no call of lock fits" in told or "found no arguments that fit lock" in told)
     assert all(set("0123456789") & set(call.arguments["code"]) for call in calls)
 
 
@@ -151,7 +155,7 @@ async def test_a_tool_without_a_valid_schema_is_refused(backend: BuiltinBackend)
     with pytest.raises(HearthNetError) as refused:
         await frames_of(backend, request)
     assert refused.value.code == "bad_request"
-    assert "odd" in refused.value.message
+    assert refused.value.message.startswith("the tool odd has no valid JSON Schema: ")
 
 
 @pytest.mark.asyncio
@@ -211,11 +215,14 @@ async def test_a_stop_sequence_ends_the_text_before_itself(backend: BuiltinBacke
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-5")
-async def test_a_seed_repeats_itself(backend: BuiltinBackend) -> None:
-    request = ChatRequest(
-        messages=[Message(role="user", content="Tell a story")], max_tokens=12, temperature=1.0, seed=-7
+async def test_a_seed_repeats_itself_and_no_other(backend: BuiltinBackend) -> None:
+    story = ChatRequest(
+        messages=[Message(role="user", content="Tell a story")], max_tokens=12, temperature=1.0
     )
-    assert text_of(await frames_of(backend, request)) == text_of(await frames_of(backend, request))
+    drawn = [
+        text_of(await frames_of(backend, msgspec.structs.replace(story, seed=seed))) for seed in (-7, -7, 8)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 @pytest.mark.asyncio
@@ -234,13 +241,14 @@ async def test_an_answer_is_made_of_sentences_that_were_found(backend: BuiltinBa
 @pytest.mark.req("LLM-8")
 @pytest.mark.parametrize(
     ("result", "failed"),
-    [({"event_id": "01J", "lamport": 3}, False), ({"chunks": []}, False), ("no such corpus", True)],
+    [({"event_id": "01J", "lamport": 3}, False), ({"chunks": []}, False), (PASSAGE, True)],
 )
 async def test_a_result_without_passages_is_answered_freely(
     backend: BuiltinBackend, result: Any, failed: bool
 ) -> None:
-    frames = await frames_of(backend, found("Post it", result, is_error=failed))
-    assert text_of(frames)
+    answer = text_of(await frames_of(backend, found("Post it", result, is_error=failed)))
+    assert answer
+    assert not all(sentence.strip(" .") in PASSAGE for sentence in answer.split(". ")), "a failure is quoted"
 
 
 @pytest.mark.asyncio
@@ -270,7 +278,9 @@ async def test_while_it_reads_it_says_how_far_it_is(
     told = [frame for frame in frames if isinstance(frame, PrefillProgress)]
     assert len(told) > 2
     assert {frame.stage for frame in told} == {"reading"}
-    assert all(frame.current <= frame.total for frame in told)
+    read = [frame.current for frame in told]
+    assert read == sorted(set(read))
+    assert {frame.total for frame in told} == {read[-1]}
     assert isinstance(frames[-2], ToolCall if calling else TextDelta)
 
 

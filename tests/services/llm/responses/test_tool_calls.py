@@ -115,8 +115,10 @@ async def test_a_plain_call_has_the_targets_answer(mesh: Mesh) -> None:
         body = post(ids.new_ulid(now_ms()))
         typed = await bus.call(TOOLS_CALL_ID, wrapped(POST, body))
         again = await bus.call(TOOLS_CALL_ID, wrapped(POST, body))
-    assert len(reply.output["chunks"]) == 1
-    assert reply.meta["corpus"] == "probe"
+        direct = await bus.call(QUERY, query())
+    assert reply.output == direct.output
+    assert {**reply.meta, "ms": 0} == {**direct.meta, "ms": 0}
+    assert typed.output["event_id"]
     assert [frame["data"]["text"] for frame in drained.output["frames"]] == ["t0", "t1", "t2"]
     assert drained.output["final"]["model"] == "probe"
     assert typed.output == again.output
@@ -137,8 +139,14 @@ async def test_what_does_not_fit_the_target_is_refused_with_its_path(mesh: Mesh)
         probe.answer = answer
         broken = await refused(bus, wrapped(QUERY, query()))
     assert (unfit.code, unfit.details["path"]) == ("bad_request", "/input/target_body/input/query")
-    assert missing.code == "schema_mismatch"
+    assert unfit.message.startswith("target_body does not fit rag.query@1.0: ")
+    assert (missing.code, missing.message) == (
+        "schema_mismatch",
+        "rag.query@9.0 is not a version known here; there is rag.query@1.0",
+    )
     assert broken.code == "internal_error"
+    assert broken.message.startswith("rag.query@1.0 failed; its log has the reason")
+    assert len(probe.calls) == 1, "what does not fit never comes to it"
 
 
 @pytest.mark.req("LLM-91")
@@ -159,12 +167,18 @@ async def test_another_node_acts_under_a_token_for_it_and_never_by_itself(mesh: 
         stolen = token(bus, mesh.identity, home, QUERY)
         not_mine = await refused(bus, wrapped(QUERY, query(), token=stolen), run=RUN)
         too_little = await refused(bus, wrapped(POST, post(RUN), token=good), run=RUN)
-        params = wrapped(QUERY, query(corpus="system"), token=good)
-        other_value = await refused(bus, params, run=RUN)
+        elsewhere = token(bus, guest, home, QUERY, constraints={"corpus": ["system"]})
+        other_value = await refused(bus, wrapped(QUERY, query(), token=elsewhere), run=RUN)
     assert (without.code, for_another.code, not_mine.code) == ("unauthorized",) * 3
-    assert home in without.message
-    assert (other_run.code, no_run.code, too_little.code) == ("token_scope_insufficient",) * 3
-    assert other_value.code in ("token_scope_insufficient", "not_found")
+    assert without.message.endswith(f"give a run token in input.token whose subject is {home}")
+    assert {for_another.message, not_mine.message} == {
+        "input.token must be issued by whoever the call is for, to the node that serves it"
+    }
+    too_narrow = (other_run.code, no_run.code, too_little.code, other_value.code)
+    assert too_narrow == ("token_scope_insufficient",) * 4
+    assert {other_run.message, no_run.message} == {"input.token must be made for the run of this call"}
+    assert too_little.message == "the token does not cover market.post@1.0"
+    assert "corpus" in other_value.message
     assert len(probe.calls) == 1
 
 
@@ -184,6 +198,8 @@ async def test_an_effect_takes_the_persons_approval_of_the_targets_call(mesh: Me
         assert probe.calls == []
         await bus.call(TOOLS_CALL_ID, wrapped(POST, body, token=lent, approval=yes), run=RUN)
     assert (unasked.code, altered.code, not_hers.code) == ("unauthorized",) * 3
+    assert unasked.message == "market.post@1.0 has side effects and needs the person's approval"
+    assert (altered.details, not_hers.details) == ({"rule": "arguments"}, {"rule": "approver"})
     (posted,) = probe.calls
     assert posted.principal == guest.node_id
 
@@ -203,7 +219,10 @@ async def test_a_nested_call_and_one_that_is_too_deep(mesh: Mesh) -> None:
         many = token(bus, mesh.identity, mesh.identity.node_id, TOOLS_CALL_ID, QUERY)
         covered = await refused(bus, body, token=many, run=RUN)
     assert (deep.code, deep.details["rule"]) == ("bad_request", "hops")
-    assert covered.code == "bad_request"
+    assert (covered.code, covered.message) == (
+        "bad_request",
+        "llm.tools.call lies in itself more than 6 times",
+    )
     assert len(probe.calls) == 1
 
 
@@ -295,8 +314,8 @@ async def test_without_anybody_who_makes_the_call_the_tool_fails(mesh: Mesh) -> 
             ToolCall("b", "search_corpus", {"query": "water"}), Deny("no")
         )
     assert result.is_error
-    assert str(result.content).startswith("not_found:")
-    assert denied.is_error
+    assert result.content == "not_found: nobody offers llm.tools.call@1.0; is the llm service running?"
+    assert (denied.is_error, denied.content) == (True, "denied: no")
     assert probe.calls == []
 
 
