@@ -239,13 +239,13 @@ def test_a_model_of_bedrock_comes_back_from_its_path(path: str) -> None:
         ),
         (
             talk([{"toolAddition": {"tool": {"name": "t", "serverName": "m"}}}]),
-            "messages[0].content[0].toolAddition.tool.serverName: only tools that the request declares can be "
-            "added",
+            "messages[0].content[0].toolAddition.tool.serverName: only tools that the request declares can "
+            "be added",
         ),
         (
             {**talk([{"text": "x"}]), **more(tools=[{"name": "t", "input_schema": {}}])},
-            "additionalModelRequestFields.tools: only tools that Anthropic defines stand here; others belong in "
-            "toolConfig",
+            "additionalModelRequestFields.tools: only tools that Anthropic defines stand here; others "
+            "belong in toolConfig",
         ),
     ],
 )
