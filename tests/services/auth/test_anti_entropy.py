@@ -145,9 +145,9 @@ async def test_who_claims_to_know_more_and_does_not_is_asked_once(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     """It has nothing new to give, or does not answer at all; each time for longer than this test takes."""
-    monkeypatch.setattr("hearthnet_auth.anti_entropy._JITTER_SECONDS", 0)
-    monkeypatch.setattr("hearthnet_auth.peer_heads._AGAIN_SECONDS", 3_600.0)
-    monkeypatch.setattr("hearthnet_auth.peer_heads.FRUITLESS_SECONDS", 3_600.0)
+    monkeypatch.setattr("hearthnet.service.community.anti_entropy._JITTER_SECONDS", 0)
+    monkeypatch.setattr("hearthnet.service.community.peer_heads._AGAIN_SECONDS", 3_600.0)
+    monkeypatch.setattr("hearthnet.service.community.peer_heads.FRUITLESS_SECONDS", 3_600.0)
     async with contextlib.AsyncExitStack() as stack:
         founder = await stack.enter_async_context(living(mesh, mesh.home))
         if answers:

@@ -168,7 +168,7 @@ async def test_a_new_corpus_is_offered_and_searched_at_once(mesh: Mesh) -> None:
         assert first.output == {
             "doc_cid": cid,
             "chunks_indexed": 1,
-            "tokens_indexed": 6,
+            "tokens_indexed": 7,
             "title": "Soup",
             "language": None,
             "media_type": "text/markdown",
