@@ -116,7 +116,13 @@ def test_a_page_without_text(html: str) -> None:
 def test_any_markup_is_a_document_or_refused(html: str) -> None:
     try:
         document = read_document(html.encode(), HTML)
-    except HearthNetError:
+    except HearthNetError as error:
+        refused = error
+    else:
+        refused = None
+    if refused is not None:
+        assert refused.code == "bad_request"
+        assert refused.message in ("the document is empty", "the document has no text in it")
         return
     assert document.title.strip()
     assert all(heading.text in document.body[heading.start :] for heading in document.headings)

@@ -81,6 +81,8 @@ def test_what_the_caller_says_goes_first() -> None:
 def test_where_it_comes_from_is_a_source_if_it_names_none() -> None:
     made = entry(record(b"soup", metadata={"source": "grandmother"}), b"soup")
     assert made.metadata["sources"] == ["grandmother"]
+    made = entry(record(TEXT, metadata={"source": "grandmother"}), TEXT)
+    assert made.metadata["sources"] == ["The cook: https://example.org/"]
 
 
 @pytest.mark.req("RAG-5")

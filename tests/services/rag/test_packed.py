@@ -126,12 +126,15 @@ def test_names_that_lead_out_of_the_archive_lead_nowhere() -> None:
 
 @pytest.mark.req("RAG-35")
 def test_bombs_are_refused_before_they_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    zeros = bytes(zip_documents._RATIO_FROM + 1)
-    assert "more than 200 to 1" in refusal(docx("", parts={"word/media/a.xml": zeros})).message
+    dense = docx("", parts={"word/media/a.xml": bytes(zip_documents._RATIO_FROM + 1)})
     many = packed({str(number): b"" for number in range(zip_documents.MOST_ENTRIES + 1)})
+    usual, opened = docx(""), list[object]()
+    monkeypatch.setattr(zip_documents.zipfile.ZipFile, "open", lambda *given: opened.append(given))
+    assert "more than 200 to 1" in refusal(dense).message
     assert refusal(many).details["limit"] == zip_documents.MOST_ENTRIES
     monkeypatch.setattr(zip_documents, "MOST_UNPACKED", 1000)
-    assert refusal(docx("")).details["limit"] == 1000
+    assert refusal(usual).details["limit"] == 1000
+    assert opened == []
 
 
 @pytest.mark.req("RAG-35")

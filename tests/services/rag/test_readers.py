@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -218,9 +219,16 @@ def test_a_process_that_dies_over_a_document_costs_that_document() -> None:
 def test_a_service_that_stops_does_not_wait_for_a_document() -> None:
     readers = Readers()
     long = pdf(["One of very many pages, each with some text on it."] * 2000)
+    told: list[tuple[str, int, int]] = []
+
+    def close(*how: Any) -> None:
+        told.append(how)
+        readers.close()
+
     with pytest.raises(HearthNetError) as caught:
-        readers.read(long, PDF, None, lambda *how: readers.close())
+        readers.read(long, PDF, None, close)
     assert caught.value.code == "partition"
+    assert told == [("reading pages", 0, 2000)], "the other pages are waited for"
 
 
 def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,16 +208,18 @@ def test_damage_while_it_is_open_is_said_in_one_line(tmp_path: Path, entry: Make
         with pytest.raises(HearthNetError, match="is damaged; stop and start the node") as caught:
             index.corpora()
     assert caught.value.code == "internal_error"
+    assert "\n" not in caught.value.message
 
 
 def test_a_folder_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "rag").write_text("a file where the folder should be")
-    with pytest.raises(HearthNetError, match="rag") as caught:
-        Index(tmp_path / "rag")
-    assert caught.value.code == "internal_error"
     (tmp_path / "other" / FILE).mkdir(parents=True)
-    with pytest.raises(HearthNetError, match="unable to open database file"):
-        Index(tmp_path / "other")
+    for folder, why in (("rag", "File exists"), ("other", "unable to open database file")):
+        with pytest.raises(HearthNetError, match=f"{why}.*; see that this user may write there") as caught:
+            Index(tmp_path / folder)
+        assert caught.value.code == "internal_error"
+        assert caught.value.message.startswith(f"{tmp_path / folder / FILE}: ")
+        assert "\n" not in caught.value.message
 
 
 def test_the_outcome_of_nothing_but_headings(index: Index, entry: MakeEntry) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
+import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hearthnet_rag.index import vectors
@@ -147,19 +149,32 @@ def _all_pending(index: Index) -> list[PendingVectors]:
         return pending(connection, MODEL, ["en"], None, 1000)
 
 
-@given(st.text(min_size=1), st.one_of(st.none(), st.integers(1, 600)))
+texts = st.one_of(
+    st.text(min_size=1),
+    st.lists(st.sampled_from(["a", "well", "lined-with-stone", "x" * 150]), max_size=300).map(" ".join),
+)
+
+
+@given(texts, st.one_of(st.none(), st.integers(1, 600)))
 def test_windows_hold_the_text_in_pieces_a_model_reads(text: str, max_tokens: int | None) -> None:
     pieces = split_windows("Title", "Heading", text, max_tokens)
     assert bool(pieces) == bool(text.split())
     assert all(len(piece) <= 8000 and piece.startswith("Title / Heading\n") for piece in pieces)
+    if max_tokens is not None:  # three characters a token; a word is not cut
+        room = max(100, 3 * max_tokens - len("Title / Heading\n"))
+        parts = [piece.split("\n", 1)[1] for piece in pieces]
+        assert all(len(part) <= room or " " not in part for part in parts)
     if len(pieces) < 8:
         assert " ".join(piece.split("\n", 1)[1] for piece in pieces) == " ".join(text.split())
 
 
 @given(st.lists(st.floats(-10, 10), min_size=3, max_size=20))
 def test_a_packed_vector_keeps_its_direction(vector: list[float]) -> None:
-    assert len(quantize(vector)) == len(vector)
     assert quantize([0.0, 0.0]) == b"\0\0"
+    length = math.hypot(*vector)
+    assume(length > 0.001)
+    numbers = struct.unpack(f"{len(vector)}b", quantize(vector))
+    assert numbers == pytest.approx([127 * one / length for one in vector], abs=0.51)
 
 
 @pytest.mark.req("RAG-53")

@@ -100,6 +100,7 @@ async def test_a_model_that_is_not_of_the_house_or_knows_no_language_sees_nothin
     model = Meanings(**params)
     rag = RagService()
     async with mesh.hosting(model), running(mesh, rag) as bus:
+        await wait_for(lambda: _is_offered(rag._embedding._bus), 30)
         await ingest(bus, "animals", await put(mesh, CATS), media_type="text/markdown")
         assert await rag._embedding.catch_up() == 0
         assert model.texts == []
@@ -128,7 +129,7 @@ async def test_another_nodes_model_is_never_shown_a_document_or_a_query(mesh: Me
     theirs = Meanings()
     rag = RagService()
     async with mesh.hosting(theirs, at=mesh.guest), running(mesh, rag) as bus:
-        await wait_for(lambda: _is_offered(bus), 30)
+        await wait_for(lambda: _is_offered(rag._embedding._bus), 30)
         await ingest(bus, "personal", await put(mesh, CATS), media_type="text/markdown")
         assert await rag._embedding.catch_up() == 0
         await query(bus, "personal", "felines")
@@ -143,12 +144,20 @@ async def _is_offered(bus: Any) -> bool:
 async def test_what_was_made_is_kept_and_the_rest_made_at_the_next_start(mesh: Mesh) -> None:
     async with running(mesh) as bus:
         await ingest(bus, "animals", await put(mesh, CATS), media_type="text/markdown")
-    model, rag = Meanings(), RagService()
-    async with mesh.hosting(model), running(mesh, rag) as bus:
+    async with mesh.hosting(Meanings()), running(mesh) as bus:
         await wait_for(lambda: _has_vectors(bus), LOOKED_AGAIN)
-        seen = len(model.texts)
-        assert await rag._embedding.catch_up() == 0
-        assert len(model.texts) >= seen
+    async with running(mesh) as bus:
+        await ingest(bus, "animals", await put(mesh, DOGS), media_type="text/markdown")
+    model = Meanings()
+    async with mesh.hosting(model), running(mesh) as bus:
+
+        async def dogs() -> bool:
+            return (await found(bus, "puppy"))[0][:1] == ["Hounds"]
+
+        await wait_for(dogs, LOOKED_AGAIN, "the vectors of the other one")
+        assert (await found(bus, "kitten"))[0][:1] == ["Felines"]
+        passages = [text for text in model.texts if "\n" in text]
+        assert [text.split("\n")[0] for text in passages] == ["Hounds"], "those of the first are kept"
     async with running(mesh) as bus:  # the model is away
         titles, meta = await found(bus, "felines")
         assert titles == ["Felines"]

@@ -33,11 +33,15 @@ def small(index: Index, entry: MakeEntry) -> Index:
 
 
 @pytest.mark.req("RAG-1")
-def test_the_best_comes_first_and_a_title_counts_for_more(small: Index) -> None:
+def test_the_best_comes_first_and_a_title_counts_for_more(small: Index, entry: MakeEntry) -> None:
     assert titles(small, "candle") == ["Candles", "Soup"]
     scores = [hit.score for hit in search(small, "home", "a candle on a plate", 5)]
     assert scores == sorted(scores, reverse=True)
     assert all(score > 0 for score in scores)
+    # The same words in either text, and the first one would be first.
+    small.add("home", entry("# Cups\n\nSaucers are below."))
+    small.add("home", entry("# Saucers\n\nCups are below."))
+    assert titles(small, "saucers") == ["Saucers", "Cups"]
 
 
 @pytest.mark.req("RAG-1")
@@ -169,5 +173,5 @@ def test_who_asks_in_the_words_of_a_heading_means_its_section(index: Index, entr
 def test_of_what_is_removed_no_row_is_left(small: Index) -> None:
     small.remove("home", small.documents("home"))
     with small.reading() as connection:
-        for table in ("passages_1", "chunks", "words"):
+        for table in ("passages_1", "chunks", "words", "documents"):
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_rag.text.decompounding import LONGEST, SHORTEST_PART, split
+from hearthnet_rag.text.decompounding import _JOINTS, LONGEST, SHORTEST, SHORTEST_PART, split
 
 WORDS = {
     "regel": 9,
@@ -47,11 +47,20 @@ def test_of_two_ways_the_one_with_the_more_frequent_parts_is_taken() -> None:
     assert split("staubecken", lambda part: known.get(part, 0)) == ["staub", "ecken"]
 
 
-@given(st.text("abcdefgh", min_size=1, max_size=30), st.sets(st.text("abcdefgh", min_size=4, max_size=8)))
-def test_parts_are_known_words_in_their_order(word: str, known: set[str]) -> None:
-    found = split(word, lambda part: int(part in known))
-    assert all(part in known and len(part) >= SHORTEST_PART for part in found)
-    assert len(found) != 1
+@given(
+    st.lists(st.text("abcdefgh", min_size=4, max_size=8), min_size=2, max_size=3), st.sampled_from(_JOINTS)
+)
+def test_parts_are_known_words_in_their_order(said: list[str], joint: str) -> None:
+    word = joint.join(said)
+    found = split(word, lambda part: int(part in said))
+    if len(word) < SHORTEST:
+        assert found == []
+        return
+    assert 2 <= len(found) <= len(said)
+    assert all(part in said and len(part) >= SHORTEST_PART for part in found)
     at = 0
-    for part in found:
-        assert (at := word.find(part, at) + len(part)) >= len(part)
+    for part in found:  # nothing but joints lies between them
+        start = word.index(part, at)
+        assert word[at:start] in _JOINTS
+        at = start + len(part)
+    assert at == len(word)

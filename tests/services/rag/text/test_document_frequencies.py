@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hearthnet_rag.index.index import Index
 from hearthnet_rag.search import search as search_module
+from hearthnet_rag.search.ranking import Candidate
 from hearthnet_rag.search.search import Filter, search
 from tests.services.rag.conftest import MakeEntry
 
@@ -70,10 +73,20 @@ def test_passages_without_a_rare_word_are_not_ranked_and_the_order_stays(
         index.add(
             "home", entry(f"# Note {number}\n\nharbour {'boat ' * (number % 5)} {rare} {'sea ' * number}")
         )
+    ranked: list[int] = []
+    candidates = search_module._candidates
+
+    def counted(*given: Any) -> list[Candidate]:
+        found = candidates(*given)
+        ranked.append(len(found))
+        return found
+
+    monkeypatch.setattr(search_module, "_candidates", counted)
     query = "lighthouse boat harbour"
     everything = search(index, "home", query, 5)
     monkeypatch.setattr(search_module, "_ENOUGH", 1)
     monkeypatch.setattr(search_module, "_FEWEST", 1)
     pruned = search(index, "home", query, 5)
+    assert ranked == [30, 8], "all that have one of the words, then those with the rare one"
     assert [hit.metadata["doc_title"] for hit in pruned] == [hit.metadata["doc_title"] for hit in everything]
     assert [hit.score for hit in pruned] == pytest.approx([hit.score for hit in everything], rel=1e-6)
