@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
-import snowballstemmer
 from hypothesis import given
 from hypothesis import strategies as st
+from snowballstemmer.english_stemmer import EnglishStemmer
 
+from hearthnet_rag.text import text_analysis
 from hearthnet_rag.text.stop_words import ENGLISH, stop_words
 from hearthnet_rag.text.text_analysis import (
     ALGORITHMS,
@@ -123,20 +125,29 @@ def test_a_query_meets_the_text_it_was_taken_from(text: str, language: str) -> N
     assert stored.replace(" ", "").isalnum() or not words(text)
 
 
-def test_threads_do_not_disturb_each_others_stems() -> None:
-    texts = [
-        f"{letter}oiling {letter}unners {letter}andles {letter}ashed"
-        for letter in "bcdfghjklmnpqrstvwxyz" * 6
-    ]
-    texts = [f"{text}{number}s" for number, text in enumerate(texts)]
+class Yielding(EnglishStemmer):
+    """The stemmer in plain Python, which has one word at a time in itself and lets other threads go on."""
+
+    def set_current(self, value: str) -> None:
+        super().set_current(value)
+        time.sleep(0)
+
+
+def test_threads_do_not_disturb_each_others_stems(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, begin = Yielding(), threading.Barrier(4)
+    monkeypatch.setattr(text_analysis, "_stemmer", lambda algorithm: shared)
+    stem.cache_clear()
     wrong: list[str] = []
 
-    def check() -> None:
-        stemmer = snowballstemmer.stemmer("english")
-        expected = (" ".join(stemmer.stemWords(text.split())) for text in texts)
-        wrong.extend(text for text, stems in zip(texts, expected, strict=True) if analysed(text) != stems)
+    def check(thread: int) -> None:
+        stemmer = EnglishStemmer()
+        begin.wait(60)
+        for number in range(300):
+            word = f"{'abcdefghij'[number % 10] * thread}candles{number}boiling"
+            if stem(word, "en") != stemmer.stemWord(word):
+                wrong.append(word)
 
-    threads = [threading.Thread(target=check) for _ in range(4)]
+    threads = [threading.Thread(target=check, args=(number,)) for number in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
