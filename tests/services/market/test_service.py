@@ -13,6 +13,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
 from hearthnet.protocol import frame as frames
 from hearthnet.service.effects.event_log import EventLog
 from hearthnet.trust.keys import Identity
@@ -91,16 +92,19 @@ async def test_a_post_ends_once(mesh: Mesh) -> None:
 @pytest.mark.req("MARKET-6")
 async def test_overdue_posts_are_swept(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MarketService, "sweep_seconds", 0.05)
-    monkeypatch.setattr("hearthnet_market.service.now_ms", lambda: 4_000_000_000_000)
+    monkeypatch.setattr("hearthnet_market.service.now_ms", lambda: now_ms() + 86_400_000)
     async with mesh.hosting(MarketService()), await mesh.bus() as bus:
-        await bus.call("market.post@1.0", _post())
+        await bus.call("market.post@1.0", _post("for a month", ttl_seconds=2_592_000))
+        for _ in range(2):
+            made = (await bus.call("market.post@1.0", _post("for an hour", ttl_seconds=3600))).output
 
-        async def ended() -> bool:
-            reply = await bus.call("market.list@1.0", _body(since_lamport=1))
-            return len(reply.output["removed"]) == 1
+            async def ended(place: int = made["lamport"]) -> Any:
+                return (await bus.call("market.list@1.0", _body(since_lamport=place))).output["ended"]
 
-        await wait_for(ended, what="the sweep")
-        assert (await bus.call("market.list@1.0", _body())).output["max_lamport"] == 2
+            [end] = await wait_for(ended, what="the sweep")
+            assert (end["event_id"], end["reason"]) == (made["event_id"], "stale")
+        assert await _titles(bus) == ["for a month"]
+        assert (await bus.call("market.list@1.0", _body())).output["max_lamport"] == 5
 
 
 @pytest.mark.req("MARKET-8")
