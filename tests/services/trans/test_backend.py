@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_trans.apertium import Apertium, modes
+from hearthnet_trans.apertium.pipeline import Pipeline
 from hearthnet_trans.backend import TranslationWork
 from tests.helpers.waiting import wait_for
-from tests.services.trans.programs import own_programs
+from tests.services.trans.programs import in_group, own_programs
 
 pytestmark = [pytest.mark.asyncio]
 WORDS = "sed -z -u -e s/house/casa/g -e 's/unknown/*unknown/g'"
@@ -137,10 +139,19 @@ async def test_so_many_run_and_no_more(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.req("TRANS-7")
 async def test_what_nobody_uses_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Pipeline] = []
+    start = Pipeline.start
+
+    async def starting(*given: Any, **how: Any) -> Pipeline:
+        started.append(await start(*given, **how))
+        return started[-1]
+
+    monkeypatch.setattr(Pipeline, "start", starting)
     with own_programs(tmp_path, monkeypatch, eng_spa="cat") as folder:
         async with apertium(folder, idle_seconds=0, look_seconds=0.02) as backend:
             await backend.translate(work("house"))
-            await wait_for(lambda: not backend._pipelines, 30)
+            [idle] = started
+            await wait_for(lambda: not backend._pipelines and in_group(idle.pid) == [], 30)
 
 
 @pytest.mark.req("TRANS-6")

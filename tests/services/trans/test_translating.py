@@ -49,8 +49,9 @@ async def test_a_long_text_comes_back_whole(mesh: Mesh) -> None:
         assert (blank.text, same.text, same.backends) == (" \n", "Das Haus.", ())
         there = await translate(bus, "The water is cold. " * 500, "auto", "en")
         assert (there.text, there.backends, there.source) == ("The water is cold. " * 500, (), "en")
-        with pytest.raises(HearthNetError, match="no"):
+        with pytest.raises(HearthNetError) as failed:
             await translate(bus, f"{LONG}boom.", "de", "en")
+        assert (failed.value.code, failed.value.message) == ("internal_error", "no")
 
 
 @pytest.mark.asyncio
@@ -85,8 +86,9 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "broken").write_bytes(b"ab\xff")
     told = {"none": "no file", "": "cannot be read", "broken": "byte 3"}
     for name, words in told.items():
-        with pytest.raises(HearthNetError, match=words):
+        with pytest.raises(HearthNetError, match=words) as refused:
             cli.read(str(tmp_path / name))
+        assert "\n" not in refused.value.message
     monkeypatch.setattr(cli, "MOST_BYTES", 2)
     with pytest.raises(HearthNetError, match="split it"):
         cli.read(str(tmp_path / "broken"))
