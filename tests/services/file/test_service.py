@@ -150,9 +150,23 @@ async def test_many_hashes_are_asked_for_in_pages(mesh: Mesh, monkeypatch: pytes
     monkeypatch.setattr("hearthnet.bus.blob_transfer._FIRST_HASHES", 3)
     monkeypatch.setattr("hearthnet.bus.blob_transfer._MORE_HASHES", 4)
     monkeypatch.setattr("hearthnet_file.service._PAGE", 5)
+    sent: list[int] = []
+    hashes = blob_transfer._hashes
+
+    def counted(manifest: Manifest, start: int, stop: int) -> list[dict[str, Any]]:
+        page = hashes(manifest, start, stop)
+        sent.append(len(page))
+        return page
+
+    monkeypatch.setattr(blob_transfer, "_hashes", counted)
     async with running(mesh) as bus:
         done = await put(bus, LARGE)
+        assert sent == [3, 4, 4, 4, 4, 2]
         assert await fetch(bus, done.cid, done.node) == LARGE
+        body = {"params": {}, "input": {"cid": done.cid, "count": 1}}
+        async with bus.stream("file.read@1.0", body) as stream:
+            pages = [len(frame.data["chunks"]) async for frame in stream if frame.event == "manifest"]
+        assert pages == [5, 5, 5, 5, 1]
 
 
 @pytest.mark.req("FILE-5", "FILE-13")
@@ -270,22 +284,27 @@ async def test_bad_input_is_said(mesh: Mesh) -> None:
     chunks = [{"i": index, "cid": cid} for index, cid in enumerate(whole.cids(0, 9))]
     good = {"cid": whole.cid, "size_bytes": whole.size, "chunks": chunks}
     async with running(mesh) as bus:
-        for spoilt in (
-            {"cid": content_hash(OTHER)},
-            {"size_bytes": whole.size - 1},
-            {"size_bytes": 1},
-            {"chunks": chunks[::-1]},
-            {"chunks": [*chunks, {"i": 3, "cid": whole.cid}]},
-        ):
-            assert (await said(bus, {"manifest": {**good, **spoilt}})).code == "bad_request"
         short = {"manifest": {**good, "chunks": chunks[:1]}}
-        assert (await said(bus, short, {"chunks": []})).code == "bad_request"
-        assert (await said(bus, short, {"i": 0})).code == "bad_request"
-        for wrong in ({"i": 1, "cid": whole.cid, "data_b64": ""}, {"i": 0, "cid": "", "data_b64": "*"}, {}):
-            assert (await said(bus, {"manifest": good}, wrong)).code == "bad_request"
+        for manifest, inputs, words in (
+            ({**good, "cid": content_hash(OTHER)}, (), "these chunks and this size are not those of"),
+            ({**good, "size_bytes": whole.size - 1}, (), "these chunks and this size are not those of"),
+            ({**good, "size_bytes": 1}, (), "1 bytes are 1 chunks, not 3"),
+            ({**good, "chunks": chunks[::-1]}, (), "the hashes of chunks come in order; 0 is next"),
+            ({**good, "chunks": [*chunks, {"i": 3, "cid": whole.cid}]}, (), "are 3 chunks, not 4"),
+            (short["manifest"], ({"chunks": []},), "hashes of chunks were asked for, and none came"),
+            (short["manifest"], ({"i": 0},), "not what was asked for: "),
+            (good, ({"i": 1, "cid": whole.cid, "data_b64": ""},), "was asked for, and something else came"),
+            (good, ({"i": 0, "cid": "", "data_b64": "*"},), "data_b64 is base64url without padding"),
+            (good, ({},), "not what was asked for: "),
+        ):
+            wrong = await said(bus, {"manifest": manifest}, *inputs)
+            assert wrong.code == "bad_request"
+            assert words in wrong.message
         # Without a stream nothing can be sent.
-        assert (await refusal(ask(bus, "put", manifest=good))).code == "bad_request"
-        assert (await refusal(ask(bus, "put", manifest={**good, "chunks": []}))).code == "bad_request"
+        for unary in (good, {**good, "chunks": []}):
+            wrong = await refusal(ask(bus, "put", manifest=unary))
+            assert (wrong.code, "chunks are put in a stream" in wrong.message) == ("bad_request", True)
+        assert (await ask(bus, "list"))["cids"] == []
 
 
 @pytest.mark.req("FILE-9", "FILE-15")
@@ -367,7 +386,9 @@ async def test_the_quota_and_the_disk_refuse_what_is_too_much(
         assert (await refusal(put(bus, OTHER + OTHER))).code == "capacity_exceeded"
         assert (await refusal(ask(bus, "read", cid=passing.cid))).code == "not_found"
         monkeypatch.setattr(Home, "free_bytes", lambda home: 1000)
-        assert (await refusal(put(bus, b"little"))).code == "capacity_exceeded"
+        little = await refusal(put(bus, b"little"))
+        assert (little.code, "quota_bytes" in little.details) == ("capacity_exceeded", False)
+        assert "disk" in little.message
         assert await fetch(bus, kept.cid, kept.node) == LARGE[: 4 * CHUNK_BYTES]
 
 
@@ -507,7 +528,9 @@ async def test_a_node_that_wants_what_is_not_gets_nothing(mesh: Mesh) -> None:
             raise AssertionError
 
     async with running(mesh, Greedy()) as bus:
-        assert (await refusal(put(bus, OTHER))).code == "internal_error"
+        greedy = await refusal(put(bus, OTHER))
+        # The words of who puts: that it sent something, the other one would have said as `internal_error`.
+        assert (greedy.code, greedy.message.endswith(" asks for what is not")) == ("internal_error", True)
 
 
 @pytest.mark.req("FILE-13")
