@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet_embed import EmbedService
-from hearthnet_embed.minilm import files, model
+from hearthnet_embed.minilm import files
 from hearthnet_embed.minilm.backend import MiniLm
 from hearthnet_embed.minilm.files import Files
 from hearthnet_embed.minilm.model import MAX_TOKENS, Model
@@ -114,7 +115,18 @@ async def test_the_service_offers_it_and_tells_what_was_cut(mesh: Mesh, minilm: 
 
 @pytest.mark.req("EMBED-7")
 @pytest.mark.asyncio
-async def test_one_that_is_let_go_before_it_is_loaded_answers_nobody(
+async def test_one_that_is_let_go_before_it_is_loaded_answers_nobody(installed: Files) -> None:
+    unloaded = MiniLm(installed, 1)
+    waiting = asyncio.create_task(unloaded.embed(["water"]))
+    await asyncio.sleep(0)
+    await unloaded.close()
+    await asyncio.wait({waiting}, timeout=30)
+    assert waiting.cancelled()
+
+
+@pytest.mark.req("EMBED-7")
+@pytest.mark.asyncio
+async def test_one_that_cannot_be_loaded_says_so_to_all(
     installed: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
@@ -123,9 +135,10 @@ async def test_one_that_is_let_go_before_it_is_loaded_answers_nobody(
     monkeypatch.setattr("hearthnet_embed.minilm.backend.Model", failing)
     monkeypatch.setattr("hearthnet_embed.minilm.backend.PREWARM_SECONDS", 0)
     broken = MiniLm(installed, 1)
-    with pytest.raises(HearthNetError, match="cannot be loaded"):
-        await broken.load()
-    with pytest.raises(HearthNetError, match="cannot be loaded"):
-        await broken.embed(["water"])
+    early = asyncio.create_task(broken.embed(["rain"]))
+    await asyncio.sleep(0)
+    for work in (broken.load(), early, broken.embed(["water"])):
+        with pytest.raises(HearthNetError, match="it cannot be loaded") as refused:
+            await work
+        assert refused.value.code == "not_implemented"
     await broken.close()
-    assert model.MAX_TOKENS == 256

@@ -250,10 +250,17 @@ async def test_one_far_away_is_looked_at_after_failures_alone(
 ) -> None:
     monkeypatch.setattr("hearthnet_embed.remote.is_near", lambda _url: False)
     monkeypatch.setattr(health, "CALM_SECONDS", 0.01)
+    pauses: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def counted(seconds: float | None) -> asyncio.Timeout:
+        pauses.append(seconds)
+        return timeout(seconds)
+
+    monkeypatch.setattr("hearthnet_embed.remote.asyncio.timeout", counted)
     async with _server() as server, running("openai", server) as remote:
         assert remote.profile.requires_internet
-        for _ in range(20):
-            await asyncio.sleep(0.01)
+        await wait_for(lambda: None in pauses, 20, "that it waits for a failure, however long")
         assert len(server.asked) == 1
         server.routes.clear()
         with pytest.raises(HearthNetError):

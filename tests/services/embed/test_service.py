@@ -140,7 +140,12 @@ async def test_a_call_brings_as_many_texts_as_a_message_carries(mesh: Mesh) -> N
     async with mesh.hosting(Serving(Lengths("lengths"))), await mesh.bus() as bus:
         (offer,) = await offered(bus, "embed.text")
         assert offer.params["max_texts"] == 256
-        for wrong in (_body(), _body(*["a"] * 257), _body("a" * 8193), _body("a", "")):
+        for wrong, path in (
+            (_body(), "/input/texts"),
+            (_body(*["a"] * 257), "/input/texts"),
+            (_body("a" * 8193), "/input/texts/0"),
+            (_body("a", ""), "/input/texts/1"),
+        ):
             with pytest.raises(HearthNetError) as caught:
                 await bus.call("embed.text", wrong)
-            assert caught.value.code == "bad_request"
+            assert (caught.value.code, caught.value.details["path"]) == ("bad_request", path)
