@@ -134,11 +134,13 @@ async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: 
         late = await before.dispatch_confirmed(call("echo"))
         assert late.is_error
         assert str(late.content).startswith("not_found")
-        with pytest.raises(HearthNetError) as caught:
-            await bus.call(
-                fresh.capability, body, grant=use.grant, use=2, token=_token(before, bound), run=before._run
-            )
-        assert caught.value.code in ("unauthorized", "token_scope_insufficient")
+        after = await executor(bus, "echo")
+        for tools, of, code in ((before, bound, "token_scope_insufficient"), (after, fresh, "unauthorized")):
+            given = {"grant": use.grant, "use": 2, "token": _token(tools, of), "run": tools._run}
+            with pytest.raises(HearthNetError) as caught:
+                await bus.call(fresh.capability, body, **given)
+            assert caught.value.code == code
+        assert "grant" in caught.value.message
         assert len(called(plain)) == count
 
 
