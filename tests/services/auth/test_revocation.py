@@ -147,9 +147,10 @@ async def test_what_runs_for_one_who_is_put_out_is_stopped(mesh: Mesh) -> None:
         chatting = asyncio.create_task(chat())
         await asyncio.wait_for(running.wait(), DEADLINE_SECONDS)
         await founder.do(REVOKE, target_node_id=guest.peer.node_id, reason="compromised")
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError):  # of which it hears from its own node or from the provider
             await asyncio.wait_for(chatting, DEADLINE_SECONDS)
         await wait_for(lambda: service.stopped, what="the work to stop")
+        assert service.stopped == [call.id for call in service.calls]
 
 
 @pytest.mark.req("COMMUNITY-2", "COMMUNITY-3")
@@ -173,9 +174,10 @@ async def test_what_runs_under_a_token_that_is_revoked_is_stopped(mesh: Mesh) ->
         await asyncio.wait_for(running.wait(), DEADLINE_SECONDS)
         await wait_for(lambda: len(service.calls) == 2, what="both calls")
         await founder.do(REVOKE_TOKEN, token_id=token["token_id"])
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError) as caught:
             await asyncio.wait_for(asking, DEADLINE_SECONDS)
-        assert len(service.stopped) >= 1
+        assert caught.value.code == "token_revoked"
+        assert service.stopped == [call.id for call in service.calls if call.claims is not None]
         assert not own.done()
         own.cancel()
 

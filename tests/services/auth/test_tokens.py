@@ -97,26 +97,53 @@ async def test_a_session_names_its_guest_and_the_guests_key(mesh: Mesh) -> None:
     assert malformed.code == "bad_request"
 
 
-REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
-    "for anybody": ("unauthorized", {"subject": "*"}),
-    "for a stranger": ("not_found", {"subject": Identity.generate().node_id}),
-    "for another community": ("not_federated", {"audience": Identity.generate().node_id}),
-    "of what nobody offers": ("not_found", {"scope": {"capabilities": ["llm.complete@1.0"]}}),
-    "of a version that nobody offers": ("not_found", {"scope": {"capabilities": ["rag.query@1.7"]}}),
-    "of more than the issuer may do": ("unauthorized", {"scope": {"capabilities": ["rag.query"]}}),
-    "to issue tokens": ("unauthorized", {"scope": {"capabilities": ["auth.token.issue"]}}),
-    "of what is the node's own": ("unauthorized", {"scope": {"capabilities": ["community.revoke@1.0"]}}),
-    "longer than the rules say": ("bad_request", {"ttl_seconds": 601}),
+REFUSALS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "for anybody": ("unauthorized", "one for anybody is not issued", {"subject": "*"}),
+    "for a stranger": ("not_found", "is no member of", {"subject": Identity.generate().node_id}),
+    "for another community": (
+        "not_federated",
+        "no agreement with that one",
+        {"audience": Identity.generate().node_id},
+    ),
+    "of what nobody offers": (
+        "not_found",
+        "nobody offers llm.complete@1.0 now",
+        {"scope": {"capabilities": ["llm.complete@1.0"]}},
+    ),
+    "of a version that nobody offers": (
+        "not_found",
+        "nobody offers rag.query@1.7 now",
+        {"scope": {"capabilities": ["rag.query@1.7"]}},
+    ),
+    "of more than the issuer may do": (
+        "unauthorized",
+        "rag.query takes more than level member",
+        {"scope": {"capabilities": ["rag.query"]}},
+    ),
+    "to issue tokens": (
+        "unauthorized",
+        "auth.token.issue is not called under a token",
+        {"scope": {"capabilities": ["auth.token.issue"]}},
+    ),
+    "of what is the node's own": (
+        "unauthorized",
+        "community.revoke@1.0 serves only its own node",
+        {"scope": {"capabilities": ["community.revoke@1.0"]}},
+    ),
+    "longer than the rules say": ("bad_request", "live 600 seconds at most", {"ttl_seconds": 601}),
     "with a limit unknown here": (
         "bad_request",
+        "per_night",
         {"scope": {"capabilities": ["market.post"], "per_night": 1}},
     ),
     "with corpora in two places": (
         "bad_request",
+        "say the same; give one",
         {"corpora": ["a"], "scope": {"capabilities": ["market.post"], "corpora": ["a"]}},
     ),
     "with corpora twice": (
         "bad_request",
+        "say the same; give one",
         {
             "corpora": ["a"],
             "scope": {"capabilities": ["market.post"], "params_constraints": {"corpus": ["a"]}},
@@ -124,6 +151,7 @@ REFUSALS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "too long": (
         "payload_too_large",
+        "name fewer capabilities or shorter values",
         {
             "scope": {
                 "capabilities": ["market.post"],
@@ -152,15 +180,17 @@ async def test_a_token_is_not_issued_beyond_its_issuer_and_the_rules(mesh: Mesh)
             "ttl_seconds": 60,
         }
         assert (await guest.do(ISSUE, **usual))["token"]
-        codes = {
-            name: (await refused(guest, ISSUE, **{**usual, **change})).code
-            for name, (_, change) in REFUSALS.items()
+        errors = {
+            name: await refused(guest, ISSUE, **{**usual, **change})
+            for name, (_, _, change) in REFUSALS.items()
         }
         to_itself = {**usual, "subject": guest.node_id, "scope": {"capabilities": ["auth.token.issue"]}}
         assert (await refused(guest, ISSUE, **to_itself)).code == "unauthorized"
         with pytest.raises(HearthNetError) as elsewhere:
             await guest.bus.call(ISSUE, body(**usual), node=founder.node_id)
-    assert codes == {name: code for name, (code, _) in REFUSALS.items()}
+    for name, (code, words, _) in REFUSALS.items():
+        assert (name, errors[name].code) == (name, code)
+        assert words in errors[name].message
     assert elsewhere.value.code == "not_found", "who signs with a key serves nobody else"
 
 
@@ -180,6 +210,8 @@ async def test_tokens_are_not_issued_under_a_token(mesh: Mesh) -> None:
         with pytest.raises(HearthNetError) as caught:
             await founder.bus.call(ISSUE, wanted, token=under)
     assert caught.value.code == "unauthorized"
+    assert "auth.token.issue" in caught.value.message
+    assert "under a token" in caught.value.message
 
 
 @pytest.mark.req("AUTH-3", "TOKEN-1")

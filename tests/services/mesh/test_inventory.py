@@ -11,6 +11,7 @@ from hearthnet.trust.authorization.token import Claims
 from hearthnet_mesh import describe, inventory
 from hearthnet_mesh.schemas import Kind
 from hearthnet_mesh.snapshot import Snapshot, short
+from tests.helpers.members import take_in
 from tests.services.mesh.worlds import (
     ATTIC,
     CELLAR,
@@ -19,6 +20,7 @@ from tests.services.mesh.worlds import (
     ROSTER,
     SEEN,
     SNAPSHOT,
+    STRANGER,
     offer,
     token,
     viewer,
@@ -186,7 +188,7 @@ def test_it_is_said_whether_the_caller_may_call_it_and_why_not(
 ) -> None:
     about = described(name, by=ATTIC, claims=claims)
     assert about["allowed"] is not bool(why_not)
-    assert why_not in (about["why_not"] or "")
+    assert about["why_not"] is None if not why_not else why_not in about["why_not"]
 
 
 @pytest.mark.req("MESH-2")
@@ -225,6 +227,9 @@ def test_neighbours_are_listed_by_name_with_what_they_offer() -> None:
 def test_a_name_that_two_members_have_stands_for_neither() -> None:
     assert SNAPSHOT.find_node("ATTIC") == ROSTER.member(ATTIC.node_id)
     assert SNAPSHOT.find_node("nobody") is None
+    twice = Snapshot(KITCHEN.node_id, take_in(ROSTER, KITCHEN, STRANGER, "attic"))
+    assert twice.find_node("Attic") is None
+    assert twice.find_node(ATTIC.node_id) == ROSTER.member(ATTIC.node_id)
 
 
 @pytest.mark.req("MESH-7")

@@ -131,11 +131,10 @@ def test_what_sqlite_does_not_take_is_said_in_its_words() -> None:
 
 
 @pytest.mark.req("MESH-20")
-@pytest.mark.parametrize("sql", GOOD)
+@pytest.mark.parametrize("sql", [sql for sql in GOOD if "now" not in sql])
 def test_the_same_query_has_the_same_answer(sql: str) -> None:
     values = validator.validate(sql, BINDINGS).values
-    if "now" not in sql:
-        assert sandbox.execute(sql, values, tables(), 50) == sandbox.execute(sql, values, tables(), 50)
+    assert sandbox.execute(sql, values, tables(), 50) == sandbox.execute(sql, values, tables(), 50)
 
 
 VOCABULARY = """
