@@ -32,7 +32,7 @@ async def test_an_invite_is_made_once_for_each_client_id(mesh: Mesh) -> None:
         others = await asyncio.gather(*(founder.do(INVITE) for _ in range(10)))
         roster = founder.auth._membership.roster
     assert first == again
-    assert caught.value.code == "bad_request"
+    assert (caught.value.code, caught.value.details["rule"]) == ("bad_request", "reused")
     said = invites.decode(first["invite"])
     assert (said.address, said.inviter) == ("127.0.0.1:7422", founder.node_id)
     assert roster.level(said.key().node_id, said.expires_at - 1) == "invited"
@@ -93,15 +93,20 @@ async def test_an_invite_that_was_taken_back_lets_nobody_in(mesh: Mesh) -> None:
     async with living(mesh, mesh.home) as founder:
         made = await founder.do(INVITE)
         async with at_the_door(mesh, founder, made["invite"]) as door:
-            assert (await door.roster()).member(founder.node_id)
+            roster, newcomer = await door.roster(), Identity.generate()
+            assert roster.member(founder.node_id)
             first = await founder.do(WITHDRAW, invite_event_id=made["event_id"])
             again = await founder.do(WITHDRAW, invite_event_id=made["event_id"])
             with pytest.raises(HearthNetError) as caught:
                 await door.roster()
+            with pytest.raises(HearthNetError) as late:
+                await door.join(roster, newcomer, "late")
+        assert founder.auth._membership.roster.level(newcomer.node_id) == "unknown"
         with pytest.raises(HearthNetError) as unknown:
             await founder.do(WITHDRAW, invite_event_id=ids.new_ulid())
     assert first == again
     assert caught.value.code == "unauthorized"
+    assert late.value.code == "partition", "whom the node does not know it does not even tell what it offers"
     assert unknown.value.code == "not_found"
 
 
@@ -115,6 +120,7 @@ async def test_who_may_not_invite_is_told_so(mesh: Mesh) -> None:
             await guest.do(INVITE)
         with pytest.raises(HearthNetError) as elsewhere:
             await guest.bus.call(INVITE, body(), node=founder.node_id)
+        assert guest.auth._membership.roster.invites == ()
     assert caught.value.code == "unauthorized"
     assert elsewhere.value.code == "not_found", "what signs with a node's key is told to nobody else"
 

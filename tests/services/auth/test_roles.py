@@ -212,5 +212,6 @@ async def test_the_rules_change_where_the_root_key_lies_and_nowhere_else(mesh: M
         wanted = Policy(min_signatures_to_revoke=1, capability_token_ttl_seconds=600)
         await wait_for(lambda: guest.bus.peer.roster.policy == wanted, what="the rules to be known")
     assert denied.code == "unauthorized"
+    assert "where the community's root key lies" in denied.message
     assert done["policy"]["min_signatures_to_revoke"] == 1
     assert done["event_id"] == same["event_id"]

@@ -127,7 +127,8 @@ async def test_who_takes_is_killed_and_the_same_call_goes_on_with_the_next_proce
         await stack.enter_async_context(service(mesh, bus))
         done = await asyncio.wait_for(putting, 60)
         assert 0 < done.chunks < CHUNKS
-        assert len(source.asked) < 2 * CHUNKS
+        assert source.asked[:20] == list(range(20))
+        assert source.asked[-done.chunks :] == list(range(CHUNKS - done.chunks, CHUNKS)), "not from the start"
         await check_there(mesh)
 
 

@@ -83,9 +83,16 @@ async def test_who_asks_while_the_view_is_derived_anew_waits_for_it(
         async for batch in read(log, after):
             yield batch
 
-    market = MarketService()
+    market, waiting = MarketService(), list[int]()
+    catch_up = market._catch_up
+
+    async def counted() -> None:
+        waiting.append(1)
+        await catch_up()
+
     async with mesh.hosting(market), await mesh.bus() as bus:
         posted = await _fill(bus, 3)
+        monkeypatch.setattr(market, "_catch_up", counted)
         monkeypatch.setattr(EventLog, "read", slowly)
         for file in mesh.home.service("market").glob("view.db*"):
             _tear(file, 0)
@@ -95,8 +102,8 @@ async def test_who_asks_while_the_view_is_derived_anew_waits_for_it(
             asyncio.create_task(bus.call(f"market.{verb}@1.0", {"params": {}, "input": given}))
             for verb, given in (("list", {}), ("search", {"query": "post"}))
         ]
-        done, _ = await asyncio.wait(asked, timeout=0.3)
-        assert not done
+        await wait_for(lambda: len(waiting) > 2, what="both to wait for the one that reads the log")
+        assert not any(one.done() for one in asked)
         go_on.set()
         for reply in await asyncio.gather(*asked):
             assert sorted(post["title"] for post in reply.output["posts"]) == sorted(posted)

@@ -149,6 +149,8 @@ async def test_the_examples_of_the_contracts_are_true(mesh: Mesh, name: str, ind
             with pytest.raises(HearthNetError) as caught:
                 await bus.call(name, request)
             assert caught.value.code == example["error"]
+            path = caught.value.details.get("path")
+            assert path == example.get("path", path)
             return
         reply = await bus.call(name, request)
         assert not missing_from_output(example.get("expect", {}), reply.output, [])

@@ -123,6 +123,8 @@ async def test_the_examples_of_the_contracts(mesh: Mesh) -> None:
                     with pytest.raises(HearthNetError) as caught:
                         await bus.call(f"mesh.{verb}@1.0", request_of(example, None), timeout_seconds=60)
                     assert caught.value.code == example["error"]
+                    path = caught.value.details.get("path")
+                    assert path == example.get("path", path)
                 else:
                     expect, given = example["expect"], example["request"]["input"]
                     await answer(bus, verb, given, partial(fits, expect))

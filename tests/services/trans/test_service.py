@@ -240,6 +240,8 @@ async def test_the_examples_of_the_contract(mesh: Mesh) -> None:
                 with pytest.raises(HearthNetError) as caught:
                     await work
                 assert caught.value.code == example["error"]
+                path = caught.value.details.get("path")
+                assert path == example.get("path", path)
             else:
                 assert missing_from_output(example["expect"], (await work).output) == []
 

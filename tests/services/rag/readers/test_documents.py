@@ -131,7 +131,12 @@ def test_the_file_name_of_a_path_of_any_system() -> None:
 def test_any_bytes_are_a_document_or_refused(data: bytes) -> None:
     try:
         document = read_document(data)
-    except HearthNetError:
+    except HearthNetError as error:
+        refused = error
+    else:
+        refused = None
+    if refused is not None:
+        assert (refused.code, "\n" in refused.message) == ("bad_request", False)
         return
     assert document.title.strip()
     assert document.body.strip()
