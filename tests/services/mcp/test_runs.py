@@ -136,7 +136,12 @@ async def test_a_changed_tool_is_another_one_for_every_yes_that_was_given(mesh: 
         assert str(late.content).startswith("not_found")
         after = await executor(bus, "echo")
         for tools, of, code in ((before, bound, "token_scope_insufficient"), (after, fresh, "unauthorized")):
-            given = {"grant": use.grant, "use": 2, "token": _token(tools, of), "run": tools._run}
+            given: dict[str, Any] = {
+                "grant": use.grant,
+                "use": 2,
+                "token": _token(tools, of),
+                "run": tools._run,
+            }
             with pytest.raises(HearthNetError) as caught:
                 await bus.call(fresh.capability, body, **given)
             assert caught.value.code == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zipfile
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_bombs_are_refused_before_they_are_unpacked(monkeypatch: pytest.MonkeyPa
     dense = docx("", parts={"word/media/a.xml": bytes(zip_documents._RATIO_FROM + 1)})
     many = packed({str(number): b"" for number in range(zip_documents.MOST_ENTRIES + 1)})
     usual, opened = docx(""), list[object]()
-    monkeypatch.setattr(zip_documents.zipfile.ZipFile, "open", lambda *given: opened.append(given))
+    monkeypatch.setattr(zipfile.ZipFile, "open", lambda *given: opened.append(given))
     assert "more than 200 to 1" in refusal(dense).message
     assert refusal(many).details["limit"] == zip_documents.MOST_ENTRIES
     monkeypatch.setattr(zip_documents, "MOST_UNPACKED", 1000)

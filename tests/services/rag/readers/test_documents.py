@@ -129,12 +129,11 @@ def test_the_file_name_of_a_path_of_any_system() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_document_or_refused(data: bytes) -> None:
+    refused: HearthNetError | None = None
     try:
         document = read_document(data)
     except HearthNetError as error:
         refused = error
-    else:
-        refused = None
     if refused is not None:
         assert (refused.code, "\n" in refused.message) == ("bad_request", False)
         return

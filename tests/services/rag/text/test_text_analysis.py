@@ -125,7 +125,7 @@ def test_a_query_meets_the_text_it_was_taken_from(text: str, language: str) -> N
     assert stored.replace(" ", "").isalnum() or not words(text)
 
 
-class Yielding(EnglishStemmer):
+class Yielding(EnglishStemmer):  # type: ignore[misc]
     """The stemmer in plain Python, which has one word at a time in itself and lets other threads go on."""
 
     def set_current(self, value: str) -> None:
