@@ -189,12 +189,13 @@ async def test_an_event_whose_answer_was_lost_is_found_and_not_made_twice(mesh: 
 
         wanted = {"client_id": "01JZZZZZZZZZZZZZZZZZZZZZ50", "target_node_id": guest.peer.node_id}
         log.claim = lost  # type: ignore[method-assign]
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError) as unsure:
             await founder.bus.call(
                 PROMOTE,
                 {"params": {}, "input": {**wanted, "new_level": "trusted"}},
                 timeout_seconds=2,
             )
+        assert unsure.value.code == "timeout"
         assert founder.level(guest.peer.node_id) == "member"
         log.claim = claim  # type: ignore[method-assign]
         await founder.do(PROMOTE, **wanted, new_level="trusted")

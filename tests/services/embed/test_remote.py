@@ -263,6 +263,6 @@ async def test_one_far_away_is_looked_at_after_failures_alone(
         await wait_for(lambda: None in pauses, 20, "that it waits for a failure, however long")
         assert len(server.asked) == 1
         server.routes.clear()
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError, match="404"):
             await remote.embed(["soil"])
         await wait_for(lambda: not remote.there, 20, "that it is seen to be gone")

@@ -168,8 +168,10 @@ async def test_what_another_node_calls_harmless_is_asked_about_all_the_same(
         await offered(guest, "read")
         own, others = await executor(bus, "read"), await executor(guest, "read")
         assert not (await own.dispatch(call("read"))).is_error
-        with pytest.raises(ToolError):
+        with pytest.raises(ToolError) as asked:
             await others.dispatch(call("read"))
+        assert asked.value.pending.body == {"params": {}, "input": {"text": "hello"}}
+        assert called(plain) == ["read"]
         assert not (await others.dispatch_confirmed(call("read"))).is_error
         assert called(plain) == ["read", "read"]
 

@@ -117,9 +117,10 @@ async def test_update_of_what_is_unchanged_writes_nothing(mesh: Mesh) -> None:
             assert set(again) == {"doc_cid", "chunks_indexed", "tokens_indexed"}
         assert journal.read_bytes() == before
         # The same content in place of another version under its new name is a change.
-        await ingest(bus, "home", await put(mesh, b"# Old bread\n\nBake it.\n"), metadata={"path": "b.md"})
+        old = await put(mesh, b"# Old bread\n\nBake it.\n")
+        await ingest(bus, "home", old, metadata={"path": "b.md"})
         moved = await ingest(bus, "home", bread, **{**plain, "metadata": {"path": "b.md"}})
-        assert len(moved.output["replaced"]) == 1
+        assert moved.output["replaced"] == [old]
 
 
 @pytest.mark.req("CLI-41")

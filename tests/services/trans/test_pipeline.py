@@ -86,7 +86,7 @@ async def test_what_breaks_off_is_not_waited_for(command: tuple[str, ...]) -> No
 
 @pytest.mark.req("TRANS-7")
 async def test_a_program_that_is_not_there_is_told() -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(Broken, match="No such file or directory: '/no/such/program'"):
         await Pipeline.start(["/no/such/program"])
 
 

@@ -248,10 +248,25 @@ async def test_the_examples_of_the_contract(mesh: Mesh) -> None:
 
 @pytest.mark.req("TRANS-8")
 async def test_two_hundred_at_once_are_answered_or_told_to_wait(mesh: Mesh) -> None:
-    async with mesh.hosting(TransService([Shouting("one", "en-es")])), await mesh.bus() as bus:
+    """The backend has so many at a time as it has places for, and begins when all of them are taken."""
+    running: list[int] = []
+    full = asyncio.Event()
+
+    class Counting(Shouting):
+        async def translate(self, work: TranslationWork) -> Translation:
+            running.append(1)
+            most.append(len(running))
+            if len(running) == self.places:
+                full.set()
+            await full.wait()
+            running.pop()
+            return await super().translate(work)
+
+    most: list[int] = []
+    async with mesh.hosting(TransService([Counting("one", "en-es")])), await mesh.bus() as bus:
         calls = (bus.call("trans.text", body(f"text {n}", "en", "es")) for n in range(200))
         done = await asyncio.gather(*calls, return_exceptions=True)
-        assert [one for one in done if not isinstance(one, BaseException)]
+        assert max(most) == 4
         for number, one in enumerate(done):
             if isinstance(one, HearthNetError):
                 assert (one.code, bool(one.retry_after_ms)) == ("capacity_exceeded", True)
