@@ -195,7 +195,8 @@ async def test_an_event_whose_answer_was_lost_is_found_and_not_made_twice(mesh: 
                 {"params": {}, "input": {**wanted, "new_level": "trusted"}},
                 timeout_seconds=2,
             )
-        assert unsure.value.code == "timeout"
+        # The deadline ends the attempts, or an attempt ends just before it.
+        assert unsure.value.code in ("timeout", "partition")
         assert founder.level(guest.peer.node_id) == "member"
         log.claim = claim  # type: ignore[method-assign]
         await founder.do(PROMOTE, **wanted, new_level="trusted")

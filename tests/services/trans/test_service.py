@@ -20,6 +20,7 @@ from hearthnet_trans.cache import Cache, Key
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 GERMAN = "Das Wasser des Flusses ist heute sehr kalt und klar."
@@ -248,25 +249,29 @@ async def test_the_examples_of_the_contract(mesh: Mesh) -> None:
 
 @pytest.mark.req("TRANS-8")
 async def test_two_hundred_at_once_are_answered_or_told_to_wait(mesh: Mesh) -> None:
-    """The backend has so many at a time as it has places for, and begins when all of them are taken."""
-    running: list[int] = []
-    full = asyncio.Event()
+    running, go_on = list[str](), asyncio.Event()
 
-    class Counting(Shouting):
+    class Held(Shouting):
         async def translate(self, work: TranslationWork) -> Translation:
-            running.append(1)
-            most.append(len(running))
-            if len(running) == self.places:
-                full.set()
-            await full.wait()
-            running.pop()
+            running.append(work.text)
+            await go_on.wait()
             return await super().translate(work)
 
-    most: list[int] = []
-    async with mesh.hosting(TransService([Counting("one", "en-es")])), await mesh.bus() as bus:
-        calls = (bus.call("trans.text", body(f"text {n}", "en", "es")) for n in range(200))
+    backend = Held("one", "en-es")
+    backend.places = 3
+    async with mesh.hosting(TransService([backend])), await mesh.bus() as bus:
+        calls = [asyncio.create_task(bus.call("trans.text", body(f"text {n}", "en", "es"))) for n in range(3)]
+        await wait_for(lambda: len(running) == 3, what="all places to be taken")
+        with pytest.raises(HearthNetError) as busy:
+            await bus.call("trans.text", body("one more", "en", "es"), timeout_seconds=1)
+        assert (busy.value.code, bool(busy.value.retry_after_ms)) == ("capacity_exceeded", True)
+        assert "all 3 places of trans.text@1.0 are taken" in busy.value.message
+        calls += [
+            asyncio.create_task(bus.call("trans.text", body(f"text {n}", "en", "es"))) for n in range(3, 200)
+        ]
+        go_on.set()
         done = await asyncio.gather(*calls, return_exceptions=True)
-        assert max(most) == 4
+        assert not any(isinstance(one, BaseException) for one in done[:3])
         for number, one in enumerate(done):
             if isinstance(one, HearthNetError):
                 assert (one.code, bool(one.retry_after_ms)) == ("capacity_exceeded", True)
