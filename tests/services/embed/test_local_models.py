@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.req("EMBED-1")
 @pytest.mark.parametrize("vectors", [[[1.0, float("nan")]], [[float("inf"), 0.0]], [1.0, 2.0]])
 def test_vectors_that_are_none_are_not_passed_on(vectors: list[list[float]]) -> None:
-    with pytest.raises(HearthNetError) as refused:
+    with pytest.raises(HearthNetError, match="vectors that are none; ask another model") as refused:
         output(Embedded(vectors), True)
     assert refused.value.code == "internal_error"
 

@@ -231,6 +231,7 @@ async def test_a_server_that_stays_away_is_not_waited_for_without_end(
             gone = await refusal(blob_transfer.fetch(bus, done.cid, [done.node], sink, silent))
     assert (away.code, gone.code) == ("partition", "partition")
     assert "repeat the command" in away.message
+    assert "repeat the command" in gone.message
 
 
 @pytest.mark.req("FILE-4")
