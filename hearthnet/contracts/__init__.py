@@ -2,9 +2,7 @@
 
     contracts().get("rag.query@1.0").check_request(body)
 
-No I/O but reading those files. Nothing here depends on a capability's name. The modules `compare` and
-`examples` are for changing and testing contracts, not for a running node, and are imported by their own
-names.
+No I/O but reading those files. Nothing here depends on a capability's name.
 """
 
 from __future__ import annotations

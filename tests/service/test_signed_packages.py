@@ -25,6 +25,7 @@ from tests.helpers.mesh import Mesh
 from tests.helpers.packages import contract, service_code, sign, write_package
 from tests.helpers.service_processes import processes_of_service
 from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 ANNA, BERTA = Identity(b"a" * 32), Identity(b"b" * 32)
@@ -175,6 +176,12 @@ async def test_a_name_without_its_keys_signature_is_not_learned(mesh: Mesh, inst
     ):
         assert (await refusal(bus, impostor.contract.id)).code == "invalid_signature"
         contracts.cache_clear()
+
+        async def both_offered() -> bool:
+            # On a busy machine the other home may be later with its offer than a find waits.
+            return {impostor.contract.id, OF_ANNA.id} <= await names(bus)
+
+        await wait_for(both_offered, what="both offers")
         # Even as the own node's offer it only costs a question; the signed one is found.
         assert (await bus.call(OF_ANNA.name, BODY)).output == {"text": "Hello Ada"}
 

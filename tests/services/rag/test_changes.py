@@ -15,7 +15,6 @@ from hearthnet.cli.input.text_files import TextFile, find
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.trust.keys import Identity
 from hearthnet_rag import RagService
-from hearthnet_rag.ingest import document_import
 from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.library import Library
 from hearthnet_rag.readers.documents import HTML, PDF
