@@ -83,6 +83,15 @@ async def names(bus: Bus) -> set[str]:
     return {str(view.capability) for view in await bus.offers() if "greet" in view.capability.name}
 
 
+async def see(bus: Bus, *expected: str) -> None:
+    """Wait until a process sees these: on a busy machine a home may answer later than a find waits."""
+
+    async def complete() -> bool:
+        return set(expected) <= await names(bus)
+
+    await wait_for(complete, what=f"offers of {expected}")
+
+
 async def refusal(bus: Bus, capability: str, **given: Any) -> HearthNetError:
     with pytest.raises(HearthNetError) as caught:
         await bus.call(capability, BODY, **given)
@@ -92,6 +101,7 @@ async def refusal(bus: Bus, capability: str, **given: Any) -> HearthNetError:
 @pytest.mark.req("OTHERS-5", "OTHERS-6", "ATTACK-29")
 async def test_a_signed_package_is_called_under_its_key(mesh: Mesh, installer: Installer) -> None:
     async with installer.home(mesh.home, "Hello", ANNA) as at_home, await mesh.guest_bus() as guest:
+        await see(guest, OF_ANNA.id)
         assert await names(guest) == {OF_ANNA.id}
         reply = await guest.call(OF_ANNA.name, BODY)
         assert (reply.output, reply.provider) == ({"text": "Hello Ada"}, mesh.identity.node_id)
@@ -112,7 +122,7 @@ async def test_claims_of_two_keys_are_never_merged(mesh: Mesh, installer: Instal
         installer.home(mesh.guest, "Hallo", BERTA) as there,
         await mesh.bus() as bus,
     ):
-        assert await names(bus) == {PLAIN, OF_ANNA.id, OF_BERTA.id}
+        await see(bus, PLAIN, OF_ANNA.id, OF_BERTA.id)
         for _ in range(3):
             assert (await bus.call(OF_ANNA.name, BODY)).output == {"text": "Hello Ada"}
             assert (await bus.call(OF_BERTA.name, BODY)).output == {"text": "Hallo Ada"}
@@ -177,11 +187,7 @@ async def test_a_name_without_its_keys_signature_is_not_learned(mesh: Mesh, inst
         assert (await refusal(bus, impostor.contract.id)).code == "invalid_signature"
         contracts.cache_clear()
 
-        async def both_offered() -> bool:
-            # On a busy machine the other home may be later with its offer than a find waits.
-            return {impostor.contract.id, OF_ANNA.id} <= await names(bus)
-
-        await wait_for(both_offered, what="both offers")
+        await see(bus, impostor.contract.id, OF_ANNA.id)
         # Even as the own node's offer it only costs a question; the signed one is found.
         assert (await bus.call(OF_ANNA.name, BODY)).output == {"text": "Hello Ada"}
 
@@ -200,7 +206,7 @@ async def test_a_signed_function_is_called_from_another_home(
     with mesh.published():
         async with await mesh.bus() as bus, processes_of_service(bus, mesh.home, PLAIN):
             async with await mesh.guest_bus() as guest:
-                (shared,) = await names(guest)
+                (shared,) = await wait_for(lambda: names(guest), what="the signed offer")
                 assert shared.startswith(f"{OF_ANNA.name}@")
                 assert (await guest.call(shared, BODY)).output == "Hello Ada"
             assert (await bus.call("hello.greet", BODY)).output == "Hello Ada"
