@@ -26,7 +26,7 @@ from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_told
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.namespaces import is_home_only, refuse_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability, split_name
@@ -219,7 +219,7 @@ def _request(own: str, capability: str, body: dict[str, Any], options: CallOptio
         options["node"] = approval.provider
     if is_home_only(contract.name):
         if options.get("node", own) not in ("", own):
-            raise HearthNetError("unauthorized", f"{contract.id} is called at its own home only")
+            refuse_home_only(contract.name)
         options["node"] = own
     if contract.idempotent == "client_id" and not options.get("idempotency_key"):
         options["idempotency_key"] = str(body["input"]["client_id"])

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 import msgspec
 
 from hearthnet.contracts.match import MatchRule, fits, matcher
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.contracts.tool_schema import Flat
 from hearthnet.core.canonical_json import digest
@@ -64,6 +65,11 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     def id(self) -> str:
         """`name@major.minor`."""
         return f"{self.name}@{self.version}"
+
+    @property
+    def is_home_only(self) -> bool:
+        """Whether its name is outside the namespaces of this project, and called at its own home alone."""
+        return is_home_only(self.name)
 
     @property
     def major(self) -> int:

@@ -22,6 +22,8 @@ from hearthnet.core.errors import HearthNetError
 PREFIX: Final = "experimental."
 MOST_BYTES: Final = 64 * 1024
 """Maximum size of one contract, in canonical JSON."""
+_IDEMPOTENT: Final = {False: {"pure", "no"}, True: {"client_id", "natural", "no"}}
+"""The values that fit a capability without and with side effects."""
 _DRAFT: Final = "0.0"
 _MAJORS: Final = 10**15 - 1
 """Number of possible versions: finding another contract with the same version would take years."""
@@ -92,8 +94,9 @@ def check_usable(contract: Contract) -> None:
     """Check that a contract from outside this project can be called.
 
     Raises:
-        HearthNetError: `bad_request` for an invalid name or schema, more than `MOST_BYTES`, and a request
-            that is no object of params and input.
+        HearthNetError: `bad_request` for an invalid name or schema, more than `MOST_BYTES`, a request that is
+            no object of params and input, a time or a number of places under 1, and an idempotency that does
+            not fit its effects.
     """
     parse_capability(contract.id)
     size = len(canonical_json(msgspec.to_builtins(contract)))
@@ -106,3 +109,11 @@ def check_usable(contract: Contract) -> None:
         contract.tool_schema(None, frozenset())
     except (KeyError, TypeError, AttributeError) as error:
         raise HearthNetError("bad_request", "the request is no object of params and input") from error
+    if contract.timeout_seconds < 1 or contract.max_concurrent < 1:
+        raise HearthNetError("bad_request", "timeout_seconds and max_concurrent are at least 1")
+    if contract.idempotent not in _IDEMPOTENT[contract.side_effects]:
+        effects = "with side effects" if contract.side_effects else "without side effects"
+        raise HearthNetError("bad_request", f"a capability {effects} is not {contract.idempotent!r}")
+    keyed = contract.request_schema["properties"]["input"].get("required", ())
+    if contract.idempotent == "client_id" and "client_id" not in keyed:
+        raise HearthNetError("bad_request", "its input has to require client_id, by which it happens once")

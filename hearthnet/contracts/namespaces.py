@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hearthnet.core.errors import HearthNetError
+
 RESERVED: Final = frozenset(
     {
         "auth",
@@ -19,9 +21,12 @@ RESERVED: Final = frozenset(
         "experimental",
         "federation",
         "file",
+        "gateway",
+        "hearthnet",
         "img",
         "llm",
         "market",
+        "mcp",
         "mesh",
         "node",
         "ocr",
@@ -32,7 +37,7 @@ RESERVED: Final = frozenset(
         "tts",
     }
 )
-"""The namespaces of this project, those without a capability included."""
+"""The namespaces and services of this project, those without a capability included."""
 
 
 def namespace(name: str) -> str:
@@ -47,3 +52,13 @@ def is_home_only(name: str) -> bool:
     may have another package with that name.
     """
     return "." in name and namespace(name) not in RESERVED
+
+
+def refuse_home_only(name: str) -> None:
+    """Refuse `name` to whoever is not the own node; nothing is looked up, so nothing is told about it.
+
+    Raises:
+        HearthNetError: `unauthorized` if it is outside the namespaces of this project.
+    """
+    if is_home_only(name):
+        raise HearthNetError("unauthorized", f"{name.partition('@')[0]} is called at its own home only")

@@ -166,10 +166,6 @@ def read_contract(path: Path) -> Contract:
     if not is_home_only(contract.name):
         taken = namespace(contract.name)
         raise HearthNetError("bad_request", f"{taken} is a namespace of HearthNet itself")
-    if contract.side_effects == (contract.idempotent == "pure"):
-        raise HearthNetError(
-            "bad_request", "it is pure and has side effects, or neither; only reads are pure"
-        )
     check_usable(contract)
     return contract
 

@@ -41,7 +41,7 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
         versioned(contract(**changed)).id
         for changed in (
             {"summary": "Reads a note."},
-            {"side_effects": True},
+            {"side_effects": True, "idempotent": "no"},
             {"request_schema": request({"type": "object", "properties": {"a": {"type": "string"}}})},
             {"timeout_seconds": 77},
         )
@@ -60,6 +60,11 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
         {"request_schema": {"type": "object"}},
         {"request_schema": request({"type": "object", "properties": []})},
         {"stream_schema": {"progress": {"type": 7}}},
+        {"side_effects": True, "idempotent": "pure"},
+        {"side_effects": False, "idempotent": "client_id"},
+        {"side_effects": True, "idempotent": "client_id"},  # and no input of that name
+        {"timeout_seconds": 0},
+        {"max_concurrent": -1},
     ],
 )
 def test_what_cannot_be_told_is_refused(changed: dict[str, Any]) -> None:

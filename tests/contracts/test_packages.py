@@ -96,7 +96,7 @@ def test_one_folder_named_twice_is_one_claim(site: Path) -> None:
         ({"name": "market.greet"}, "market is a namespace of HearthNet itself; mend it"),
         ({"summary": 7}, "Expected `str`, got `int` - at `$.summary`"),
         ({"extra": 1}, "unknown field `extra`"),
-        ({"side_effects": True}, "reads are pure"),
+        ({"side_effects": True}, "with side effects is not 'pure'"),
         ({"request_schema": {"type": "object"}}, "no object of params and input"),
         ({"offer_params": {"type": "no type"}}, "no type"),
         ({"summary": "x" * 70_000}, "65536 at most"),

@@ -105,5 +105,5 @@ async def test_capability_of_another_namespace_is_not_for_clients(shared: House)
         with pytest.raises(HearthNetError, match=r"nobody offers hello\.great now"):
             check_offered(["hello.great"], views, [])
     assert called.status_code == 401, called.text
-    assert (called.json()["error"], "only its own node" in called.text) == ("unauthorized", True)
+    assert (called.json()["error"], "called at its own home only" in called.text) == ("unauthorized", True)
     assert [page["name"] for page in pages] == ["rag.query"]

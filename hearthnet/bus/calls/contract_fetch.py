@@ -26,6 +26,8 @@ from hearthnet.trust.contract_signature import check_shared, plain_name
 
 MAX_TRIED: Final = 4
 """Maximum of offers that are asked for one contract: a neighbour may offer a name without its contract."""
+MAX_CLAIMS: Final = 8
+"""Maximum of names that an error lists."""
 TELL: Final = "node.contract@1.0"
 Ask = Callable[..., Awaitable[Reply]]
 """`Bus.call`."""
@@ -53,11 +55,13 @@ def other_claims(name: str, offers: list[OfferView]) -> HearthNetError | None:
             nodes.setdefault(view.capability.name, set()).add(view.node)
     if not nodes:
         return None
-    homes = [f"{claim} ({len(nodes[claim])} home{'s' * (len(nodes[claim]) > 1)})" for claim in sorted(nodes)]
+    # Those of the most homes first: a neighbour can make up any number of names.
+    claims = sorted(nodes, key=lambda claim: (-len(nodes[claim]), claim))[:MAX_CLAIMS]
+    homes = [f"{claim} ({len(nodes[claim])} home{'s' * (len(nodes[claim]) > 1)})" for claim in claims]
     return HearthNetError(
         "not_found",
         f"{name} is no capability of this home; others offer {', '.join(homes)}: call one of these names",
-        alt=sorted(nodes),
+        alt=claims,
     )
 
 
@@ -79,7 +83,7 @@ class ContractLearner:
             found = contracts().find(*split_name(capability))
         except HearthNetError:
             return None
-        if contracts().has_packaged(found.name):
+        if not contracts().has_learned(found.capability):
             return found
         origin = self._origins.get(found.id)
         return found if origin is not None and process_lock.lives(self._home, origin) else None
@@ -100,7 +104,10 @@ class ContractLearner:
         near = contracts().nearest(capability)
         hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
         error = HearthNetError("not_found", f"nobody offers {capability} now; {hint}", alt=near)
-        for view in sorted(filter(self.may_learn, offers), key=self._rank)[:MAX_TRIED]:
+        # One offer of each home, so that no other home is kept from being asked.
+        found = sorted(filter(self.may_learn, offers), key=self._rank)
+        first = {view.node: view for view in reversed(found)}
+        for view in sorted(first.values(), key=self._rank)[:MAX_TRIED]:
             try:
                 return await self.fetch(view)
             except HearthNetError as caught:
@@ -123,7 +130,7 @@ class ContractLearner:
         capability, instance = str(view.capability), view.offer.instance
         there = cached_contract(capability)
         current = is_derived(capability) or self._origins.get(capability) == instance
-        current = current or contracts().has_packaged(view.capability.name)
+        current = current or not contracts().has_learned(view.capability)
         if there is None or not current:
             body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
             reply = await self._ask(TELL, body, node=view.node, instance=instance)

@@ -270,7 +270,7 @@ class Discovery:
 
     async def listed(self, wanted: str) -> list[OfferView]:
         """Return every offer in the mesh, or those of one topic, by a new find: not for calls."""
-        heard = Registry()
+        heard = Registry(self.registry.own)
         finding = await self._send_find(wanted, self._new_find(heard, wanted, lists=True))
         await finding.wait(lambda: False, lambda: not finding.is_unanswered)
         return heard.all_offers(steady_ms())

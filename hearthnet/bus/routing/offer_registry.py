@@ -22,6 +22,7 @@ import msgspec
 from hearthnet.bus.routing.health import Health
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.ids import short_id
 from hearthnet.protocol import subjects
@@ -74,7 +75,7 @@ class Registry:
     """
 
     def __init__(self, own: str = "") -> None:
-        self._own = own
+        self.own = own
         self._topics: dict[str, dict[_Key, RoutingEntry]] = {}
         self._tables: dict[str, dict[str, RoutingTable]] = {}
         self._nodes: dict[str, list[RoutingEntry]] = {}
@@ -106,7 +107,9 @@ class Registry:
                     self._forget(entry)
             return
         for view in views:
-            self._store(view, heard_ms)
+            # Another home's offer of such a name says nothing: nobody could call or learn it.
+            if same == self.own or not is_home_only(view.capability.name):
+                self._store(view, heard_ms)
 
     def table(self, contract: Contract) -> RoutingTable:
         """Return the table for `contract`, updated from now on at little cost."""
@@ -220,7 +223,7 @@ class Registry:
 
     def _add(self, view: OfferView, key: _Key, topic: str) -> RoutingEntry:
         known = self._nodes.get(view.node, ())
-        entry = RoutingEntry(view, key, Health(), next(self._serial), near=view.node == self._own)
+        entry = RoutingEntry(view, key, Health(), next(self._serial), near=view.node == self.own)
         if known:
             self._nodes[view.node].append(entry)
         else:

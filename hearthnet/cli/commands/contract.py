@@ -32,14 +32,21 @@ def freeze(source: str, out: Path | None, check: bool) -> None:
     A service whose contract differs from its file does not start. MODULE is a module that can be imported,
     or a file such as hello.py.
     """
-    from hearthnet.core.errors import OTHER
+    from hearthnet.core.errors import OTHER, HearthNetError
     from hearthnet.service.authoring import frozen
     from hearthnet.service.hosting.loading import load_service
 
     differs = False
-    for capability in load_service(source).functions():
+    functions = list(load_service(source).functions())
+    if not functions:
+        raise HearthNetError("not_found", f"the service of {source} has no functions to freeze")
+    for capability in functions:
         file = frozen.frozen_file(capability, out)
-        state = (frozen.frozen_state if check else frozen.freeze)(capability, out)
+        try:
+            state = (frozen.frozen_state if check else frozen.freeze)(capability, out)
+        except OSError as error:
+            message = f"{file} cannot be read or written: {error.strerror}; name another folder with --out"
+            raise HearthNetError("bad_request", message) from error
         differs = differs or state != "unchanged"
         terminal.line(f"{state.ljust(9)}  {one_line(str(file))}")
     if check and differs:

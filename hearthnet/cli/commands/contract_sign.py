@@ -61,7 +61,13 @@ def sign(paths: tuple[Path, ...], key_file: Path, json: bool) -> None:
     """
     from hearthnet.bus.session.keyring import load_identity
 
-    identity = load_identity(key_file)
+    try:
+        identity = load_identity(key_file)
+    except HearthNetError as error:
+        if error.code != "not_found":
+            raise
+        message = f"there is no key in {key_file}; make one with: hearthnet contract key {key_file}"
+        raise HearthNetError("not_found", message) from error
     found = [_signed(path, identity) for path in _files(paths)]
     if json:
         terminal.json_page([{"capability": one.id, "shared": shared.id} for one, shared in found])

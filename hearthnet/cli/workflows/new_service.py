@@ -6,6 +6,7 @@ See: docs/services.md#a-package.
 from __future__ import annotations
 
 import importlib.util
+import keyword
 import sys
 from pathlib import Path
 from string import Template
@@ -87,7 +88,7 @@ import asyncio
 
 import pytest
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet import HearthNetError
 from hearthnet.testing import Node, node_fixture
 from $module import greet, service
 
@@ -119,6 +120,8 @@ def write_service(name: str, folder: Path) -> Path:
     """
     Service(name)
     module = name.replace("-", "_")
+    if keyword.iskeyword(module):
+        raise HearthNetError("bad_request", f"{module} is a word of Python's own; take another name")
     if module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
         raise HearthNetError("bad_request", f"there is a module {module} already; take another name")
     place = folder / name
@@ -126,6 +129,10 @@ def write_service(name: str, folder: Path) -> Path:
         place.mkdir(parents=True)
     except FileExistsError as error:
         raise HearthNetError("bad_request", f"{place} exists; take another name or --dir") from error
+    except OSError as error:
+        raise HearthNetError(
+            "bad_request", f"{place} cannot be made: {error.strerror}; take another --dir"
+        ) from error
     for path, text in _FILES.items():
         file = place / Template(path).substitute(module=module)
         file.parent.mkdir(exist_ok=True)

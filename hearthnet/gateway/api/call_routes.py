@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.namespaces import refuse_home_only
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described
@@ -118,6 +119,7 @@ class CallRoutes:
         name, version = given.get("capability"), given.get("version")
         if not isinstance(name, str) or not is_told(name):
             return given
+        refuse_home_only(name)
         contract = await self._gateway.bus.fetch_contract(f"{name}@{version}" if version else name)
         return {**given, "capability": contract.name, "version": contract.version}
 

@@ -49,7 +49,7 @@ class CallBody(msgspec.Struct, frozen=True):
     capability: Annotated[str, Meta(description="name or name@major.minor")]
     body: Annotated[dict[str, Any], Meta(description="As the request schema of the capability says")]
     version: Annotated[str, Meta(description="major.minor; the newest where it is left out")] = ""
-    timeout_ms: Annotated[int | None, Meta(description=f"From 1 to {_LONGEST_MS}")] = None
+    timeout_ms: Annotated[int | None, Meta(extra_json_schema={"minimum": 1, "maximum": _LONGEST_MS})] = None
     request_id: Annotated[str, Meta(description="A ULID; the same one again has no second effect")] = ""
     approval: Annotated[dict[str, Any] | None, Meta(description="What was handed out, signed")] = None
 

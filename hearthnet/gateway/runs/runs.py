@@ -38,6 +38,7 @@ from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Deny, ToolDefinition
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
+from hearthnet.contracts.namespaces import refuse_home_only
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -179,6 +180,8 @@ class GatewayRuns:
     async def _learned(self, asked: Any) -> dict[str, ToolDefinition]:
         """Return the requested tools without installed contract, by capability."""
         names = told_names(asked)
+        for name in names:
+            refuse_home_only(name)
         return {tool.name: tool for tool in await self._told(names)} if names else {}
 
     async def _asked(

@@ -44,7 +44,7 @@ def frozen_state(capability: FunctionCapability, folder: Path | None = None) -> 
     """Return how the contract of a capability relates to the frozen one, whatever the file's layout."""
     try:
         data = frozen_file(capability, folder).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return "new"
     try:
         same = canonical_json(msgspec.json.decode(data)) == _canonical(capability.contract)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hearthnet.contracts import Contract
-from hearthnet.contracts.dynamic import verify
+from hearthnet.contracts.dynamic import checked
 from hearthnet.contracts.namespaces import is_home_only, namespace
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -86,7 +86,7 @@ class FunctionCapability:
             capability.name, f"{capability.major}.{capability.minor}", terms
         )
         try:
-            verify(self.contract)
+            checked(msgspec.to_builtins(self.contract), self.contract.id)
         except HearthNetError as error:
             raise definition_error(function, f"cannot provide {name}: {error.message}") from error
         self.endpoint: Final = Endpoint(

@@ -47,7 +47,9 @@ def load(name: str) -> Service:
     try:
         with importing():
             found = entries[0].point.load()
-        service: Service = found if isinstance(found, Service) else found()
+        service = found if isinstance(found, Service) else found()
+        if not isinstance(service, Service):
+            raise TypeError(f"it is no Service but of the type {type(service).__name__}")
     except Exception as error:
         _log.exception("%s cannot be loaded", packages)
         if isinstance(error, HearthNetError):
@@ -67,6 +69,7 @@ async def serve(service: Service, home: Home, status: Status, stop: asyncio.Even
         HearthNetError: `schema_mismatch` for a contract that is not the frozen one; `partition` if no node
             runs, or its server refuses this process; the errors of the service's start.
     """
+    packaged_contracts().refuse_changed(read_seen(home.seen_contracts), home.seen_contracts)
     for capability in service.functions():
         check_frozen(capability)
     state = read_node_state(home)
@@ -174,12 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
     log_to_stderr()
     hold_lifeline()
     home = Home.resolve(options.home)
-
-    def make() -> Service:
-        packaged_contracts().refuse_changed(read_seen(home.seen_contracts), home.seen_contracts)
-        return load(options.name)
-
-    return asyncio.run(until_signal(make, home, Status.inherited()))
+    return asyncio.run(until_signal(lambda: load(options.name), home, Status.inherited()))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from hearthnet.service.hosting.service import GROUP
 
 _GATEWAY: Final = "hearthnet.gateway"
 _RUNNER: Final = "hearthnet.service.hosting.main"
+_PYTHON: Final = (sys.executable, "-P", "-m")
+"""-P: nothing is imported from the folder in which the node was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,9 @@ def choose(home: Home, config: Config, available: tuple[str, ...]) -> ServiceSel
 
 
 def _spec(home: Home, name: str) -> ChildSpec:
-    return ChildSpec(name, (sys.executable, "-m", _RUNNER, name, "--home", str(home.path)))
+    return ChildSpec(name, (*_PYTHON, _RUNNER, name, "--home", str(home.path)))
 
 
 def gateway_spec(home: Home) -> ChildSpec:
     """Return the gateway's process."""
-    return ChildSpec(GATEWAY, (sys.executable, "-m", _GATEWAY, "--home", str(home.path)))
+    return ChildSpec(GATEWAY, (*_PYTHON, _GATEWAY, "--home", str(home.path)))

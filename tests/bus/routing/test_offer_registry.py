@@ -76,7 +76,7 @@ def test_no_offer_counts_for_longer_than_30_s() -> None:
 def test_of_one_node_only_so_many_offers_are_kept() -> None:
     registry = Registry()
     flood = tuple(
-        _offer(capability=f"some.thing{number % 7}@1.0", params={"corpus": str(number)})
+        _offer(capability=f"market.thing{number % 7}@1.0", params={"corpus": str(number)})
         for number in range(2_000)
     )
     registry.update(OTHER, flood, withdrawn=False, heard_ms=HEARD)
@@ -124,3 +124,11 @@ def test_a_view_says_what_it_is() -> None:
     assert view.params == {"corpus": "probe"}
     assert view.key == (NODE, "aaaaaaaa", QUERY, '{"corpus":"probe"}')
     assert msgspec.structs.replace(view, node=OTHER).key != view.key
+
+
+@pytest.mark.req("OTHERS-6")
+def test_name_of_a_package_is_kept_from_the_own_node_alone() -> None:
+    registry = Registry(NODE)
+    for node in (NODE, OTHER):
+        registry.update(node, (_offer(capability="hello.greet@1.0"),), withdrawn=False, heard_ms=HEARD)
+    assert [view.node for view in registry.all_offers(HEARD)] == [NODE]

@@ -39,9 +39,11 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
             the body does not fit the target; any error of the target.
     """
     wanted = call.input
-    contract = await _contract(bus, wanted.target_capability)
-    _check(contract, wanted.target_body)
     token = _token(bus.peer.node_id, call)
+    contract = await _contract(bus, wanted.target_capability)
+    if contract.is_home_only and not call.caller == call.principal == bus.peer.node_id:
+        raise HearthNetError("unauthorized", f"{contract.name} is called at its own home only")
+    _check(contract, wanted.target_body)
     seconds = call.allowed()
     approval = None if wanted.approval is None else decode_approval(wanted.approval)
     if contract.stream_schema is not None:
