@@ -27,6 +27,8 @@ PROGRAMS = (
     "tests/cli/",
     "tests/e2e/test_joining.py",
     "tests/e2e/test_mcp_everything.py",
+    "tests/e2e/test_new_service.py",
+    "tests/e2e/test_own_service.py",
     "tests/gateway/auth/",
     "tests/gateway/test_mcp.py",
     "tests/gateway/test_up.py",

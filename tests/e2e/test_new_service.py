@@ -12,6 +12,7 @@ from tests.helpers.processes import bare_environment
 from tests.helpers.shell import HEARTHNET, Shell
 
 pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = """\
 [server]
 port = 0
@@ -40,7 +41,8 @@ def run_in(place: Path, *command: str | Path) -> subprocess.CompletedProcess[str
     return subprocess.run(
         command,
         cwd=place,
-        env=bare_environment(),
+        # The one of a make that runs the tests is named as seen from there.
+        env=bare_environment(PIP_CONSTRAINT=ROOT / "constraints.txt"),
         capture_output=True,
         text=True,
         check=False,
@@ -93,6 +95,7 @@ def test_node_runs_an_installed_package(tmp_path: Path) -> None:
         ("rag", "HearthNet's own"),
         ("json", "there is a module json already"),
         ("Shed", "cannot name a service"),
+        ("class", "class is a word of Python's own"),
     ],
 )
 def test_name_that_is_taken_makes_no_package(tmp_path: Path, name: str, says: str) -> None:

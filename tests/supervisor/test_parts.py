@@ -161,8 +161,9 @@ def test_the_settings_choose_among_the_installed_services(tmp_path: Path) -> Non
     home = Home(tmp_path)
     everything = choose(home, Config(), ("llm", "market"))
     assert [spec.name for spec in everything.specs] == ["llm", "market", "gateway"]
-    assert everything.specs[2].command[1:] == ("-m", "hearthnet.gateway", "--home", str(tmp_path))
+    assert everything.specs[2].command[1:] == ("-P", "-m", "hearthnet.gateway", "--home", str(tmp_path))
     assert everything.specs[0].command[1:] == (
+        "-P",
         "-m",
         "hearthnet.service.hosting.main",
         "llm",

@@ -30,9 +30,9 @@ hearthnet.run(service)
 """
 
 
-def started(program: Path) -> tuple[int, str]:
+def started(program: Path, *home: str) -> tuple[int, str]:
     """Run the program where no node runs; return its status and what it says."""
-    command = [sys.executable, program.name, "--home", "nowhere"]
+    command = [sys.executable, program.name, *(home or ("--home", "nowhere"))]
     done = subprocess.run(command, cwd=program.parent, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr
 
@@ -54,7 +54,8 @@ def test_freezing_writes_the_contract_in_one_form(tmp_path: Path) -> None:
     assert (same.returncode, same.stdout) == (0, f"unchanged  {file}\n"), same
     other = shell.run("contract", "freeze", program, "--out", tmp_path / "docs")
     assert other.stdout == f"new        {tmp_path / 'docs' / file.name}\n"
-    assert started(program)[0] == 3  # nothing is wrong but the missing node
+    for home in (("--home", "nowhere"), ("--home=nowhere",)):
+        assert started(program, *home)[0] == 3  # nothing is wrong but the missing node
 
 
 @pytest.mark.req("AUTHOR-6")
@@ -94,6 +95,20 @@ def test_damaged_file_keeps_the_service_from_starting(tmp_path: Path) -> None:
     file.write_text(file.read_text()[:-9])
     code, said = started(program)
     assert (code, "the file is no contract" in said) == (5, True), said
+
+
+@pytest.mark.req("AUTHOR-6")
+def test_what_cannot_be_frozen_is_one_line(tmp_path: Path) -> None:
+    shell, program, empty = Shell(tmp_path / "home"), tmp_path / "hello.py", tmp_path / "empty.py"
+    program.write_text(HELLO)
+    empty.write_text("import hearthnet\nservice = hearthnet.Service('empty')\n")
+    nothing = shell.run("contract", "freeze", empty, "--check")
+    assert (nothing.returncode, nothing.stdout) == (5, "")
+    assert nothing.stderr == f"hearthnet: the service of {empty} has no functions to freeze\n"
+    nowhere = shell.run("contract", "freeze", program, "--out", program / "contracts")
+    assert nowhere.returncode == 2
+    assert nowhere.stderr.endswith("Not a directory; name another folder with --out\n")
+    assert len(nowhere.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -155,3 +155,9 @@ async def test_contract_of_the_next_process_is_learned_anew(mesh: Mesh) -> None:
 def test_scope_covers_no_capability_of_another_namespace() -> None:
     (capability,) = hello(trust="member").functions()
     assert not covered(Scope((GREET,)), capability.contract)
+
+
+@pytest.mark.req("AUTHOR-2")
+def test_only_a_service_is_run() -> None:
+    with pytest.raises(hearthnet.InvalidRequest, match=r"run takes a hearthnet\.Service, not str"):
+        hearthnet.run("hello")  # type: ignore[arg-type]

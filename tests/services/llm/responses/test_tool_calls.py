@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import hearthnet
 from hearthnet import Call, Stream
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
@@ -180,6 +181,25 @@ async def test_another_node_acts_under_a_token_for_it_and_never_by_itself(mesh: 
     assert too_little.message == "the token does not cover market.post@1.0"
     assert "corpus" in other_value.message
     assert len(probe.calls) == 1
+
+
+@pytest.mark.req("AUTHOR-4")
+async def test_contract_of_a_home_is_told_to_no_other_caller(mesh: Mesh) -> None:
+    """Neither what a body lacks nor whether there is such a capability, with a token or without."""
+    service, home = hearthnet.Service("hello"), mesh.identity.node_id
+
+    @service.capability("hello.greet@1.0", trust="member")
+    async def greet(name: str) -> str:
+        """Greet a person by name."""
+        return f"Hello {name}"
+
+    async with mesh.hosting(service), at_work(mesh, ProbeService(), guest=True) as (bus, _):
+        lent = token(bus, bus.peer.identity, home, "hello.greet")
+        empty: dict[str, Any] = {"params": {}, "input": {}}
+        bare = await refused(bus, wrapped("hello.greet@1.0", empty), run=RUN)
+        known = await refused(bus, wrapped("hello.greet@1.0", empty, token=lent), run=RUN)
+        assert (bare.code, "nothing lets this node act for you" in bare.message) == ("unauthorized", True)
+        assert (known.code, known.message) == ("unauthorized", "hello.greet is called at its own home only")
 
 
 @pytest.mark.req("LLM-91")
