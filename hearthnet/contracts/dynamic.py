@@ -107,6 +107,7 @@ def check_usable(contract: Contract) -> None:
         compile_schema(schema)
     try:
         contract.tool_schema(None, frozenset())
+        required = contract.request_schema["properties"]["input"].get("required", ())
     except (KeyError, TypeError, AttributeError) as error:
         raise HearthNetError("bad_request", "the request is no object of params and input") from error
     if contract.timeout_seconds < 1 or contract.max_concurrent < 1:
@@ -114,6 +115,5 @@ def check_usable(contract: Contract) -> None:
     if contract.idempotent not in _IDEMPOTENT[contract.side_effects]:
         effects = "with side effects" if contract.side_effects else "without side effects"
         raise HearthNetError("bad_request", f"a capability {effects} is not {contract.idempotent!r}")
-    keyed = contract.request_schema["properties"]["input"].get("required", ())
-    if contract.idempotent == "client_id" and "client_id" not in keyed:
+    if contract.idempotent == "client_id" and "client_id" not in required:
         raise HearthNetError("bad_request", "its input has to require client_id, by which it happens once")

@@ -63,6 +63,7 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
         {"side_effects": True, "idempotent": "pure"},
         {"side_effects": False, "idempotent": "client_id"},
         {"side_effects": True, "idempotent": "client_id"},  # and no input of that name
+        {"request_schema": request(True)},
         {"timeout_seconds": 0},
         {"max_concurrent": -1},
     ],
