@@ -100,6 +100,8 @@ class Contracts:
             return self._find_told(wanted.name, wanted[1:])
         if wanted in self._versions(wanted.name):
             return self._load(wanted)
+        if wanted in self._told:
+            return self._told[wanted]
         raise self._mismatch(identifier, wanted.name)
 
     def find(self, name: str, version: tuple[int, int] | None = None) -> Contract:
@@ -122,6 +124,9 @@ class Contracts:
             if wanted is None or capability.serves(Capability(bare, *wanted)):
                 found = self._found[name, version] = self._load(capability)
                 return found
+        # A package's author may write the next version as a function (docs/services.md#a-function).
+        if wanted is not None and Capability(bare, *wanted) in self._told:
+            return self._told[Capability(bare, *wanted)]
         raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
 
     def _find_told(self, name: str, version: tuple[int, int] | None) -> Contract:

@@ -6,6 +6,7 @@ See: docs/protocol/streams.md#window.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -63,10 +64,10 @@ class Stream:
         """Send one frame; wait while 16 are unacknowledged.
 
         Raises:
-            HearthNetError: `bad_request` if it does not fit the contract; `payload_too_large` over the
-                server's limit.
+            ValueError: It does not fit the contract.
+            HearthNetError: `payload_too_large` over the server's limit.
         """
-        self._contract.check_frame(event, data)
+        check_own(self._contract.check_frame, event, data)
         publisher = self._publisher
         if publisher is None:
             await self._give_way()
@@ -139,3 +140,15 @@ class Stream:
     def lost_caller(self) -> bool:
         """Return whether the caller is lost."""
         return self._publisher is not None and self._outgoing.lost_caller(steady_ms())
+
+
+def check_own(check: Callable[..., None], *sent: Any) -> None:
+    """Check what a handler sends: a misfit is a defect of the service, not of the request.
+
+    Raises:
+        ValueError: It does not fit the contract.
+    """
+    try:
+        check(*sent)
+    except HearthNetError as error:
+        raise ValueError(f"the answer does not fit its contract: {error.message}") from error

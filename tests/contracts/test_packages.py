@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.packages import GROUP, MAX_FILES, PackagedContracts, read_seen
 from hearthnet.contracts.registry import Contracts
@@ -56,6 +58,16 @@ def test_a_packages_contract_is_found_without_an_import(site: Path) -> None:
     with pytest.raises(HearthNetError) as caught:
         known.get("hello.greet@2.0")
     assert caught.value.code == "schema_mismatch"
+
+
+@pytest.mark.req("OTHERS-1")
+def test_next_version_of_a_packages_contract_is_learned_beside_it(site: Path) -> None:
+    write_package(site, "hello", contract())
+    known = Contracts(FOLDER, scanned)
+    fresh = msgspec.convert(contract("hello.greet@2.0"), Contract)
+    known.learn(fresh)
+    assert (known.get("hello.greet@2.0"), known.find("hello.greet", (2, 0))) == (fresh, fresh)
+    assert known.find("hello.greet").id == known.find("hello.greet", (1, 0)).id == "hello.greet@1.0"
 
 
 @pytest.mark.req("OTHERS-1")

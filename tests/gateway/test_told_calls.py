@@ -11,6 +11,7 @@ import hearthnet
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.scopes import check_installed, check_offered
 from tests.helpers.gateway import House
+from tests.helpers.socket_client import line
 from tests.helpers.waiting import wait_for
 from tests.services.mcp.houses import Plain, configure, running, tool
 
@@ -83,6 +84,39 @@ async def test_tool_with_an_argument_called_stream_gets_it(shared: House, tmp_pa
     (call,) = plain.heard("tools/call")
     assert call["params"]["arguments"] == body["input"]
     assert (effect.status_code, effect.json()["error"]) == (501, "not_implemented")
+
+
+@pytest.mark.req("HTTP-36", "SOCK-1")
+async def test_tool_of_an_mcp_server_is_called_by_socket(shared: House, tmp_path: Path) -> None:
+    """No list of capabilities was read before, so the gateway has to fetch the contract itself."""
+    plain, name = Plain(tmp_path / "other", "other"), "experimental.mcp.other.echo"
+    plain.lists(tool("echo", "Says it again."))
+    settings, body = shared.mesh.home.config_file.read_text(), asked(name)["body"]
+    guest, own = shared.guest(name), "hello.greet"
+    try:
+        async with running(shared.mesh, settings, plain.toml(share=True, read_only=["echo"])):
+
+            async def answered() -> list[dict[str, Any]]:
+                async with line(shared, guest) as one:
+                    await one.call(shared, guest, name, body, version="")
+                    frames = await one.rest()
+                return frames if frames[-1]["data"].get("error") != "not_found" else []
+
+            frames = await wait_for(answered, SECONDS)
+            async with line(shared, guest) as one:
+                await one.call(shared, guest, name, body, version="", timeout_ms=600_001)
+                (late,) = await one.rest()
+            async with line(shared, guest) as one:
+                await one.call(shared, guest, own, body, version="")
+                (private,) = await one.rest()
+    finally:
+        configure(shared.mesh.home, settings)
+    assert [frame["event"] for frame in frames] == ["opened", "result", "done"]
+    (call,) = plain.heard("tools/call")
+    assert call["params"]["arguments"] == body["input"]
+    assert (late["data"]["error"], late["data"]["details"]["path"]) == ("bad_request", "/timeout_ms")
+    assert private["data"]["error"] == "unauthorized"
+    assert "called at its own home only" in private["data"]["message"]
 
 
 @pytest.mark.req("AUTHOR-3")

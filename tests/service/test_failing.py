@@ -8,16 +8,23 @@ from typing import Any
 
 import pytest
 
-from hearthnet import Call, NodeContext, Offer, Stream
+from hearthnet import Call, NodeContext, Offer, Reply, Stream, capability
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config_loader import load_config
-from hearthnet.core.errors import HearthNetError, NotFound, Overloaded, Unauthorized, Unavailable
+from hearthnet.core.errors import (
+    HearthNetError,
+    InternalError,
+    NotFound,
+    Overloaded,
+    Unauthorized,
+    Unavailable,
+)
 from hearthnet.service.hosting import announcer, main
 from hearthnet.service.hosting.call_execution import CallExecution
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.status import Status
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
+from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, Anything, ProbeService, query
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -25,6 +32,15 @@ pytestmark = pytest.mark.asyncio
 
 class Stray(BaseException):
     """Not an Exception."""
+
+
+class Misfit(ProbeService):
+    """Answers `rag.query` with something else."""
+
+    @capability(QUERY)
+    async def query(self, call: Call[Anything, Anything]) -> Reply:
+        """No list of passages."""
+        return Reply({"chunks": "none"}, {"corpus": "probe", "embedding_model": None})
 
 
 async def _events(bus: Bus) -> list[str]:
@@ -89,6 +105,29 @@ async def test_an_error_that_cannot_be_sent_is_still_an_answer(mesh: Mesh, detai
             with pytest.raises(HearthNetError) as caught:
                 await asking
             assert caught.value.code == "internal_error"
+
+
+@pytest.mark.req("SERVICE-5")
+async def test_answer_that_breaks_its_contract_is_the_services_defect(
+    mesh: Mesh, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = Misfit()
+
+    async def talk(call: Call[Any, Any], stream: Stream) -> None:
+        await stream.send("token", {"words": "unknown"})
+
+    service.talk = talk
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        for asking, says in ((bus.call(QUERY, query(), timeout_seconds=30), QUERY), (_events(bus), CHAT)):
+            caplog.clear()
+            with pytest.raises(InternalError, match=f"{says} failed; its log has the reason") as caught:
+                await asking
+            incident = caught.value.details["incident"]
+            reasons = [
+                str(one.exc_info[1]) for one in caplog.records if one.exc_info and incident in one.message
+            ]
+            assert len(reasons) == 1
+            assert reasons[0].startswith(f"the answer does not fit its contract: {says}")
 
 
 @pytest.mark.req("STREAM-4")

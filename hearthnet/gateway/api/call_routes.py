@@ -19,7 +19,6 @@ from starlette.routing import BaseRoute, Route
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_told
-from hearthnet.contracts.namespaces import refuse_home_only
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described
@@ -92,7 +91,6 @@ class CallRoutes:
         if (name := request.path_params.get(_NAME)) is not None:
             given = {"capability": name, "body": given}
         client = await self._client(request, given)
-        given = await self._learned(given)
         if wants_events(request):
             return await self._events(request, client, given)
         with self._gateway.limits.held(client.id):
@@ -114,15 +112,6 @@ class CallRoutes:
             client = clients.from_envelope(given, client)
         return client
 
-    async def _learned(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the call with the offered version of a capability that came with no installation."""
-        name, version = given.get("capability"), given.get("version")
-        if not isinstance(name, str) or not is_told(name):
-            return given
-        refuse_home_only(name)
-        contract = await self._gateway.bus.fetch_contract(f"{name}@{version}" if version else name)
-        return {**given, "capability": contract.name, "version": contract.version}
-
     async def _asked(self, client: Client, given: dict[str, Any]) -> RunRequest | CallBody:
         """Return what is asked for: a new run, a follow-up (also as the body of a signed call), or a call."""
         inner = given.get("body")
@@ -130,7 +119,7 @@ class CallRoutes:
             return _read(given, FollowUp)
         if isinstance(inner, dict) and "run" in inner:
             return _read(inner, FollowUp, "/body")
-        return await run_or_call(self._gateway.runs, client, _read(given, CallBody))
+        return await run_or_call(self._gateway.bus, self._gateway.runs, client, _read(given, CallBody))
 
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
         asked = await self._asked(client, given)

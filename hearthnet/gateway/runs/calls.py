@@ -21,6 +21,8 @@ from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.bus import find_contract
+from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.namespaces import refuse_home_only
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
@@ -87,11 +89,20 @@ class MeshCall(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-async def run_or_call(runs: GatewayRuns, client: Client, asked: CallBody) -> NewRun | CallBody:
+async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, asked: CallBody) -> NewRun | CallBody:
     """Return the run that a call of `llm.chat` with tools begins; any other call as it is.
 
-    Where the model only reads the beginning of a run in advance, that is a plain call.
+    Where the model only reads the beginning of a run in advance, that is a plain call. The contract of a
+    capability that came with no installation is fetched from its provider, and the call gets its version.
+
+    Raises:
+        HearthNetError: As for `CallBody.contract`; `not_found` for a capability of one home alone.
     """
+    if is_told(asked.capability):
+        refuse_home_only(asked.capability)
+        named = f"{asked.capability}@{asked.version}" if asked.version else asked.capability
+        contract = await bus.fetch_contract(named)
+        asked = msgspec.structs.replace(asked, capability=contract.name, version=contract.version)
     if is_run(asked.contract, asked.body):
         return NewRun(asked.body)
     if not is_readying(asked.contract, asked.body):

@@ -127,15 +127,15 @@ class Hub:
 
     async def _call(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
         gateway = self._gateway
-        call = CallBody(frame.capability, frame.body, frame.version)
-        asked = await run_or_call(gateway.runs, client, call)
+        call = CallBody(frame.capability, frame.body, frame.version, frame.timeout_ms or None)
+        asked = await run_or_call(gateway.bus, gateway.runs, client, call)
         if isinstance(asked, NewRun):
             await self._run(conversation, client, asked)
             return
         contract = asked.contract
         body = with_client_id(contract, asked.body, frame.request_id)
         contract.check_request(body)
-        sent = MeshCall(contract, body, gateway.clients.token(client), frame.timeout_ms / 1000 or None)
+        sent = MeshCall(contract, body, gateway.clients.token(client), asked.timeout_seconds)
         if contract.side_effects and contract.stream_schema is not None:
             raise HearthNetError("not_implemented", f"{contract.id} is not called from here; use a tool run")
         channel = self.channels.open(client.principal, sums_up=contract.has_event("token"))

@@ -148,7 +148,6 @@ async def until_signal(make: Callable[[], Service], home: Home, status: Status) 
     try:
         await serve(make(), home, status, stop)
     except HearthNetError as error:
-        _log.error("%s: %s", error.code, error)
         status.failed(error.message)
         return error.exit_status
     except Exception as error:

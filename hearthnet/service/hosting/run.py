@@ -58,8 +58,6 @@ def run(service: Service, home: Path | None = None) -> None:
     if not isinstance(service, Service):
         raise HearthNetError("bad_request", f"run takes a hearthnet.Service, not {type(service).__name__}")
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # Its errors without a traceback are printed by the status as well.
-    logging.getLogger(main.__name__).addFilter(lambda record: record.exc_info is not None)
     found = Home.resolve(home or _named_home())
     code = asyncio.run(main.until_signal(lambda: service, found, _PrintedStatus(service.name)))
     if code:

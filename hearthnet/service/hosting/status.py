@@ -52,7 +52,8 @@ class Status:
         self._write({"state": "ready", "offers": offers, "note": note, "address": address})
 
     def failed(self, note: str) -> None:
-        """Report that the start failed, in one line."""
+        """Report that the service failed, in one line, also to the log."""
+        _log.error("%s", note)
         self._write({"state": "failed", "note": note})
 
     def _write(self, state: dict[str, Any]) -> None:
