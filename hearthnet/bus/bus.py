@@ -115,14 +115,20 @@ class Bus:
         return StreamCall(self.peer, self._discovery, request)
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
-        """Return every offer in the mesh, or those of one capability, by a new find."""
+        """Return every offer in the mesh, or those of one capability, by a new find.
+
+        An answer that takes much longer than the others is not waited for.
+        """
+        return await self._listed(capability)
+
+    async def _listed(self, capability: str | None, awaited: str = "") -> list[OfferView]:
         if capability is None:
-            return await self._discovery.listed(subjects.EVERYTHING)
+            return await self._discovery.listed(subjects.EVERYTHING, awaited)
         name, version = split_name(capability)
         wanted = subjects.topic(Capability(name, *version)) if version else subjects.EVERYTHING
         return [
             view
-            for view in await self._discovery.listed(wanted)
+            for view in await self._discovery.listed(wanted, awaited)
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
 
@@ -140,12 +146,15 @@ class Bus:
         there = self._contracts.known(capability)
         if there is not None:
             return there
+        name = capability.partition("@")[0]
         try:
-            return await self._contracts.fetch_first(capability, await self.offers(capability))
+            # A name of this node alone is that of a service which it knows of, and needs no other wait.
+            offers = await self._listed(capability, "" if is_home_only(name) else name)
+            return await self._contracts.fetch_first(capability, offers)
         except HearthNetError as error:
             if error.code != "not_found" or not is_home_only(capability):
                 raise
-            raise other_claims(capability, await self.offers()) or error from error
+            raise other_claims(capability, await self._listed(None, name)) or error from error
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""

@@ -8,15 +8,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
-from hearthnet import Offer, Service
+from hearthnet import Call, Offer, Reply, Service
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing import discovery
+from hearthnet.contracts import contracts
+from hearthnet.contracts.dynamic import versioned
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import ServiceState
+from hearthnet.service.decorators import Endpoint
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, QUERY, ProbeService, query
 from tests.helpers.service_processes import START_SECONDS
@@ -193,6 +197,8 @@ async def test_who_has_nothing_for_the_asker_is_not_waited_for(mesh: Mesh) -> No
         assert (await guest.call(QUERY, query())).output
         service.offers = list  # type: ignore[method-assign]
         await host.refresh()
+        known = guest._discovery.registry
+        await wait_for(lambda: not known.all_offers(0), what="the withdrawal to arrive")
         await _not_found(guest)
         async with await mesh.bus() as bus:
             assert await bus.offers() == []
@@ -213,6 +219,38 @@ async def test_a_list_of_one_capability_waits_for_its_provider(mesh: Mesh) -> No
             loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
             (view,) = await guest.offers(CHAT)
     assert view.offer.service == "probe"
+
+
+class _Teller(Service):
+    """Offers a capability whose contract comes from its provider."""
+
+    name: ClassVar[str] = "teller"
+    contract = versioned(
+        msgspec.structs.replace(contracts().get(QUERY), name="experimental.probe.query", match={})
+    )
+
+    def offers(self) -> list[Offer]:
+        return [Offer(capability=self.contract.id, params={"corpus": "told"})]
+
+    def endpoints(self) -> list[Endpoint]:
+        anything = dict[str, Any]
+        return [Endpoint(self.contract, self.answer, params_type=anything, input_type=anything)]
+
+    async def answer(self, call: Call[Any, Any]) -> Reply:
+        return Reply({"chunks": []}, {"corpus": "told", "embedding_model": None})
+
+
+@pytest.mark.req("BUS-101")
+async def test_provider_of_a_contract_is_waited_for_though_others_answered(mesh: Mesh) -> None:
+    name = _Teller.contract.name
+    with elsewhere(mesh, _Teller()) as loop:
+        async with mesh.hosting(_Other()), await mesh.guest_bus() as guest, await mesh.guest_bus() as late:
+            loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
+            assert (await guest.call(name, query())).output == {"chunks": []}
+            with pytest.raises(HearthNetError, match=r"nobody offers experimental\.absent now"):
+                await late.fetch_contract("experimental.absent")
+            # It was waited for as long as that, and is not for a while.
+            assert late._discovery._searched.keys() == {"experimental.absent"}
 
 
 @pytest.mark.req("BUS-101")

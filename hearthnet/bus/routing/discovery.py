@@ -30,6 +30,7 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.protocol.header import SUBJECT_KINDS, Header
 from hearthnet.protocol.offer import REPUBLISH_MS
+from hearthnet.trust.contract_signature import plain_name
 
 if TYPE_CHECKING:
     from hearthnet.bus.session.session import Session
@@ -268,11 +269,23 @@ class Discovery:
             self._searched[topic] = clock() + _SEARCHED_SECONDS
         return finding.is_unanswered
 
-    async def listed(self, wanted: str) -> list[OfferView]:
-        """Return every offer in the mesh, or those of one topic, by a new find: not for calls."""
-        heard = Registry(self.registry.own)
+    async def listed(self, wanted: str, awaited: str = "") -> list[OfferView]:
+        """Return every offer in the mesh, or those of one topic, by a new find: not for calls.
+
+        While there is none of the capability `awaited`, under its name at home or between homes, busy
+        providers are waited for as in `find`.
+        """
+        heard, clock = Registry(self.registry.own), asyncio.get_running_loop().time
+        hurried = not awaited or clock() < self._searched.get(awaited, 0)
+
+        def content() -> bool:
+            names = (view.capability.name for view in heard.all_offers(steady_ms()))
+            return hurried or any(awaited in (name, plain_name(name)) for name in names)
+
         finding = await self._send_find(wanted, self._new_find(heard, wanted, lists=True))
-        await finding.wait(lambda: False, lambda: not finding.is_unanswered)
+        await finding.wait(lambda: False, lambda: not finding.is_unanswered and content())
+        if awaited and finding.exhausted:
+            self._searched[awaited] = clock() + _SEARCHED_SECONDS
         return heard.all_offers(steady_ms())
 
     async def _join_find(self, topic: str) -> FindRequest:

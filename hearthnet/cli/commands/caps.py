@@ -67,12 +67,14 @@ async def offers_of(home: Home, name: str | None) -> list[OfferView]:
 async def _watch(home: Home, name: str, json: bool) -> None:
     from hearthnet.bus.bus import Bus
 
-    async with await Bus.connect(home, name="cli") as bus, bus.watch(name) as changes:
-        async for change in changes:
-            if json:
-                terminal.json_line({"event": change.event, **_as_json(change.view)})
-            else:
-                terminal.line(f"{time.strftime('%H:%M:%S')}  {change.event:<8}  {_one(change.view)}")
+    async with await Bus.connect(home, name="cli") as bus:
+        await bus.fetch_contract(name)
+        async with bus.watch(name) as changes:
+            async for change in changes:
+                if json:
+                    terminal.json_line({"event": change.event, **_as_json(change.view)})
+                else:
+                    terminal.line(f"{time.strftime('%H:%M:%S')}  {change.event:<8}  {_one(change.view)}")
 
 
 def _one(view: OfferView) -> str:
