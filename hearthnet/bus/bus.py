@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from hearthnet import telemetry
 from hearthnet.bus.calls import unary
 from hearthnet.bus.calls.attempt import CallOptions, Request
-from hearthnet.bus.calls.contract_fetch import ContractLearner, other_claims
+from hearthnet.bus.calls.contract_fetch import ContractLearner, other_claims, refused_package
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing import affinity
@@ -154,7 +154,8 @@ class Bus:
         except HearthNetError as error:
             if error.code != "not_found" or not is_home_only(capability):
                 raise
-            raise other_claims(capability, await self._listed(None, name)) or error from error
+            refused = refused_package(name) or other_claims(capability, await self._listed(None, name))
+            raise refused or error from error
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""

@@ -58,6 +58,9 @@ def test_what_is_wrong_with_packages_is_refused_alone(site: Path, shell: Shell) 
     with shell.node():
         reply = shell.json("call", "hello.greet", "--body", BODY, "--json")
         assert reply["output"] == {"text": "Hello Ada"}
+        refused = shell.run("call", "twin.same", "--body", BODY)
+        assert (refused.returncode, refused.stdout) == (5, "")
+        assert "twin.same: first 1.0 and second 1.0 both have it; uninstall one of them" in refused.stderr
         page = shell.json("status", "--json")
         assert [of_service(page, name)["state"] for name in ("hello", "mesh")] == ["ready", "ready"]
         broken, first = of_service(page, "broken"), of_service(page, "first")

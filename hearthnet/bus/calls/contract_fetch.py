@@ -47,6 +47,15 @@ def cached_contract(capability: str) -> Contract | None:
         return None
 
 
+def refused_package(name: str) -> HearthNetError | None:
+    """Return why every packaged contract of `name` is refused; None if none is, or there is no package."""
+    try:
+        contracts().has_packaged(name)
+    except HearthNetError as error:
+        return error
+    return None
+
+
 def other_claims(name: str, offers: list[OfferView]) -> HearthNetError | None:
     """Return the error that lists the names under which other homes offer `name`; None if none does."""
     nodes: dict[str, set[str]] = {}
