@@ -19,10 +19,9 @@ from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, 
 from hearthnet.gateway.socket.feeds import Feeds
 from hearthnet.gateway.socket.frames import CallFrame, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
-from hearthnet.gateway.socket.run_work import RunWork
 from hearthnet.gateway.socket.settings import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
-from hearthnet.gateway.socket.work import CallWork
+from hearthnet.gateway.socket.work import CallWork, RunWork
 
 if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
