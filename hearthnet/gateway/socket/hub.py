@@ -16,11 +16,10 @@ from hearthnet.gateway.runs.run import FollowUp, NewRun, RunRequest
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
-from hearthnet.gateway.socket.feeds import Feeds
 from hearthnet.gateway.socket.frames import CallFrame, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed
 from hearthnet.gateway.socket.settings import SocketSettings
-from hearthnet.gateway.socket.topic import Topic
+from hearthnet.gateway.socket.topic import Feeds, Topic
 from hearthnet.gateway.socket.work import CallWork, RunWork
 
 if TYPE_CHECKING:

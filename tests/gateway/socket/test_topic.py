@@ -12,9 +12,8 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import topic as topics
 from hearthnet.gateway.socket.channel import Frame
-from hearthnet.gateway.socket.feeds import DiffLook, MarketLook, WatchedFeed
 from hearthnet.gateway.socket.protocol import WINDOW
-from hearthnet.gateway.socket.topic import MOST_KEPT, Publish, Ring, Topic
+from hearthnet.gateway.socket.topic import MOST_KEPT, DiffLook, MarketLook, Publish, Ring, Topic, WatchedFeed
 from tests.helpers.waiting import wait_for
 
 

@@ -16,7 +16,7 @@ from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.socket import feeds
-from hearthnet.gateway.socket.feeds import Readers
+from hearthnet.gateway.socket.topic import Readers
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
