@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import channel
-from hearthnet.gateway.socket.channel import MOST_FRAMES, Channel, Channels, Frame
+from hearthnet.gateway.socket.channel import MOST_CHARACTERS, MOST_FRAMES, Channel, Channels, Frame, Summary
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 from hearthnet.gateway.socket.protocol import WINDOW
-from hearthnet.gateway.socket.summary import MOST_CHARACTERS, Summary
 
 OWNER = "ed25519:x/anna"
 
