@@ -104,7 +104,7 @@ async def line(
 
 @contextlib.contextmanager
 def limits(house: House, **given: float) -> Iterator[None]:
-    """The gateway with other limits of its sockets for a while (hearthnet/gateway/socket/settings.py)."""
+    """The gateway with other limits of its sockets for a while (hearthnet/gateway/socket/protocol.py)."""
     sockets = house.gateway.sockets
     before = sockets.settings
     sockets.limit(msgspec.structs.replace(before, **given))

@@ -20,7 +20,7 @@ PATH: Final = "/v1/socket"
 def routes(gateway: Gateway) -> list[BaseRoute]:
     """Return the one route of this part."""
     from hearthnet.gateway.socket.hub import Hub
-    from hearthnet.gateway.socket.settings import SocketSettings
+    from hearthnet.gateway.socket.protocol import SocketSettings
 
     configured = gateway.config.gateway
     gateway.sockets = Hub(gateway, SocketSettings(idle_seconds=configured.idle_close_seconds))

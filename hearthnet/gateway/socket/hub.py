@@ -17,8 +17,7 @@ from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
 from hearthnet.gateway.socket.frames import CallFrame, First, Resume, Subscribe
-from hearthnet.gateway.socket.protocol import Closed
-from hearthnet.gateway.socket.settings import SocketSettings
+from hearthnet.gateway.socket.protocol import Closed, SocketSettings
 from hearthnet.gateway.socket.topic import Feeds, Topic
 from hearthnet.gateway.socket.work import CallWork, RunWork
 

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.socket.conversation import Conversation
 from hearthnet.gateway.socket.frames import SUBPROTOCOL
-from hearthnet.gateway.socket.settings import SocketSettings
+from hearthnet.gateway.socket.protocol import SocketSettings
 from hearthnet.gateway.socket.topic import Topic
 from tests.helpers.gateway import House
 from tests.helpers.socket_client import Line, complete, limits, line
