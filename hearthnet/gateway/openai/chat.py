@@ -13,8 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.http.errors import as_hearthnet_error
-from hearthnet.gateway.http.openai_errors import error_body
+from hearthnet.gateway.http.errors import as_hearthnet_error, error_body
 from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import EventStream, Primed, encode_data, while_there
 from hearthnet.gateway.openai.answer import Form, OpenAIAnswer

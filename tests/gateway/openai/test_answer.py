@@ -9,7 +9,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from hearthnet.core.errors import CODES, HearthNetError
-from hearthnet.gateway.http.openai_errors import error_body, param_of
+from hearthnet.gateway.http.errors import error_body, param_of
 from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
 from hearthnet.gateway.openai.pending_runs import call_id_for, notice_of, run_and_call, run_named_in
 

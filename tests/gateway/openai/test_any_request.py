@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.http.openai_errors import error_body
+from hearthnet.gateway.http.errors import error_body
 from hearthnet.gateway.openai.request import read_request
 from hearthnet.gateway.openai.source import continued
 

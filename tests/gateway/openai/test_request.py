@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.http.openai_errors import error_body
+from hearthnet.gateway.http.errors import error_body
 from hearthnet.gateway.openai.request import OpenAIRequest, read_request
 
 USER = {"role": "user", "content": "Hello"}
