@@ -11,8 +11,15 @@ import pytest
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import compile_schema
-from hearthnet.gateway.mcp.lean_schemas import MAX_LIST_BYTES, MAX_TOOL_BYTES, UNLISTED, output_schema
-from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
+from hearthnet.gateway.mcp.tools import (
+    MAX_LIST_BYTES,
+    MAX_TOOL_BYTES,
+    UNLISTED,
+    McpTool,
+    may_be_called,
+    output_schema,
+    tools_of,
+)
 from hearthnet_mcp import McpService
 from tests.gateway.test_mcp import MODES, Person, connected, said
 from tests.helpers.gateway import House

@@ -42,9 +42,9 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.http.errors import as_hearthnet_error
-from hearthnet.gateway.mcp import elicitation, lean_schemas, results, span
+from hearthnet.gateway.mcp import elicitation, span
 from hearthnet.gateway.mcp.caller import Caller, OwnerCaller
-from hearthnet.gateway.mcp.tools import McpTool, may_be_called, tools_of
+from hearthnet.gateway.mcp.tools import UNLISTED, McpTool, may_be_called, tool_failure, tool_result, tools_of
 from hearthnet.telemetry.span import SpanRecord
 from hearthnet.trust.authorization.authority import SELF
 
@@ -175,9 +175,7 @@ class McpSide:
         except MCPError:
             raise
         except Exception as error:
-            return types.CallToolResult.model_validate(
-                results.failed(as_hearthnet_error(error)), by_name=False
-            )
+            return types.CallToolResult.model_validate(tool_failure(as_hearthnet_error(error)), by_name=False)
 
     async def _answer(
         self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
@@ -326,7 +324,7 @@ def _is_modern(context: _Context) -> bool:
 
 
 def _unlisted() -> frozenset[str]:
-    return frozenset(contract.id for contract in contracts() if contract.name in lean_schemas.UNLISTED)
+    return frozenset(contract.id for contract in contracts() if contract.name in UNLISTED)
 
 
 def _question(message: str) -> types.ElicitRequestFormParams:
@@ -334,5 +332,5 @@ def _question(message: str) -> types.ElicitRequestFormParams:
 
 
 def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:
-    answer = results.result(contract, output, meta, any_output=_is_modern(context))
+    answer = tool_result(contract, output, meta, any_output=_is_modern(context))
     return types.CallToolResult.model_validate(answer, by_name=False)

@@ -1,7 +1,13 @@
-"""Capabilities as MCP tools: names, schemas, hints. Pure."""
+"""Capabilities as MCP tools: names, short schemas, hints, and results of `tools/call`. Pure.
+
+A client's model reads the list with each question, so that its size is limited. Capabilities that serve the
+mesh itself are left out of it, and so are fields that only programs set; a call may still have all that the
+contract accepts. Outputs are shown by names and types (docs/decisions/0151).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -11,8 +17,76 @@ from hearthnet.contracts.dynamic import is_derived, is_told
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered
-from hearthnet.gateway.mcp import lean_schemas
 from hearthnet.trust.authorization.token import Scope
+
+Schema = dict[str, Any]
+MAX_LIST_BYTES: Final = 24 * 1024
+"""The size of all tools of the installation together, as transferred."""
+MAX_TOOL_BYTES: Final = 2_560
+UNLISTED: Final = frozenset(
+    {
+        "community.join",
+        "community.sync",
+        "embed.text",
+        "file.advertise",
+        "market.export",
+        "node.contract",
+        "rag.progress",
+    }
+)
+"""Capabilities for programs and the mesh itself, listed only for clients whose scope names them."""
+_FIELDS: Final = {
+    "llm.chat": ("model", "messages", "max_tokens", "temperature"),
+    "llm.complete": ("model", "prompt", "max_tokens", "temperature", "stop"),
+}
+_SHOWN: Final[dict[tuple[str, str], Schema]] = {
+    ("llm.chat", "messages"): {
+        "type": "array",
+        "minItems": 1,
+        "description": "The conversation; the last message is what is answered",
+        "items": {
+            "type": "object",
+            "required": ["role", "content"],
+            "properties": {
+                "role": {"enum": ["system", "user", "assistant"]},
+                "content": {"type": "string"},
+            },
+            "additionalProperties": False,
+        },
+    }
+}
+"""Replacements for a contract's schema of a field; values that fit them fit the contract too."""
+
+
+def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
+    """Return the schema of an installed capability's arguments, without the `hidden` ones."""
+    schema = contract.tool_schema(None, hidden)
+    every: dict[str, Any] = schema["properties"]
+    names = [name for name in _FIELDS.get(contract.name, every) if name in every]
+    return {
+        **schema,
+        "properties": {name: _SHOWN.get((contract.name, name), every[name]) for name in names},
+        "required": [name for name in schema["required"] if name in names],
+    }
+
+
+def output_schema(contract: Contract) -> Schema | None:
+    """Return the fields and types of an installed capability's output.
+
+    None if the output is not an object.
+    """
+    output = contract.response_schema["properties"].get("output", {})
+    if output.get("type") != "object":
+        return None
+    fields = output.get("properties", {}).items()
+    return {
+        "type": "object",
+        "properties": {
+            name: {key: inner[key] for key in ("type",) if key in inner} for name, inner in fields
+        },
+        "required": output.get("required", []),
+    }
+
 
 _GENERATED: Final = "client_id"
 _WRAPPERS: Final = frozenset({"llm.tools.call"})
@@ -79,13 +153,13 @@ class McpTool:
         if self._foreign:
             found: dict[str, Any] = self.contract.request_schema["properties"]["input"]
             return found
-        return lean_schemas.input_schema(self.contract, self._hidden)
+        return input_schema(self.contract, self._hidden)
 
     def _output(self) -> dict[str, Any] | None:
         """Return the schema of the value in every result; None where there is none."""
         if is_derived(self.contract.name):
             return promised(self.contract)
-        return None if self.takes_progress else lean_schemas.output_schema(self.contract)
+        return None if self.takes_progress else output_schema(self.contract)
 
 
 def promised(contract: Contract) -> dict[str, Any] | None:
@@ -147,3 +221,65 @@ def _hints(contract: Contract) -> dict[str, Any]:
         "idempotentHint": contract.idempotent == "natural",
         "openWorldHint": is_told(contract.name),
     }
+
+
+_MEDIA: Final = ("image", "audio")
+
+
+def tool_result(
+    contract: Contract, output: Any, meta: dict[str, Any], *, any_output: bool = False
+) -> dict[str, Any]:
+    """Return a result: the output as a value and as text, or the parts of a foreign tool.
+
+    `any_output`: the value need not be an object.
+    """
+    if is_derived(contract.name) and isinstance(output, dict) and isinstance(output.get("content"), list):
+        found = {
+            "content": [_block(part) for part in output["content"]],
+            "isError": output.get("is_error") is True,
+        }
+        if isinstance(output.get("structured"), dict) or (any_output and "structured" in output):
+            found["structuredContent"] = output["structured"]
+        elif promised(contract) is not None:
+            # The value is missing, for its size or since it does not fit the schema; the parts say why.
+            # Clients reject a result without the value that the list promises, unless it is an error.
+            found["isError"] = True
+    else:
+        found = {"content": [_text(_json(output))], "isError": False}
+        if isinstance(output, dict):
+            found["structuredContent"] = output
+    return {**found, "_meta": {"hearthnet/meta": meta}}
+
+
+def tool_failure(error: HearthNetError) -> dict[str, Any]:
+    """Return an error result: code and message as text, the whole error in `_meta`."""
+    return {
+        "content": [_text(f"{error.code}: {error.message}")],
+        "isError": True,
+        "_meta": {"hearthnet/error": error.to_body()},
+    }
+
+
+def _block(part: dict[str, Any]) -> dict[str, Any]:
+    kind = part.get("type")
+    if kind == "text":
+        return _text(str(part.get("text", "")))
+    if kind in _MEDIA:
+        return {"type": kind, "data": part.get("data", ""), "mimeType": part.get("media_type", "")}
+    if kind == "document" and ("text" in part or "data" in part):
+        resource = {"uri": part.get("url") or "about:blank"}
+        if part.get("media_type"):
+            resource["mimeType"] = part["media_type"]
+        resource |= {"text": part["text"]} if "text" in part else {"blob": part["data"]}
+        return {"type": "resource", "resource": resource}
+    if kind == "link" and part.get("url"):
+        return {"type": "resource_link", "uri": part["url"], "name": part.get("name") or part["url"]}
+    return _text(_json(part))
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -15,8 +15,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.http.signed_request import sign_envelope
-from hearthnet.gateway.socket import feeds
-from hearthnet.gateway.socket.topic import Readers
+from hearthnet.gateway.socket.topic import LOOK_SECONDS, Readers
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
@@ -73,7 +72,7 @@ class Stall(Service):
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch, shared: House) -> Iterator[None]:
-    monkeypatch.setattr(shared.gateway.sockets.feeds, "_seconds", dict.fromkeys(feeds.LOOK_SECONDS, 0.05))
+    monkeypatch.setattr(shared.gateway.sockets.feeds, "_seconds", dict.fromkeys(LOOK_SECONDS, 0.05))
     yield
     shared.gateway.sockets.topics.clear()
 
