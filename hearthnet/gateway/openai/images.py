@@ -19,8 +19,7 @@ from hearthnet.bus.store import Store
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
-from hearthnet.gateway.openai.messages import parts_of
-from hearthnet.gateway.openai.parts import invalid_part
+from hearthnet.gateway.openai.messages import invalid_part, parts_of
 from hearthnet.gateway.openai.request import OpenAIRequest
 
 KEPT_MS: Final = 24 * 3600 * 1000

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.gateway.openai.messages import ChatMessage, read_messages, shows_images
-from hearthnet.gateway.openai.parts import invalid_part
+from hearthnet.gateway.openai.messages import ChatMessage, invalid_part, read_messages, shows_images
 from hearthnet.gateway.openai.tools import Choice, OpenAITool, custom_names, read_choice, read_tools
 
 ANY_MODEL: Final = "mesh"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.gateway.openai.parts import invalid_part
+from hearthnet.gateway.openai.messages import invalid_part
 
 
 class _FunctionTool(msgspec.Struct):
