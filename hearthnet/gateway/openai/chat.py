@@ -1,12 +1,16 @@
-"""The handlers of `/v1/chat/completions` and `/v1/models`, for any OpenAI client."""
+"""The handlers of `/v1/chat/completions` and `/v1/models`, for any OpenAI client.
+
+Each model that the client may call is listed once, however many nodes offer it; `mesh` is the one that fits
+best. A name with `+tools` at its end means: with the tools of the mesh.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,14 +22,72 @@ from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import EventStream, Primed, encode_data, while_there
 from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
 from hearthnet.gateway.openai.images import is_large, with_images_stored
-from hearthnet.gateway.openai.models import find, model_list
-from hearthnet.gateway.openai.request import OpenAIRequest, read_request
+from hearthnet.gateway.openai.request import ANY_MODEL, TOOLS_SUFFIX, OpenAIRequest, read_request
 from hearthnet.gateway.openai.source import CHAT, RunSource
 from hearthnet.gateway.runs.calls import Frames
 
 if TYPE_CHECKING:
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.context import Gateway
+    from hearthnet.trust.authorization.token import Scope
+
+OWNER: Final = "hearthnet"
+
+
+def model_list(scope: Scope, views: Iterable[OfferView]) -> list[dict[str, Any]]:
+    """Return the models in the offers `views` of `llm.chat` that `scope` covers, by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for view in views:
+        params = view.params
+        if not scope.covers(view.capability):
+            continue
+        for name in dict.fromkeys((str(params.get("model", "")), *map(str, params.get("models", ())))):
+            if name and scope.constraints.violated({"params": {"model": name}, "input": {}}) is None:
+                _add(found, name, params)
+    if found and not scope.params_constraints:
+        for page in list(found.values()):
+            _merge(found, ANY_MODEL, page["hearthnet"])
+    with_tools = [
+        _page(f"{name}{TOOLS_SUFFIX}", page["hearthnet"])
+        for name, page in found.items()
+        if page["hearthnet"]["tools"]
+    ]
+    return sorted([*found.values(), *with_tools], key=lambda page: str(page["id"]))
+
+
+def find_model(pages: Iterable[dict[str, Any]], name: str) -> dict[str, Any]:
+    """Return the entry of one model.
+
+    Raises:
+        HearthNetError: `not_found` if no such model is offered, with the known names.
+    """
+    known = {str(page["id"]): page for page in pages}
+    if name not in known:
+        raise HearthNetError(
+            "not_found", f"no model {name[:80]!r} is offered; there is: {', '.join(known) or 'none'}"
+        )
+    return known[name]
+
+
+def _add(found: dict[str, dict[str, Any]], name: str, params: dict[str, Any]) -> None:
+    about = {
+        "ctx": int(params.get("ctx", 0)),
+        "tools": bool(params.get("tools_supported")),
+        "vision": "vision" in params.get("modalities", ()),
+    }
+    _merge(found, name, about)
+
+
+def _merge(found: dict[str, dict[str, Any]], name: str, about: dict[str, Any]) -> None:
+    """Combine a model's offers: it has the abilities that at least one of them has."""
+    page = found.setdefault(name, _page(name, about))
+    page["hearthnet"] = {what: max(page["hearthnet"][what], value) for what, value in about.items()}
+
+
+def _page(name: str, about: dict[str, Any]) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "hearthnet": dict(about)}
+
 
 FIRST_SECONDS: Final = 5.0
 LARGE_AT_ONCE: Final = 4
@@ -46,7 +108,7 @@ class Chat:
         pages = model_list(client.scope, await self._gateway.bus.offers(CHAT))
         name = request.path_params.get("model")
         if name is not None:
-            return JSONResponse(find(pages, name))
+            return JSONResponse(find_model(pages, name))
         return JSONResponse({"object": "list", "data": pages})
 
     async def completions(self, request: Request) -> Response:
