@@ -15,7 +15,7 @@ from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.bus import find_contract
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.openai.pending_runs import run_and_call, run_named_in
+from hearthnet.gateway.openai.answer import run_and_call, run_named_in
 from hearthnet.gateway.openai.request import OpenAIRequest
 from hearthnet.gateway.runs.calls import Frames, MeshCall, stream_frames
 from hearthnet.gateway.runs.follow_up import FollowUps

@@ -10,8 +10,14 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet.gateway.http.errors import error_body, param_of
-from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
-from hearthnet.gateway.openai.pending_runs import call_id_for, notice_of, run_and_call, run_named_in
+from hearthnet.gateway.openai.answer import (
+    Form,
+    OpenAIAnswer,
+    call_id_for,
+    notice_of,
+    run_and_call,
+    run_named_in,
+)
 
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 FORM = Form("chatcmpl-1", 1, "m")
