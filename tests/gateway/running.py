@@ -13,8 +13,7 @@ from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.tools.types import Decision
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.decision_body import DecisionBody
-from hearthnet.gateway.runs.run import Follower, FollowUp, GatewayRun, NewRun
+from hearthnet.gateway.runs.run import DecisionBody, Follower, FollowUp, GatewayRun, NewRun
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, sign_approval

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hearthnet.core.canonical_json import read_json
-from hearthnet.gateway.runs.decision_body import DecisionBody
+from hearthnet.gateway.runs.run import DecisionBody
 
 if TYPE_CHECKING:
     from hearthnet.gateway.auth.clients import Client

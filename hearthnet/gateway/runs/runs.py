@@ -44,17 +44,19 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.decision_body import NOTED, DecisionBody, refused_fields
 from hearthnet.gateway.runs.list_cache import RunListCache
 from hearthnet.gateway.runs.principals import ClientsPort, RunPrincipals
 from hearthnet.gateway.runs.requested_tools import told_names, tools_of
 from hearthnet.gateway.runs.run import (
     AWAY_SECONDS,
+    NOTED,
     ClientPresence,
+    DecisionBody,
     Follower,
     GatewayRun,
     NewRun,
     RunRequest,
+    refused_fields,
 )
 from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
 from hearthnet.service.effects.jetstream_records import DiskGuard

@@ -15,7 +15,7 @@ import msgspec
 from hearthnet.core.canonical_json import read_json, refuse_repeated_keys
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.runs.decision_body import DecisionBody
+from hearthnet.gateway.runs.run import DecisionBody
 
 SUBPROTOCOL: Final = "hearthnet-bus.v2"
 

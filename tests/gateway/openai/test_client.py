@@ -14,7 +14,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.core import ids
-from hearthnet.gateway.runs.decision_body import DecisionBody
+from hearthnet.gateway.runs.run import DecisionBody
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.trust.authorization.token import Scope
 from tests.helpers.gateway import Guest, House
