@@ -15,9 +15,10 @@ the process that drives the run. After that the process may die: another one con
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -44,7 +45,6 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.list_cache import RunListCache
 from hearthnet.gateway.runs.principals import ClientsPort, RunPrincipals
 from hearthnet.gateway.runs.requested_tools import told_names, tools_of
 from hearthnet.gateway.runs.run import (
@@ -63,6 +63,53 @@ from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import Key, Refusals
 from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization import approval as approvals
+
+FRESH_MS: Final = 30_000
+"""The time for which a list is valid: offers may change, and with them the approvals to sign."""
+_MOST: Final = 256
+
+
+class _List(NamedTuple):
+    mark: int
+    made_at: int
+    until: int
+    runs: list[dict[str, Any]]
+
+
+class RunListCache:
+    """The lists of a gateway's clients."""
+
+    def __init__(self, store: RunStore, clock: Callable[[], int]) -> None:
+        """Create the cache; `clock` returns milliseconds since the epoch."""
+        self._store = store
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, str, bool], _List] = OrderedDict()
+
+    async def get(
+        self, client: Client, make: Callable[[Client], Awaitable[list[dict[str, Any]]]]
+    ) -> list[dict[str, Any]]:
+        """Return the client's list, made by `make` where the cached one is outdated.
+
+        The list must not be changed.
+        """
+        name, mark, now = _name(client), await self._store.version(), self._clock()
+        kept = self._kept.get(name)
+        if kept is not None and kept.mark == mark and kept.made_at <= now < kept.until:
+            return kept.runs
+        runs = await make(client)
+        # The expiry of a pending approval changes the list without a write to the store.
+        ends = [one["expires_at"] for run in runs for one in run["pending"]]
+        self._kept[name] = _List(mark, now, min([now + FRESH_MS, *ends]), runs)
+        self._kept.move_to_end(name)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return runs
+
+
+def _name(client: Client) -> tuple[str, str, bool]:
+    """Return the cache key: the owner of the runs and the key that signs."""
+    return client.principal, client.key, client.is_owner
+
 
 MOST_AT_ONCE: Final = 32
 """The number of runs of one principal that are driven at a time."""
