@@ -21,9 +21,8 @@ from hearthnet.agent.tools.types import Approve, Deny, PendingApproval, ToolCall
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.principals import RunPrincipals
+from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, RunPrincipals
 from hearthnet.gateway.runs.runs import FRESH_MS
-from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
 from hearthnet.trust.authorization.token import Scope
 from tests.agent.scripted import PROVIDER, calls, done, gives, says
 from tests.agent.test_large_results import Kept
@@ -305,7 +304,7 @@ async def test_of_very_many_lists_and_proposals_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hearthnet.gateway.runs.runs._MOST", 1)
-    monkeypatch.setattr("hearthnet.gateway.runs.unsigned_approvals._MOST_PROPOSED", 1)
+    monkeypatch.setattr("hearthnet.gateway.runs.principals._MOST_PROPOSED", 1)
     store = Counting()
     house = House(store, WANTS, WANTS)
     anna, eve = house.guest(), house.guest("eve")

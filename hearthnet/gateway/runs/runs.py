@@ -45,7 +45,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
-from hearthnet.gateway.runs.principals import ClientsPort, RunPrincipals
+from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, ClientsPort, RunPrincipals
 from hearthnet.gateway.runs.requested_tools import told_names, tools_of
 from hearthnet.gateway.runs.run import (
     AWAY_SECONDS,
@@ -58,7 +58,6 @@ from hearthnet.gateway.runs.run import (
     RunRequest,
     refused_fields,
 )
-from hearthnet.gateway.runs.unsigned_approvals import ApprovalCache, ApprovalPresenter
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import Key, Refusals
 from hearthnet.trust.audit_chain import AuditEntry
