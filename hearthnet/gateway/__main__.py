@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from hearthnet.core.home import Home
-from hearthnet.gateway.service import GatewayService
+from hearthnet.gateway.server import GatewayService
 from hearthnet.service.hosting.main import log_to_stderr, until_signal
 from hearthnet.service.hosting.status import Status, hold_lifeline
 

@@ -1,4 +1,4 @@
-"""The listening socket of the gateway, and uvicorn on it."""
+"""The gateway as a service of its node: its listening socket, and uvicorn on it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import uvicorn
 
+from hearthnet import __version__
 from hearthnet.core.config import GatewayConfig
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.node_state import GATEWAY
 from hearthnet.gateway.app import build, lifespan
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.connection_limits import ConnectionLimits, protocol
 from hearthnet.gateway.socket.engine import SocketProtocol
+from hearthnet.service.hosting.context import NodeContext
+from hearthnet.service.hosting.service import Service
 
 GRACE_SECONDS: Final = 2
 """The time for open requests when the gateway ends; the supervisor waits for 3.2 s."""
@@ -164,3 +168,26 @@ def _url(listener: socket.socket, settings: GatewayConfig) -> str:
     elif ipaddress.ip_address(host).is_unspecified:
         host = socket.gethostname()
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+class GatewayService(Service):
+    """The HTTP gateway of a node: it offers no capability and calls those of the mesh.
+
+    It is open from `start` to `stop`; `address` is where it listens.
+    """
+
+    name: ClassVar[str] = GATEWAY
+    version: ClassVar[str] = __version__
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open = contextlib.AsyncExitStack()
+
+    async def start(self, node: NodeContext) -> None:
+        """Open the gateway; raises what `serving` raises."""
+        gateway = Gateway.on(node.bus, node.home, node.config)
+        self.address = (await self._open.enter_async_context(serving(gateway))).url
+
+    async def stop(self) -> None:
+        """Close the gateway in order."""
+        await self._open.aclose()
