@@ -9,7 +9,7 @@ import pytest
 
 import hearthnet
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.api.scopes import check_installed, check_offered
+from hearthnet.gateway.api.capabilities import check_installed, check_offered
 from tests.helpers.gateway import House
 from tests.helpers.socket_client import line
 from tests.helpers.waiting import wait_for

@@ -135,13 +135,13 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
 
     from hearthnet.cli.input.settings_file import settings
     from hearthnet.core.node_state import read_node_state
-    from hearthnet.gateway.api import scopes
+    from hearthnet.gateway.api.capabilities import check_installed, check_offered, is_shared
 
     servers = settings(home).mcp.servers
-    unsure = [name for name in scopes.check_installed(names) if not scopes.is_shared(name, servers)]
+    unsure = [name for name in check_installed(names) if not is_shared(name, servers)]
     if unsure:
         read_node_state(home)  # raises if no node runs
-        scopes.check_offered(unsure, asyncio.run(_offers(home)), servers)
+        check_offered(unsure, asyncio.run(_offers(home)), servers)
 
 
 async def _offers(home: Home) -> list[OfferView]:

@@ -81,7 +81,7 @@ def issue(
     """
     from hearthnet.cli.input.local_call import call_local_node
     from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
-    from hearthnet.gateway.api.scopes import installed
+    from hearthnet.gateway.api.capabilities import installed
 
     for name in capabilities:
         installed(name)

@@ -1,4 +1,4 @@
-"""The clients behind runs: tokens for calls, keys for approvals, and the unsigned approvals that they are shown."""
+"""The clients behind runs: tokens for calls, keys for approvals, unsigned approvals to be shown."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.core.config import McpServerConfig
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.api.scopes import check_installed, check_offered, is_shared
+from hearthnet.gateway.api.capabilities import check_installed, check_offered, is_shared
 from hearthnet.gateway.auth.client_store import ClientStore, StoredClient
 from hearthnet.gateway.auth.clients import check_room
 from hearthnet.trust.authorization.token import Scope
