@@ -29,9 +29,8 @@ from hearthnet.agent.loop.events import (
     PersonEvent,
     Undecided,
 )
-from hearthnet.agent.loop.ids import confirmation_id_of
 from hearthnet.agent.loop.outcomes import Outcomes, unknown_outcome
-from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState, confirmation_id_of
 from hearthnet.agent.tools.providers import is_for_one_home
 from hearthnet.agent.tools.result_text import error_text
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox

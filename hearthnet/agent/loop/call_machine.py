@@ -22,10 +22,9 @@ from hearthnet.agent.loop.events import (
     ToolProgress,
     ToolReturned,
 )
-from hearthnet.agent.loop.ids import client_id_of
 from hearthnet.agent.loop.memory import fingerprint
 from hearthnet.agent.loop.outcomes import Outcomes, failure
-from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState
+from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState, client_id_of
 from hearthnet.agent.tools.names import is_safe, sanitize
 from hearthnet.agent.tools.result_reader import ReaderTool
 from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep

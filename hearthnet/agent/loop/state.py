@@ -16,6 +16,17 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.agent.tools.types import CallRecord, CallStatus, ToolChoice
+from hearthnet.core.canonical_json import derived_id
+
+
+def client_id_of(run: str, tool_call_id: str) -> str:
+    """Return the idempotency key of a call: equal for its repetitions, else different."""
+    return derived_id("client", run, tool_call_id)
+
+
+def confirmation_id_of(run: str, tool_call_id: str) -> str:
+    """Return the id of the question to a person about a call."""
+    return derived_id("confirmation", run, tool_call_id)
 
 
 class Phase(StrEnum):

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from hearthnet.agent.loop.events import Dispatch
-from hearthnet.agent.loop.ids import confirmation_id_of
+from hearthnet.agent.loop.state import confirmation_id_of
 from hearthnet.agent.persistence.decision_log import SignedDecision
 from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, RunAuthority
 from hearthnet.agent.tools.providers import Offers, provider_of

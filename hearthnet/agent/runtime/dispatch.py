@@ -20,8 +20,8 @@ from hearthnet.agent.loop.events import (
     ToolFailed,
     ToolReturned,
 )
-from hearthnet.agent.loop.ids import client_id_of
 from hearthnet.agent.loop.outcomes import LOST
+from hearthnet.agent.loop.state import client_id_of
 from hearthnet.agent.runtime import spans
 from hearthnet.agent.runtime.authority import CallAuthority
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort

@@ -21,10 +21,9 @@ import msgspec
 
 from hearthnet.agent.loop.call_machine import UNKNOWN
 from hearthnet.agent.loop.events import Dispatch, ToolReturned
-from hearthnet.agent.loop.ids import client_id_of, confirmation_id_of
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.outcomes import failure
-from hearthnet.agent.loop.state import Limits, RunState, new_run
+from hearthnet.agent.loop.state import Limits, RunState, client_id_of, confirmation_id_of, new_run
 from hearthnet.agent.persistence.checkpointer import Checkpointer
 from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, dynamic_contracts
 from hearthnet.agent.persistence.run_store import RunStore

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.agent.loop.ids import client_id_of, confirmation_id_of
+from hearthnet.agent.loop.state import client_id_of, confirmation_id_of
 from hearthnet.agent.tools.names import NameMap, is_safe, placeholder, unknown_tool
 from hearthnet.core.canonical_json import derived_id
 from hearthnet.core.errors import HearthNetError
