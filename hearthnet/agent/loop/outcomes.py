@@ -12,9 +12,30 @@ import msgspec
 from hearthnet.agent.loop.events import Abort, Action, Emit
 from hearthnet.agent.loop.memory import RunMemory
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
-from hearthnet.agent.loop.statuses import status_frame
 from hearthnet.agent.tools.result_text import error_text, fit, json_text
 from hearthnet.agent.tools.types import CallStanding, CallStatus
+
+TEXTS: Final[dict[CallStanding, str]] = {
+    "pending": "{name} is about to run",
+    "waiting": "{name} waits until somebody agrees to it",
+    "wanted": "{name} waits for the device that asked",
+    "running": "{name} is running",
+    "completed": "{name} is done",
+    "cached": "{name} was asked before; its result is used again",
+    "failed": "{name} failed",
+    "refused": "{name} was not run, because the call was not right or came too late",
+    "denied": "{name} was not run: somebody said no",
+    "expired": "{name} was not run: nobody decided in time",
+    "cancelled": "{name} was stopped",
+    "outcome_unknown": "{name} may or may not have happened; please look yourself",
+}
+
+
+def status_frame(call: CallState, status: CallStanding) -> dict[str, Any]:
+    """Return the data of the `tool_status` frame."""
+    text = TEXTS[status].format(name=call.name)
+    return {"tool_call_id": call.id, "name": call.name, "status": status, "text": text}
+
 
 LOST: Final = frozenset({"timeout", "partition"})
 """Codes after which the caller cannot say whether an effect happened; the provider may know."""
