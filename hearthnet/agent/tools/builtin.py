@@ -1,22 +1,25 @@
-"""The tools that HearthNet brings, bound to capabilities.
+"""The tools that HearthNet brings, bound to capabilities, and those of them that can be called now.
 
 Their schemas come from the contracts. This module adds what a model needs besides: when to use which tool,
-and which fields it does not see. A contract that changes changes its tool.
+and which fields it does not see. A contract that changes changes its tool. A tool can be called if this
+version has its contract and a node offers its capability.
 
-See: docs/protocol/agent.md#tool-definitions.
+See: docs/protocol/agent.md#tool-definitions, docs/tools.md#the-parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.agent.tools.types import ToolDefinition
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.registry import contracts
+from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 
 
@@ -189,4 +192,75 @@ def _bound(
         bound_version=(contract.major, contract.minor),
         side_effects=contract.side_effects,
         bound_params=bound,
+    )
+
+
+UNAVAILABLE: Final = "tool_unavailable"
+"""The code of the notice about a tool that was requested by name and cannot be called."""
+
+
+class ToolStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A built-in tool in the present mesh.
+
+    `nodes` offer its capability; `reason` says why it is not available.
+    """
+
+    name: str
+    description: str
+    capability: str
+    side_effects: bool
+    available: bool
+    nodes: list[str]
+    reason: str
+
+    @property
+    def notice(self) -> str:
+        """The text for a run that named this tool although it cannot be called."""
+        return f"the tool {self.name} is not available: {self.reason}"
+
+
+class Availability(NamedTuple):
+    """The tools of a set that can be called now, and the others."""
+
+    tools: list[ToolDefinition]
+    missing: list[ToolStatus]
+
+
+def listed_tools(offers: Iterable[OfferView]) -> list[ToolStatus]:
+    """Return all built-in tools, available or not; `offers` are all offers of the mesh."""
+    there = list(offers)
+    return [_listed(name, there) for name in ALL_BUILTIN]
+
+
+def available_tools(
+    names: Sequence[str],
+    offers: Iterable[OfferView],
+    bound_params: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Availability:
+    """Divide the tools called `names` into those that can be called now and the others.
+
+    The former are made by `builtin_tools`, whose errors are raised.
+    """
+    there = list(offers)
+    listed = [_listed(name, there) for name in names if name in ALL_BUILTIN]
+    missing = [tool for tool in listed if not tool.available]
+    gone = {tool.name for tool in missing}
+    return Availability(builtin_tools([name for name in names if name not in gone], bound_params), missing)
+
+
+def _listed(name: str, offers: Sequence[OfferView]) -> ToolStatus:
+    capability = parse_capability(capability_of(name))
+    nodes = sorted({view.node for view in offers if view.capability.serves(capability)})
+    known = name in builtin_names()
+    reason = "" if known and nodes else f"nobody offers {capability.name} now"
+    if nodes and not known:
+        reason = f"this version of HearthNet has no contract for {capability}"
+    return ToolStatus(
+        name=name,
+        description=description_of(name),
+        capability=str(capability),
+        side_effects=known and builtin_tools([name])[0].side_effects,
+        available=not reason,
+        nodes=nodes,
+        reason=reason,
     )

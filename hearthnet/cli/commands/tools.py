@@ -51,7 +51,7 @@ async def _rows(home: Home) -> list[dict[str, Any]]:
     import msgspec
 
     from hearthnet.agent.loop.usage import Usage, usage_of
-    from hearthnet.agent.tools.availability import listed_tools
+    from hearthnet.agent.tools.builtin import listed_tools
     from hearthnet.bus.bus import Bus
     from hearthnet.cli.input.run_store_access import open_saved_runs
 

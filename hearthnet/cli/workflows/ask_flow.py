@@ -14,7 +14,7 @@ from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.agent.runtime.result_store import HomeResults
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
-from hearthnet.agent.tools.availability import UNAVAILABLE
+from hearthnet.agent.tools.builtin import UNAVAILABLE
 from hearthnet.agent.tools.dynamic import dynamic_tools
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.bus import Bus

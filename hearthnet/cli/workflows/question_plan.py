@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hearthnet.agent.loop.outcomes import LOST
 from hearthnet.agent.runtime.settings import ToolSettings
-from hearthnet.agent.tools.availability import Availability, available_tools
+from hearthnet.agent.tools.builtin import Availability, available_tools
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.output.suggest import unknown

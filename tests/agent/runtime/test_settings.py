@@ -11,8 +11,7 @@ import pytest
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools import builtin
-from hearthnet.agent.tools.availability import available_tools, listed_tools
-from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.builtin import available_tools, builtin_tools, listed_tools
 from hearthnet.agent.tools.types import ToolCall
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
