@@ -14,8 +14,7 @@ from hearthnet.agent.loop.events import Dispatch, ToolReturned
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.runtime import dispatch, stream_collector
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.result_reader import READ_RESULT, piece, shown, surely_fits
-from hearthnet.agent.tools.result_text import json_text
+from hearthnet.agent.tools.result_text import READ_RESULT, json_text, piece, shown, surely_fits
 from hearthnet.agent.tools.types import ToolCall, ToolDefinition
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError

@@ -12,7 +12,7 @@ import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.result_store import BlobResults, HomeResults
-from hearthnet.agent.tools.result_reader import MOST_READ, READ_RESULT
+from hearthnet.agent.tools.result_text import MOST_READ, READ_RESULT
 from hearthnet.protocol.manifest import manifest_of
 from tests.agent.bench import QUERY
 from tests.agent.runtime.test_executor import tools

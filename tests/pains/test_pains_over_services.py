@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from hearthnet.agent.tools.result_reader import MOST_READ, READ_RESULT
+from hearthnet.agent.tools.result_text import MOST_READ, READ_RESULT
 from hearthnet.agent.tools.selection import MOST_SHOWN
 from hearthnet.trust.authorization.token import SCHEME
 from tests.agent.bench import paired

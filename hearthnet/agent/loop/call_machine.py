@@ -26,8 +26,7 @@ from hearthnet.agent.loop.memory import fingerprint
 from hearthnet.agent.loop.outcomes import Outcomes, failure
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState, client_id_of
 from hearthnet.agent.tools.names import is_safe, sanitize
-from hearthnet.agent.tools.result_reader import ReaderTool
-from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep
+from hearthnet.agent.tools.result_text import DEEPEST, INVALID, ReaderTool, error_text, too_deep
 from hearthnet.agent.tools.toolbox import Tool, Toolbox
 
 MAX_ID_LENGTH: Final = 40

@@ -27,8 +27,7 @@ from hearthnet.agent.runtime.authority import CallAuthority
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort
 from hearthnet.agent.runtime.stream_collector import OnProgress, drain
 from hearthnet.agent.tools.providers import home_of, provider_of
-from hearthnet.agent.tools.result_reader import READ_RESULT, piece, shown, surely_fits
-from hearthnet.agent.tools.result_text import json_text
+from hearthnet.agent.tools.result_text import READ_RESULT, json_text, piece, shown, surely_fits
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions

@@ -36,8 +36,7 @@ from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort, RunPorts
 from hearthnet.agent.runtime.run_principal import RunPrincipal
-from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
-from hearthnet.agent.tools.result_text import error_text
+from hearthnet.agent.tools.result_text import READ_RESULT, ReaderTool, error_text
 from hearthnet.agent.tools.selection import first_choice, shown
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
 from hearthnet.agent.tools.types import (

@@ -26,7 +26,7 @@ from hearthnet.agent.loop.events import (
 )
 from hearthnet.agent.loop.state import RunState
 from hearthnet.agent.runtime.ports import BusPort, Clock
-from hearthnet.agent.tools.result_reader import DEFINITION as READER
+from hearthnet.agent.tools.result_text import DEFINITION as READER
 from hearthnet.agent.tools.toolbox import native
 from hearthnet.bus.routing.affinity import LONGEST_NAME
 from hearthnet.core import ids

@@ -1,6 +1,10 @@
-"""The text of results and errors as the model reads them: JSON, on one line, of bounded length.
+"""Results and errors as the model reads them: JSON, on one line, of bounded length.
 
-See: docs/protocol/agent.md#results-as-the-model-reads-them.
+A result that is too large for the model is stored as a blob: the model sees a head, a tail, and the CID under
+which the whole is stored. From then on it has the tool `read_result`, which reads the results of its own run
+and no others.
+
+See: docs/protocol/agent.md#results-as-the-model-reads-them, docs/protocol/agent.md#large-results.
 """
 
 from __future__ import annotations
@@ -9,6 +13,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+
+from hearthnet.agent.tools.types import Prepared, ToolDefinition
+from hearthnet.contracts.schema import compile_schema
 
 INVALID: Final = "invalid_arguments"
 
@@ -82,3 +89,125 @@ def error_text(code: str, message: str) -> str:
     The message may come from another node.
     """
     return f"{code}: {' '.join(message.split())[:MAX_MESSAGE]}"
+
+
+READ_RESULT: Final = "read_result"
+MOST_READ: Final = 16_384
+_USUAL: Final = 4_096
+_TAIL_SHARE: Final = 4
+_MOST_A_CHARACTER: Final = 6
+"""Bytes of a character that is written as an escape."""
+_MOST_A_NUMBER: Final = 32
+"""Bytes that a fraction takes at most; an integer has this and at most a digit per bit."""
+DEFINITION: Final = ToolDefinition(
+    READ_RESULT,
+    "Reads a part of a result that was too large to be shown whole, by the cid that stands in it.",
+    {
+        "type": "object",
+        "properties": {
+            "cid": {"type": "string", "description": "As it stands in the result"},
+            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in bytes"},
+            "length": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_READ,
+                "default": _USUAL,
+                "description": "How many bytes to read",
+            },
+        },
+        "required": ["cid", "offset"],
+        "additionalProperties": False,
+    },
+    None,
+    None,
+    False,
+)
+
+
+class ReaderTool:
+    """The tool `read_result`, which the run executes itself."""
+
+    definition: Final = DEFINITION
+    safe_name: Final = READ_RESULT
+    capability: Final = ""
+    effect: Final = False
+    foreign: Final = True
+    memorable: Final = False
+    repeatable_effect: Final = False
+    own: Final = False
+
+    def __init__(self) -> None:
+        self._schema = compile_schema(DEFINITION.parameters_schema)
+
+    def timeout_ms(self, per_tool_seconds: float) -> int:
+        """Return the time limit of one call in milliseconds."""
+        return int(per_tool_seconds * 1000)
+
+    def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
+        """Return the body of the read, or the error text for invalid arguments."""
+        if not self._schema.accepts(arguments):
+            path, rule, message = self._schema.errors(arguments)[0]
+            return error_text(INVALID, f"{path or '/'}: {message} (rule: {rule})")
+        return Prepared({"length": _USUAL, **arguments}, "")
+
+    def refusal(self, body: dict[str, Any], results: dict[str, int]) -> str:
+        """Return the reason why this run may not read the result, empty where it may.
+
+        A run may read only the results of its own tools.
+        """
+        if body["cid"] in results:
+            return ""
+        return error_text("not_found", "no result of this conversation has that cid; copy it from the result")
+
+
+def surely_fits(value: Any, max_bytes: int) -> bool:
+    """Return whether the JSON of `value` surely has at most `max_bytes`.
+
+    False means that a closer look is needed. No more of a large value is visited than necessary.
+    """
+    room, waiting = max_bytes, [value]
+    while waiting and room >= 0:
+        one = waiting.pop()
+        if isinstance(one, str):
+            room -= _MOST_A_CHARACTER * len(one) + 4
+        elif isinstance(one, dict | list):
+            room -= 2 * len(one) + 4
+            if room >= 0:
+                waiting += one if isinstance(one, list) else [*one, *one.values()]
+        elif isinstance(one, int):
+            room -= one.bit_length() + _MOST_A_NUMBER
+        elif one is None or isinstance(one, float):
+            room -= _MOST_A_NUMBER
+        else:
+            return False
+    return room >= 0
+
+
+def shown(text: str, cid: str, max_bytes: int) -> dict[str, Any]:
+    """Return the part of the result `text` for the model: head, tail and CID.
+
+    Its JSON has at most `max_bytes`.
+    """
+    raw = text.encode("utf-8")
+
+    def cut(length: int) -> dict[str, Any]:
+        tail = length // _TAIL_SHARE
+        head = length - tail
+        return {
+            "truncated": True,
+            "bytes": len(raw),
+            "cid": cid,
+            "note": f"the first {head} and the last {tail} bytes are shown; {READ_RESULT} reads the rest",
+            "head": raw[:head].decode("utf-8", "ignore"),
+            "tail": raw[len(raw) - tail :].decode("utf-8", "ignore") if tail else "",
+        }
+
+    most = min(max_bytes, len(raw))
+    return cut(largest(most, lambda length: len(json_text(cut(length)).encode("utf-8")) <= max_bytes))
+
+
+def piece(data: bytes, offset: int, total: int) -> dict[str, Any]:
+    """Return the output of `read_result`: the text at `offset` and the next offset."""
+    end = offset + len(data)
+    answer: dict[str, Any] = {"offset": offset, "bytes": total, "text": data.decode("utf-8", "ignore")}
+    return {**answer, "next_offset": end} if end < total else {**answer, "end": True}

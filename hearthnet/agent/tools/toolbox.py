@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hearthnet.agent.tools.names import NameMap, unknown_tool
-from hearthnet.agent.tools.result_reader import READ_RESULT, ReaderTool
-from hearthnet.agent.tools.result_text import DEEPEST, INVALID, error_text, too_deep
+from hearthnet.agent.tools.result_text import DEEPEST, INVALID, READ_RESULT, ReaderTool, error_text, too_deep
 from hearthnet.agent.tools.types import Prepared as Prepared
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
