@@ -1,4 +1,4 @@
-"""Runs for a client that is not the node's owner: principal, tokens and approvals.
+"""The principal of a run, the node's owner or one client of its gateway: tokens and approvals.
 
     owner's run     run tokens that the node makes for itself, approvals that the node signs    authority.py
     client's run    the client's own token, for the model too; approvals signed by the client's key, or,
@@ -21,10 +21,14 @@ import msgspec
 from hearthnet.agent.loop.events import Dispatch
 from hearthnet.agent.loop.state import confirmation_id_of
 from hearthnet.agent.persistence.decision_log import SignedDecision
-from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, RunAuthority
+from hearthnet.agent.persistence.run_record import RunRecord
+from hearthnet.agent.persistence.run_store import RunStore
+from hearthnet.agent.persistence.saved_runs import SavedRuns
+from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, CallAuthority, RunAuthority, Scopes
+from hearthnet.agent.runtime.ports import BusPort
 from hearthnet.agent.tools.providers import Offers, provider_of
-from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
-from hearthnet.agent.tools.types import PendingApproval
+from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool, Toolbox
+from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -300,3 +304,76 @@ class ClientApprover:
                 details={"rule": "approval"},
             )
         verify_approval(approval, expected, now)
+
+
+class RunPrincipal:
+    """The owner of the node on this bus, or the client `acting_for`."""
+
+    def __init__(self, bus: BusPort, acting_for: ClientPrincipal | None) -> None:
+        self._bus = bus
+        self._acting = acting_for
+        own = bus.peer.identity.node_id
+        self.principal: Final = own if acting_for is None else acting_for.principal
+        self.key: Final = "" if acting_for is None else acting_for.key
+
+    @property
+    def is_owner(self) -> bool:
+        """Return whether the node's owner drives them, at the command line or at the page."""
+        return self._acting is None or self._acting.is_owner
+
+    @property
+    def owner(self) -> bool:
+        """Return whether these are the runs of the node's owner at the command line."""
+        return self._acting is None
+
+    def toolbox(self, tools: list[ToolDefinition]) -> Toolbox:
+        """Return those of `tools` that may be called here; raises as `Toolbox`."""
+        toolbox, acting = Toolbox(tools), self._acting
+        if acting is None:
+            return toolbox
+        return Toolbox(tool.definition for tool in toolbox if acting.covers(tool))
+
+    def check(self, record: RunRecord) -> None:
+        """Check that this principal may continue a saved run.
+
+        A run continues under the token of its principal and, where a client with a key began it, only for a
+        client with a key. The owner continues the owner's runs, at the page also those of the command line,
+        and the other way round.
+
+        Raises:
+            HearthNetError: `unauthorized` for a run of another principal, or one that needs a key.
+        """
+        own = self._bus.peer.identity.node_id
+        if self.is_owner and (record.principal == own or record.by_owner):
+            return
+        if record.principal != self.principal:
+            raise HearthNetError(
+                "unauthorized",
+                f"the run {record.run} is for {record.principal}, and goes on where that one asks for it",
+                details={"rule": "principal"},
+            )
+        if record.key and not self.key:
+            raise HearthNetError(
+                "unauthorized",
+                f"the run {record.run} was begun by a client with a key of its own; go on with one that has",
+                details={"rule": "own_key"},
+            )
+
+    def saved_runs(self, store: RunStore) -> SavedRuns:
+        """Return the saved runs as this principal sees them."""
+        peer, voter = self._bus.peer, None
+        if self._acting is not None:
+            own = peer.identity.node_id
+            voter = ClientApprover(
+                self.principal, self.key, own, peer.community, self._bus, is_owner=self._acting.is_owner
+            )
+        return SavedRuns(store, peer.identity, peer.community, client=voter)
+
+    def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
+        """Return the authority for the calls of `run`; `scopes` returns those of the owner."""
+        peer = self._bus.peer
+        if self._acting is None:
+            return RunAuthority(peer.identity, peer.community, run, scopes())
+        owner = RunAuthority(peer.identity, peer.community, run, scopes()) if self.is_owner else None
+        said = None if store is None else self.saved_runs(store).decision_log
+        return ClientAuthority(peer.identity, peer.community, run, self._acting, said, owner=owner)

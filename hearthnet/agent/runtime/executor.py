@@ -29,13 +29,12 @@ from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, 
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.persistence.saved_runs import check_open, toolbox_of
 from hearthnet.agent.runtime.authority import Scopes
-from hearthnet.agent.runtime.client_authority import ClientPrincipal
+from hearthnet.agent.runtime.client_authority import ClientPrincipal, RunPrincipal
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort, RunPorts
-from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_text import READ_RESULT, ReaderTool, error_text
 from hearthnet.agent.tools.selection import first_choice, shown
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
