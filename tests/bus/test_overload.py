@@ -10,8 +10,7 @@ import pytest
 
 from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.routing.health import FEWEST
-from hearthnet.bus.routing.retry_budget import AT_FIRST, PER_SECOND, SHARE
+from hearthnet.bus.routing.health import FEWEST, FIRST_RETRIES, RETRIES_PER_SECOND, RETRY_SHARE
 from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
@@ -43,7 +42,7 @@ async def test_a_process_that_refuses_everything_is_hardly_asked_more_often(mesh
         took = time.monotonic() - began
     assert set(codes) == {"capacity_exceeded"}
     again = len(service.calls) - CALLS
-    assert AT_FIRST <= again <= AT_FIRST + SHARE * CALLS + PER_SECOND * took + 1
+    assert FIRST_RETRIES <= again <= FIRST_RETRIES + RETRY_SHARE * CALLS + RETRIES_PER_SECOND * took + 1
 
 
 @pytest.mark.req("BUS-5", "BUS-26")

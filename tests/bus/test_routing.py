@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet.bus.routing.affinity import IDLE_MS, LONGEST_NAME, MOST_SESSIONS, SessionAffinity, check_name
-from hearthnet.bus.routing.health import QUARANTINE_MS
+from hearthnet.bus.routing.health import FIRST_RETRIES, MAX_RETRIES, QUARANTINE_MS, Retries
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
-from hearthnet.bus.routing.retry_budget import AT_FIRST, MOST, Retries
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
@@ -345,11 +344,11 @@ def test_of_very_many_sessions_the_longest_idle_is_forgotten() -> None:
 @pytest.mark.req("BUS-26")
 def test_asking_again_has_a_budget() -> None:
     retries = Retries(0)
-    assert sum(retries.spend(0) for _ in range(500)) == AT_FIRST
+    assert sum(retries.spend(0) for _ in range(500)) == FIRST_RETRIES
     for _ in range(200):
         retries.earn()
     assert sum(retries.spend(0) for _ in range(500)) in (19, 20)
     assert sum(retries.spend(1_000) for _ in range(500)) in (10, 11)
     for _ in range(100_000):
         retries.earn()
-    assert sum(retries.spend(2_000) for _ in range(500)) == MOST
+    assert sum(retries.spend(2_000) for _ in range(500)) == MAX_RETRIES

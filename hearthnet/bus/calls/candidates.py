@@ -119,7 +119,7 @@ class Candidates:
 
         `is_repeatable`: repeating does no harm and may help. `is_new`: nothing was received from it, so that
         a refusal for the frame's time alone, now known better, may be repeated there. A failure that loaded a
-        provider is charged to the process's budget for repetitions (bus/routing/retry_budget.py). No other
+        provider is charged to the process's budget for repetitions (bus/routing/health.py). No other
         request is sent to a process that the server reports as gone.
         """
         if entry is not None:

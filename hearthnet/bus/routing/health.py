@@ -1,15 +1,19 @@
-r"""The health of one offer, as measured by this caller.
+"""The health of one offer, as measured by this caller, and the budget of this process for repetitions.
 
     well --fewer than half of the last 100 calls worked--> shut for 60 s --> due --a call--> asked
      ^                                                                      ^                 |  |
-     |                                                                      \--no verdict----/   |
+     |                                                                      +--no verdict----/   |
      |<---------------------------------------------------------- it worked --------------------|
                                        shut for 60 s <----------- it failed ---------------------/
 
 Pure: times are arguments, in milliseconds of a monotonic clock. A window takes 2 bytes and a bit for each
 call: durations are kept to the millisecond up to 32, from there on to 3.5 %, up to 65 s.
 
-See: docs/protocol/discovery.md#health, docs/decisions/0011.
+If all providers are full or slow, repetitions make it worse. A process whose calls succeed has saved enough
+to bridge a provider's restart; one whose calls all fail soon sends each call only once.
+
+See: docs/protocol/discovery.md#health, docs/protocol/discovery.md#what-may-be-repeated,
+docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -141,3 +145,31 @@ class Health:
         count = len(ordered)
         self.p50_ms = _STEPS[ordered[(count - 1) >> 1]]
         self.success = 1.0 - self.failures / count
+
+
+RETRY_SHARE: Final = 0.1
+"""The gain per call."""
+MAX_RETRIES: Final = 100.0
+FIRST_RETRIES: Final = 20.0
+RETRIES_PER_SECOND: Final = 10.0
+
+
+class Retries:
+    """The repetition budget of one process; times are milliseconds of a monotonic clock."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._left = FIRST_RETRIES
+        self._since = now_ms
+
+    def earn(self) -> None:
+        """Record that a call began."""
+        self._left += RETRY_SHARE
+
+    def spend(self, now_ms: int) -> bool:
+        """Spend one repetition and return True; False if none is left."""
+        earned = (now_ms - self._since) / 1000 * RETRIES_PER_SECOND
+        self._left, self._since = min(MAX_RETRIES, self._left + earned), now_ms
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
