@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearthnet.bus.routing.affinity import IDLE_MS, LONGEST_NAME, MOST_SESSIONS, SessionAffinity, check_name
 from hearthnet.bus.routing.health import FIRST_RETRIES, MAX_RETRIES, QUARANTINE_MS, Retries
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
-from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
+from hearthnet.bus.routing.routing_table import (
+    IDLE_MS,
+    LONGEST_NAME,
+    MOST_SESSIONS,
+    RoutingEntry,
+    RoutingTable,
+    SessionAffinity,
+    check_name,
+)
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from hearthnet.bus.routing.affinity import SessionAffinity
 from hearthnet.bus.routing.health import Retries
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
-from hearthnet.bus.routing.routing_table import RoutingTable
+from hearthnet.bus.routing.routing_table import RoutingTable, SessionAffinity
 from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from random import random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
@@ -236,3 +236,50 @@ def _in_order(shelf: Shelf) -> Iterator[RoutingEntry]:
         yield shelf[(start + place) % equals][2]
     for place in range(equals, len(shelf)):
         yield shelf[place][2]
+
+
+IDLE_MS: Final = 600_000
+MOST_SESSIONS: Final = 4_096
+LONGEST_NAME: Final = 64
+
+
+class _Place(NamedTuple):
+    entry: RoutingEntry
+    until_ms: int
+
+
+class SessionAffinity:
+    """The processes of this caller's sessions, by topic and name of the session."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], _Place] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def get(self, topic: str, session: str, now_ms: int) -> RoutingEntry | None:
+        """Return the process of the session; None if the session is new or lost."""
+        place = self._places.get((topic, session))
+        if place is None:
+            return None
+        if place.until_ms <= now_ms or not place.entry.until:
+            del self._places[topic, session]
+            return None
+        return place.entry
+
+    def put(self, topic: str, session: str, entry: RoutingEntry, now_ms: int) -> None:
+        """Record a call of the session there; of very many sessions, drop the longest idle."""
+        self._places.pop((topic, session), None)
+        if len(self._places) >= MOST_SESSIONS:
+            del self._places[next(iter(self._places))]
+        self._places[topic, session] = _Place(entry, now_ms + IDLE_MS)
+
+
+def check_name(session: str) -> None:
+    """Check the name of a session.
+
+    Raises:
+        HearthNetError: `bad_request` if it is too long.
+    """
+    if len(session) > LONGEST_NAME:
+        raise HearthNetError("bad_request", f"the name of a session has up to {LONGEST_NAME} characters")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.bus.routing.affinity import LONGEST_NAME
+from hearthnet.bus.routing.routing_table import LONGEST_NAME
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import QUERY
 from tests.agent.runtime.test_executor import tools
