@@ -17,10 +17,10 @@ from hearthnet.bus.calls.attempt import CallOptions, Request
 from hearthnet.bus.calls.contract_fetch import ContractLearner, other_claims, refused_package
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import Reply
-from hearthnet.bus.routing import affinity
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.offer_watch import OfferWatch
+from hearthnet.bus.routing.routing_table import check_session
 from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
@@ -222,7 +222,7 @@ def _request(own: str, capability: str, body: dict[str, Any], options: CallOptio
     contract = find_contract(capability)
     contract.check_request(body)
     if options.get("session"):
-        affinity.check_name(options["session"])
+        check_session(options["session"])
     if options.get("node"):
         ids.public_key(options["node"])
     elif (approval := options.get("approval")) is not None and approval.provider != ANY_PROVIDER:

@@ -38,8 +38,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     stream's frames from 1; 0 is outside the sequence (keep-alive). `stream` is the call to which an ack, an
     input or a cancel belongs. `event` is a stream frame's event, or the type of a published event, as in its
     subject. `code` is set on a reply or frame that carries an error object. `traceparent` is unchecked
-    (protocol/traceparent.py). `session` names calls that belong together (bus/routing/routing_table.py). `packs`
-    permits the frames of the stream that this frame opens to arrive in batches (protocol/batch.py).
+    (protocol/traceparent.py). `session` names calls that belong together (bus/routing/routing_table.py).
+    `packs` permits the frames of the stream that this frame opens to arrive in batches (protocol/batch.py).
     """
 
     kind: Kind

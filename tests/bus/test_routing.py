@@ -17,7 +17,7 @@ from hearthnet.bus.routing.routing_table import (
     RoutingEntry,
     RoutingTable,
     SessionAffinity,
-    check_name,
+    check_session,
 )
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
@@ -343,9 +343,9 @@ def test_of_very_many_sessions_the_longest_idle_is_forgotten() -> None:
     assert len(sticky) == MOST_SESSIONS
     assert sticky.get("t", "1", 2) is None
     assert sticky.get("t", "0", 2) is listing
-    check_name("x" * LONGEST_NAME)
+    check_session("x" * LONGEST_NAME)
     with pytest.raises(HearthNetError, match="64"):
-        check_name("x" * (LONGEST_NAME + 1))
+        check_session("x" * (LONGEST_NAME + 1))
 
 
 @pytest.mark.req("BUS-26")

@@ -4,7 +4,11 @@ A table keeps its offers sorted by score, all of them and those for each value t
 compares by `equal` or `in` (one corpus, one model). A changed offer is removed and inserted again; a call
 examines the first ones only. Pure; the reasons are in docs/decisions/0011.
 
-See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing.
+Sessions stay with the process that answered them first, for its loaded state. A session is lost ten minutes
+after its last call, or when its process leaves.
+
+See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing,
+docs/protocol/discovery.md#sessions.
 """
 
 from __future__ import annotations
@@ -275,7 +279,7 @@ class SessionAffinity:
         self._places[topic, session] = _Place(entry, now_ms + IDLE_MS)
 
 
-def check_name(session: str) -> None:
+def check_session(session: str) -> None:
     """Check the name of a session.
 
     Raises:

@@ -6,11 +6,11 @@ The parts do not know the session: each takes the ports that it needs.
 from __future__ import annotations
 
 from hearthnet.bus.session.batching import Batcher
+from hearthnet.bus.session.keyring import VerificationCache
 from hearthnet.bus.session.membership import Membership
 from hearthnet.bus.session.reply_inbox import ReplyInbox
 from hearthnet.bus.session.sender import Sender
 from hearthnet.bus.session.tracing import Traces
-from hearthnet.bus.session.verification_cache import VerificationCache
 from hearthnet.core.home import Home
 from hearthnet.core.timer_wheel import TimerWheel
 from hearthnet.nats.client import NatsClient

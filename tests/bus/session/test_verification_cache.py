@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.bus.session.verification_cache import VerificationCache
+from hearthnet.bus.session.keyring import VerificationCache
 from hearthnet.core import ids
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import FrameError
