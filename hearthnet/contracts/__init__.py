@@ -14,7 +14,7 @@ from hearthnet.core.lazy_import import lazy
 if TYPE_CHECKING:
     from hearthnet.contracts.contract import Contract
     from hearthnet.contracts.dynamic import is_told, versioned
-    from hearthnet.contracts.language_pairs import nearest as nearest_pairs
+    from hearthnet.contracts.match import nearest as nearest_pairs
     from hearthnet.contracts.registry import contracts
     from hearthnet.contracts.schema import SchemaCheck, compile_schema
 else:
@@ -26,7 +26,7 @@ else:
             "compile_schema": "hearthnet.contracts.schema",
             "contracts": "hearthnet.contracts.registry",
             "is_told": "hearthnet.contracts.dynamic",
-            "nearest_pairs": "hearthnet.contracts.language_pairs:nearest",
+            "nearest_pairs": "hearthnet.contracts.match:nearest",
             "versioned": "hearthnet.contracts.dynamic",
         },
     )

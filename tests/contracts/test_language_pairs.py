@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.contracts.language_pairs import nearest, pairs_in
+from hearthnet.contracts.match import nearest, pairs_in
 
 PAIRS = {("en", "es"), ("es", "en"), ("es", "ca"), ("fr", "ca")}
 

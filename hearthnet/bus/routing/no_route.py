@@ -9,8 +9,7 @@ from typing import Any, Final
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry, same_schema
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.language_pairs import nearest, pairs_in
-from hearthnet.contracts.match import fits, value_at
+from hearthnet.contracts.match import fits, nearest, pairs_in, value_at
 from hearthnet.core.errors import HearthNetError, Overloaded
 from hearthnet.core.ids import short_id
 
