@@ -16,8 +16,7 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.call import Call
-from hearthnet.service.statistics import Statistics
+from hearthnet.service.call import Call, Statistics
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 _MARK: Final = "__hearthnet_capability__"

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import subjects
-from hearthnet.service.statistics import Statistics
+from hearthnet.service.call import Statistics
 from hearthnet.trust.authorization.permissions import OPERATOR_INBOX
 
 PREFIX: Final = "$SRV"

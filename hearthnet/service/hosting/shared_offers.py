@@ -13,8 +13,8 @@ from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.packages import PackagedContract, packaged_contracts, signature_path
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
+from hearthnet.service.call import Statistics
 from hearthnet.service.decorators import Endpoint, Offer
-from hearthnet.service.statistics import Statistics
 from hearthnet.trust.authorization.authority import SELF
 from hearthnet.trust.contract_signature import (
     ContractSignature,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
+from hearthnet.service.call import Statistics
 from hearthnet.service.hosting import micro
 from hearthnet.service.hosting.micro import About, Served
-from hearthnet.service.statistics import Statistics
 from hearthnet.trust.keys import Identity
 from tests.helpers import adr32
 
