@@ -1,4 +1,4 @@
-"""The request that a handler receives, and its reply.
+"""The request that a handler receives, its reply, and the counts of both for `$SRV.STATS`.
 
 See: docs/services.md#what-a-call-says.
 """

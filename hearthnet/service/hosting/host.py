@@ -28,15 +28,14 @@ from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
 from hearthnet.service.hosting.announcer import Announcer
 from hearthnet.service.hosting.call_execution import CallExecution, as_wire_error
 from hearthnet.service.hosting.context import NodeContext
-from hearthnet.service.hosting.contract_endpoint import ContractEndpoint
 from hearthnet.service.hosting.micro import Served
 from hearthnet.service.hosting.monitor import Monitor
+from hearthnet.service.hosting.node_endpoints import ContractEndpoint, TraceEndpoint
 from hearthnet.service.hosting.peer_rates import PeerRates
 from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
 from hearthnet.service.hosting.shared_offers import shared_endpoints, shared_offers
-from hearthnet.service.hosting.trace_endpoint import TraceEndpoint
 from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)

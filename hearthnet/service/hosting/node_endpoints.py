@@ -1,25 +1,58 @@
-"""The traces of each process, for its own node (contracts/node.trace.list@1.0.json).
+"""The methods that every process has for nodes: its own contracts, and the traces of its calls.
 
-Built into every service and left out of the lists of offers: its callers know the processes.
+They are those of contracts/node.contract@1.0.json and contracts/node.trace.list@1.0.json. The first is built
+into every service with contracts of its own, the second into every service. Both are left out of the lists
+of offers: their callers know the processes.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import UNTRACED
+from hearthnet.core.errors import HearthNetError
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Offer, capability
 from hearthnet.telemetry.names import WORKED
 from hearthnet.telemetry.span import SpanRecord
 
+CONTRACT: Final = "node.contract@1.0"
+
 
 class NoParams(msgspec.Struct, frozen=True):
     """Empty params."""
+
+
+class ContractRequest(msgspec.Struct, frozen=True):
+    """The input."""
+
+    capability: str
+
+
+class ContractEndpoint:
+    """The library's method for contracts of a service.
+
+    `find` returns the output for a capability that is offered to a node now: its contract, and `signed` for
+    one of a package.
+    """
+
+    OFFER: Final = Offer(capability=CONTRACT)
+
+    def __init__(self, find: Callable[[str, str], dict[str, Any] | None]) -> None:
+        self._find = find
+
+    @capability(CONTRACT)
+    async def get_contract(self, call: Call[NoParams, ContractRequest]) -> Reply:
+        """Return one contract, whole."""
+        found = self._find(call.input.capability, call.caller)
+        if found is None:
+            raise HearthNetError("not_found", f"{call.input.capability} is not offered by this process now")
+        return Reply(found)
 
 
 class TraceRequest(msgspec.Struct, frozen=True):
