@@ -16,8 +16,7 @@ from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolC
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.text_tools import prompt
 from hearthnet_llm.text_tools.parser import OPEN, Found, Malformed, ParsedCall, Parser, Text
-from hearthnet_llm.vendors import answer_errors
-from hearthnet_llm.vendors.calls import AGAIN, INCOMPLETE, stop_reason, tool_name
+from hearthnet_llm.vendors.calls import AGAIN, INCOMPLETE, stop_reason, tool_name, unclosed
 
 QUOTED: Final = "tool_call_quoted"
 MISSING: Final = "tool_call_missing"
@@ -119,7 +118,7 @@ class _Answer:
             HearthNetError: `internal_error` if a call was begun and none is complete.
         """
         if self._broken is not None and self.problem:
-            raise answer_errors.unclosed(self._model)
+            raise unclosed(self._model)
         last = self._done or Done("end", 0, 0)
         reason = stop_reason(last.stop_reason, self._calls > 0)
         return Done(

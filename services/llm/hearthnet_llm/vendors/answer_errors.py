@@ -14,11 +14,3 @@ def no_answer(model: str, text: str) -> InternalError:
 def broken(model: str) -> InternalError:
     """Return the error for an answer without an end."""
     return InternalError(f"{model}: the server stopped in mid-answer; ask again")
-
-
-def unclosed(model: str) -> InternalError:
-    """Return the error for an answer with tool calls of which none is complete."""
-    return InternalError(
-        f"{model}: the model called a tool with arguments that are no complete JSON object; "
-        "ask again, with a larger max_tokens or another model",
-    )

@@ -8,8 +8,8 @@ from typing import Any
 from hearthnet.models import reported_error
 from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.event_stream import AwsEvent, EventStream
+from hearthnet_llm.vendors.json_access import parsed
 from hearthnet_llm.vendors.json_stream import TextPieces
-from hearthnet_llm.vendors.scalars import parsed
 from hearthnet_llm.vendors.wire import Json
 
 

@@ -1,4 +1,4 @@
-"""Calls of one answer: unique ids, parsed arguments, and notices of incomplete calls."""
+"""Tool calls: unique ids, parsed arguments, results by call, and notices of incomplete calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hearthnet import InternalError
 from hearthnet.agent import placeholder_name
 from hearthnet.core import content_hash
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, ToolCall
-from hearthnet_llm.vendors import answer_errors
 
 INCOMPLETE: Final = "tool_call_incomplete"
 AGAIN: Final = "tool_call_again"
@@ -27,7 +26,7 @@ class UnclosedCall(InternalError):
     """Raised for an answer whose calls are all incomplete; `spent` is its last frame."""
 
     def __init__(self, model: str, spent: Done) -> None:
-        super().__init__(answer_errors.unclosed(model).message)
+        super().__init__(unclosed(model).message)
         self.spent = spent
 
 
@@ -120,6 +119,14 @@ def incomplete(model: str, tool: str) -> Notice:
     )
 
 
+def unclosed(model: str) -> InternalError:
+    """Return the error for an answer with tool calls of which none is complete."""
+    return InternalError(
+        f"{model}: the model called a tool with arguments that are no complete JSON object; "
+        "ask again, with a larger max_tokens or another model",
+    )
+
+
 def tool_name(given: Any) -> str:
     """Return a valid name for a tool.
 
@@ -141,3 +148,32 @@ def stop_reason(reason: StopReason, called: bool) -> StopReason:
     if called and reason in ("end", "tool_calls"):
         return "tool_calls"
     return "end" if reason == "tool_calls" else reason
+
+
+class Pairing:
+    """The calls of one conversation, in order."""
+
+    def __init__(self) -> None:
+        self._ids = CallIds()
+        self._waiting: list[ToolCall] = []
+
+    def called(self, given: Any) -> str:
+        """Return the id of a new call: its own, or a generated one."""
+        return self._ids.take(given)
+
+    def asked(self, calls: list[ToolCall]) -> None:
+        """Set the calls that are answered next."""
+        self._waiting = [call for call in calls if is_made_up(call.id)]
+
+    def answered(self, given: Any, name: str | None) -> str:
+        """Return the id of the call that a result answers.
+
+        It is the result's own, else that of the first call of its tool, or of the first call if no tool is
+        named.
+        """
+        if isinstance(given, str) and given:
+            return given
+        for place, call in enumerate(self._waiting):
+            if name in (None, call.name):
+                return self._waiting.pop(place).id
+        return self._ids.take(None)

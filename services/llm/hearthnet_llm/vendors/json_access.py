@@ -1,7 +1,8 @@
-"""Access to foreign JSON; unexpected values are refused with their place."""
+"""Access to foreign JSON: lenient parsing, and fields that are refused with their place."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, NoReturn
 
 import msgspec
@@ -75,3 +76,25 @@ def checked(request: ChatRequest) -> ChatRequest:
 def without_nones(**fields: Any) -> Json:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a JSON text, or None if it is none.
+
+    The first attempt is strict, which is fast; the second accepts deviations of servers (NaN, an unpaired
+    surrogate, a line break within a string).
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
+    try:
+        whole = json.dumps(json.loads(text, strict=False), ensure_ascii=False).encode("utf-8", "replace")
+        return json.loads(whole)
+    except ValueError:
+        return None
+
+
+def as_text(value: Any) -> str:
+    """Return compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -11,7 +11,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hearthnet_llm.vendors.scalars import parsed
+from hearthnet_llm.vendors.json_access import parsed
 
 _MARK: Final = re.compile(r'["{}\\]')
 _BETWEEN: Final = re.compile(r"[\s,\[\]]*")

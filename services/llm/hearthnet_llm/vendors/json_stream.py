@@ -13,8 +13,8 @@ from hearthnet import HearthNetError
 from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.frame_validation import MISSHAPEN, checked
+from hearthnet_llm.vendors.json_access import parsed
 from hearthnet_llm.vendors.json_objects import JsonObjects
-from hearthnet_llm.vendors.scalars import parsed
 from hearthnet_llm.vendors.sse import EventLines
 from hearthnet_llm.vendors.wire import Json
 

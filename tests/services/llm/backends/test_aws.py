@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends import aws
 from hearthnet_llm.vendors import bedrock_converse
-from hearthnet_llm.vendors.scalars import as_text
+from hearthnet_llm.vendors.json_access import as_text
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import ASKED
 

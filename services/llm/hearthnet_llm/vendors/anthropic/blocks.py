@@ -31,8 +31,7 @@ from hearthnet_llm.interface.content_parts import (
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.vendors.anthropic import citations, opaque_blocks
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.scalars import as_text
+from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _RESULT: Final = "_tool_result"

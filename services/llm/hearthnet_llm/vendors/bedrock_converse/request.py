@@ -14,6 +14,7 @@ from hearthnet_llm.vendors import bedrock_paths
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.bedrock_converse import blocks, messages, model_specific_fields
 from hearthnet_llm.vendors.json_access import (
+    as_text,
     checked,
     fields,
     objects,
@@ -22,7 +23,6 @@ from hearthnet_llm.vendors.json_access import (
     ungrammatical,
     without_nones,
 )
-from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -22,8 +22,7 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.call_pairing import Pairing
-from hearthnet_llm.vendors.calls import is_made_up
+from hearthnet_llm.vendors.calls import Pairing, is_made_up
 from hearthnet_llm.vendors.gemini import parts
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced

@@ -18,8 +18,7 @@ from hearthnet_llm.interface.content_parts import (
     ThinkingPart,
     VideoPart,
 )
-from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
-from hearthnet_llm.vendors.scalars import as_text
+from hearthnet_llm.vendors.json_access import as_text, fields, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 CODE: Final = "code_execution"

@@ -16,11 +16,9 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.call_pairing import Pairing
-from hearthnet_llm.vendors.calls import is_made_up
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, text
+from hearthnet_llm.vendors.calls import Pairing, is_made_up
+from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text
 from hearthnet_llm.vendors.role_alternation import message_parts
-from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 ERROR_MARK: Final = "ERROR: "

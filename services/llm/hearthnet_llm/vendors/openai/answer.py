@@ -18,11 +18,11 @@ from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
 from hearthnet_llm.vendors import answer_errors
 from hearthnet_llm.vendors.calls import stop_reason
+from hearthnet_llm.vendors.json_access import as_text
 from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.reasoning import Thoughts
-from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Decoder, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {

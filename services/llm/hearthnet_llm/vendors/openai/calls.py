@@ -15,8 +15,8 @@ import msgspec
 
 from hearthnet_llm.interface.frames import Frame, Notice, ToolCall, ToolCallDelta
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, tool_name
+from hearthnet_llm.vendors.json_access import as_text
 from hearthnet_llm.vendors.openai import custom
-from hearthnet_llm.vendors.scalars import as_text
 
 
 class _Open(msgspec.Struct):

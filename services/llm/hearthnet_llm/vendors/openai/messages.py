@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.json_access import without_nones
+from hearthnet_llm.vendors.json_access import as_text, without_nones
 from hearthnet_llm.vendors.openai import citations_in, custom, reasoning_in
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import write_cache, write_content, write_voice
-from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 ERROR_MARK: Final = "ERROR: "

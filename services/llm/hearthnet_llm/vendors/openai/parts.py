@@ -24,9 +24,8 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors import media
-from hearthnet_llm.vendors.json_access import refuse, without_nones
+from hearthnet_llm.vendors.json_access import as_text, refuse, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
-from hearthnet_llm.vendors.scalars import as_text
 from hearthnet_llm.vendors.wire import Json
 
 _UNHEARD: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)
