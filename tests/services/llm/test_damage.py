@@ -13,7 +13,7 @@ from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet_llm.interface.content_parts import ServerCallPart
 from hearthnet_llm.interface.frames import Done, Frame, ServerToolEvent, to_event
-from hearthnet_llm.vendors import frame_validation, wire
+from hearthnet_llm.vendors import decoding, wire
 from hearthnet_llm.vendors.wire import ResponseInfo
 from tests.services.llm import test_anthropic_answer, test_bedrock_answer, test_gemini_answer, test_ollama
 from tests.services.llm.asking import events, frame
@@ -120,4 +120,4 @@ def test_an_answer_that_breaks_off_anywhere_is_an_error(name: str, data: st.Data
 
 def test_a_vendors_own_tool_without_a_name_is_refused() -> None:
     with pytest.raises(ValueError, match="a tool without a name"):
-        frame_validation.checked(ServerToolEvent(ServerCallPart("", "call", {})))
+        decoding.checked(ServerToolEvent(ServerCallPart("", "call", {})))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_llm.vendors.sse import EventLines
+from hearthnet_llm.vendors.decoding import EventLines
 
 STREAM = (
     b': comment\r\ndata: {"a": "\xc3\xa9\xe2\x80\xa8"}\r\n\r\n'

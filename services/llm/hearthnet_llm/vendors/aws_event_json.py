@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hearthnet.models import reported_error
-from hearthnet_llm.vendors import answer_errors
+from hearthnet_llm.vendors import decoding
+from hearthnet_llm.vendors.decoding import TextPieces
 from hearthnet_llm.vendors.event_stream import AwsEvent, EventStream
 from hearthnet_llm.vendors.json_access import parsed
-from hearthnet_llm.vendors.json_stream import TextPieces
 from hearthnet_llm.vendors.wire import Json
 
 
 class AwsPieces:
-    """Reader of an answer's objects, as `json_stream.JsonStream`.
+    """Reader of an answer's objects, as `decoding.JsonStream`.
 
     `opened` makes an object of the type and the body of one frame; `name` is for messages. A frame with an
     exception is raised as the corresponding error.
@@ -46,14 +46,14 @@ class AwsPieces:
         if self._text is not None:
             yield from self._text.finish()
         elif self._stream is None:
-            raise answer_errors.broken(self.name)
+            raise decoding.broken(self.name)
 
     def _frames(self, stream: EventStream, data: bytes) -> Iterator[Json]:
         try:
             for event in stream.feed(data):
                 yield self._value(event)
         except ValueError as error:
-            raise answer_errors.no_answer(self.name, "") from error
+            raise decoding.no_answer(self.name, "") from error
 
     def _value(self, event: AwsEvent) -> Json:
         body = parsed(event.payload.decode("utf-8", "replace"))
@@ -63,5 +63,5 @@ class AwsPieces:
             raise reported_error(self.name, None, said, event.type)
         made = self._opened(event.type, body)
         if not isinstance(made, dict):
-            raise answer_errors.no_answer(self.name, "")
+            raise decoding.no_answer(self.name, "")
         return made

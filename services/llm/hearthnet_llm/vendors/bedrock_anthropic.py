@@ -18,8 +18,8 @@ from hearthnet_llm.vendors.anthropic import request as messages
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.anthropic.answer import Content
 from hearthnet_llm.vendors.aws_event_json import AwsPieces
+from hearthnet_llm.vendors.decoding import Decoding
 from hearthnet_llm.vendors.json_access import text
-from hearthnet_llm.vendors.json_stream import Decoding
 from hearthnet_llm.vendors.wire import Decoder, HttpRequest, Json, ResponseInfo, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}

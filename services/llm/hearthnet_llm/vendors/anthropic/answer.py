@@ -35,12 +35,11 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
     ToolCallDelta,
 )
-from hearthnet_llm.vendors import answer_errors
+from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.anthropic import blocks, citations
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.frame_validation import count, counted
-from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
+from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count, counted
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -75,7 +74,7 @@ class _Open(msgspec.Struct):
 
 
 class Content:
-    """Accumulated events of one answer (`json_stream.ContentAssembler`)."""
+    """Accumulated events of one answer (`decoding.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -117,9 +116,9 @@ class Content:
                 raise self._failure(value)
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
+        """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if self._stop is None and not self._complete:
-            raise answer_errors.broken(self._heard.name)
+            raise decoding.broken(self._heard.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._refused:
@@ -131,7 +130,7 @@ class Content:
     def _failure(self, value: Json) -> HearthNetError:
         if value.get("error"):
             return streamed_error(self._heard.name, value["error"])
-        return answer_errors.no_answer(self._heard.name, "")
+        return decoding.no_answer(self._heard.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
         """Yield the frames of a stream's first event, which may have content.

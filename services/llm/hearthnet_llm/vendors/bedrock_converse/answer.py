@@ -27,13 +27,12 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
     ToolCallDelta,
 )
-from hearthnet_llm.vendors import answer_errors
+from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.aws_event_json import AwsPieces
 from hearthnet_llm.vendors.bedrock_converse import blocks, citations
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.frame_validation import count, counted
-from hearthnet_llm.vendors.json_stream import Decoding
+from hearthnet_llm.vendors.decoding import Decoding, count, counted
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
@@ -69,7 +68,7 @@ class _Open(msgspec.Struct):
 
 
 class Content:
-    """Accumulated events of one answer (`json_stream.ContentAssembler`)."""
+    """Accumulated events of one answer (`decoding.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -98,9 +97,9 @@ class Content:
             self._about(value)
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
+        """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if self._stop is None:
-            raise answer_errors.broken(self._heard.name)
+            raise decoding.broken(self._heard.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._stop in _MALFORMED:

@@ -23,13 +23,12 @@ from hearthnet_llm.interface.frames import (
     StopReason,
     TextDelta,
 )
-from hearthnet_llm.vendors import answer_errors
+from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.frame_validation import count, counted
+from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count, counted
 from hearthnet_llm.vendors.gemini import citations, parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
-from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _NUMBERS: Final = (
@@ -77,7 +76,7 @@ def decoder(heard: ResponseInfo) -> Decoder:
 
 
 class Content:
-    """Accumulated responses of one answer (`json_stream.ContentAssembler`)."""
+    """Accumulated responses of one answer (`decoding.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -98,7 +97,7 @@ class Content:
         if value.get("error"):
             raise streamed_error(self._heard.name, value["error"])
         if not any(name in value for name in _RESPONSE):
-            raise answer_errors.no_answer(self._heard.name, "")
+            raise decoding.no_answer(self._heard.name, "")
         usage = value.get("usageMetadata") or {}
         if "promptTokenCount" in usage:
             self._usage = usage
@@ -111,9 +110,9 @@ class Content:
                 yield from self._candidate(candidate)
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
+        """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if not self._finish:
-            raise answer_errors.broken(self._heard.name)
+            raise decoding.broken(self._heard.name)
         yield from self._end_thought(None)
         yield from self._calls.finish()
         refused = _STOPS.get(self._finish) == "refusal" and bool(self._message)

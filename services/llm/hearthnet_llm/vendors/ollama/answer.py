@@ -22,10 +22,9 @@ from hearthnet_llm.interface.frames import (
     TextDelta,
     ToolCall,
 )
-from hearthnet_llm.vendors import answer_errors
+from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
-from hearthnet_llm.vendors.frame_validation import count
-from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
+from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
@@ -38,7 +37,7 @@ def decoder(heard: ResponseInfo) -> Decoder:
 
 
 class Content:
-    """Accumulated objects of one answer (`json_stream.ContentAssembler`)."""
+    """Accumulated objects of one answer (`decoding.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo) -> None:
         self._heard = heard
@@ -59,16 +58,16 @@ class Content:
             raise _failure(self._heard.name, value)
         message = value.get("message")
         if not isinstance(message, dict) and not value.get("done"):
-            raise answer_errors.no_answer(self._heard.name, "")
+            raise decoding.no_answer(self._heard.name, "")
         if message:
             yield from self._said(message)
         if value.get("done"):
             self._last = value
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `json_stream.ContentAssembler.finish`."""
+        """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if self._last is None:
-            raise answer_errors.broken(self._heard.name)
+            raise decoding.broken(self._heard.name)
         yield from self._end_thought()
         yield self._done(self._last)
 

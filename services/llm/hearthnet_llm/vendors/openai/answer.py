@@ -16,10 +16,10 @@ from typing import Any, Final
 from hearthnet.models import reported_error, streamed_error
 from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
-from hearthnet_llm.vendors import answer_errors
+from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import stop_reason
+from hearthnet_llm.vendors.decoding import Decoding, TextPieces
 from hearthnet_llm.vendors.json_access import as_text
-from hearthnet_llm.vendors.json_stream import Decoding, TextPieces
 from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.reasoning import Thoughts
@@ -75,7 +75,7 @@ def decoder(heard: ResponseInfo) -> Decoder:
 
 
 class _Content:
-    """Accumulated objects of one answer (`json_stream.ContentAssembler`)."""
+    """Accumulated objects of one answer (`decoding.ContentAssembler`)."""
 
     def __init__(self, heard: ResponseInfo, pieces: TextPieces) -> None:
         self._heard = heard
@@ -110,7 +110,7 @@ class _Content:
     def finish(self) -> Iterator[Frame]:
         """Yield sources, thoughts, calls, a notice for each incomplete call, and `Done`."""
         if self._finish is None and not self._pieces.said_done:
-            raise answer_errors.broken(self._heard.name)
+            raise decoding.broken(self._heard.name)
         yield from self._citations.finish()
         yield from self._thoughts.finish()
         if self._wordless:
