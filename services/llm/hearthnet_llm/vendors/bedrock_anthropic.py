@@ -13,16 +13,16 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet_llm.interface.request import ChatRequest
-from hearthnet_llm.vendors import bedrock_paths
+from hearthnet_llm.vendors import bedrock
 from hearthnet_llm.vendors.anthropic import request as messages
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.anthropic.answer import Content
-from hearthnet_llm.vendors.aws_event_json import AwsPieces
+from hearthnet_llm.vendors.bedrock import AwsPieces
 from hearthnet_llm.vendors.decoding import Decoding
 from hearthnet_llm.vendors.json_access import text
 from hearthnet_llm.vendors.wire import Decoder, HttpRequest, Json, ResponseInfo, Target
 
-SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock_paths.SPELLING}
+SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock.SPELLING}
 _ACTIONS: Final = ("invoke", "invoke-with-response-stream")
 _VERSION: Final = "bedrock-2023-05-31"
 _MOST_UNASKED: Final = 16_384
@@ -31,7 +31,7 @@ _MOST_UNASKED: Final = 16_384
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """Return the request POST /model/{id}/invoke, or its streaming variant."""
-    path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
+    path = bedrock.model_path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
     answer = min(sampling.longest(request, target.model, target.answer), _MOST_UNASKED)
     body = messages.write(request, msgspec.structs.replace(target, answer=answer))
     version = target.api_version or _VERSION
@@ -41,7 +41,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """Return the request of a native one, as `Wire.read`."""
     spelling: dict[str, str] = {}
-    base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
+    base, model, streamed = bedrock.parse_path(native.url, _ACTIONS, spelling)
     request = messages.read_body(native.body, spelling, streamed)
     version = text(native.body.get("anthropic_version"), "anthropic_version")
     return request, Target(model, base, vendor, version, spelling)

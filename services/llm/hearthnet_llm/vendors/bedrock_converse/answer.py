@@ -28,7 +28,7 @@ from hearthnet_llm.interface.frames import (
     ToolCallDelta,
 )
 from hearthnet_llm.vendors import decoding
-from hearthnet_llm.vendors.aws_event_json import AwsPieces
+from hearthnet_llm.vendors.bedrock import AwsPieces
 from hearthnet_llm.vendors.bedrock_converse import blocks, citations
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name

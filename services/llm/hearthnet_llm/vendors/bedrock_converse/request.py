@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, ServerTool, Tool, ToolChoice
-from hearthnet_llm.vendors import bedrock_paths
+from hearthnet_llm.vendors import bedrock
 from hearthnet_llm.vendors.anthropic import sampling
 from hearthnet_llm.vendors.bedrock_converse import blocks, messages, model_specific_fields
 from hearthnet_llm.vendors.json_access import (
@@ -26,7 +26,7 @@ from hearthnet_llm.vendors.json_access import (
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
-    "id": bedrock_paths.SPELLING,
+    "id": bedrock.SPELLING,
     "inference": ("absent", "empty"),
     "more": ("absent", "empty"),
     "sampling": sampling.CHOICES,
@@ -48,7 +48,7 @@ _INFERENCE: Final[dict[str, str]] = {
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """Return the request POST /model/{id}/converse, or its streaming variant."""
     ungrammatical(request)
-    path = bedrock_paths.path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
+    path = bedrock.model_path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
     inference = _inference(request, target)
     body = messages.write(request.messages, target.spelling)
     if inference or target.spelling.get("inference") == "empty":
@@ -68,7 +68,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """Return the request of a native one, as `Wire.read`."""
     spelling: dict[str, str] = {}
-    base, model, streamed = bedrock_paths.parsed(native.url, _ACTIONS, spelling)
+    base, model, streamed = bedrock.parse_path(native.url, _ACTIONS, spelling)
     body = native.body
     inference = body.get("inferenceConfig")
     spelling["sampling"] = "sent"
