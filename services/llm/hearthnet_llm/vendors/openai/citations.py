@@ -1,12 +1,32 @@
-"""Sources of an answer: annotations of its message, or a list repeated in each chunk."""
+"""Sources of an answer, and of earlier answers in later requests.
+
+An answer has them as annotations of its message, or as a list repeated in each chunk; a request has them as
+`annotations` of a message. Canonically they are citations of the message's only text; a message that has
+annotations and no text loses them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from hearthnet_llm.interface.content_parts import Citation
+import msgspec
+
+from hearthnet_llm.interface.content_parts import Citation, TextPart
 from hearthnet_llm.interface.frames import CitationEvent
+from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.json_access import fields, objects, text, without_nones
+from hearthnet_llm.vendors.openai.dialect import Choices
+from hearthnet_llm.vendors.wire import Json
+
+_KIND: Final = "url_citation"
+_FIELDS: Final = {
+    "url": "url",
+    "title": "title",
+    "start": "start_index",
+    "end": "end_index",
+    "quoted": "content",
+}
 
 
 class Citations:
@@ -54,3 +74,48 @@ def _text(source: Mapping[str, Any], name: str) -> str | None:
 def _number(source: Mapping[str, Any], name: str) -> int | None:
     value = source.get(name)
     return value if isinstance(value, int) and value >= 0 else None
+
+
+def write(message: Message, body: Json, choices: Choices) -> None:
+    """Put the sources of an assistant's `message` into its native `body`."""
+    form = choices["annotations"]
+    if message.role != "assistant" or form == "left_out":
+        return
+    cited = [citation for part in _texts(message) for citation in part.citations or ()]
+    if cited and isinstance(message.content, list) and len(message.content) == 1:
+        body["content"] = _texts(message)[0].text
+    if cited or form == "sent":
+        body["annotations"] = [{"type": _KIND, _KIND: _written(citation)} for citation in cited]
+
+
+def _texts(message: Message) -> list[TextPart]:
+    if not isinstance(message.content, list):
+        return []
+    return [part for part in message.content if isinstance(part, TextPart)]
+
+
+def _written(citation: Citation) -> Json:
+    said = msgspec.to_builtins(citation)
+    return {theirs: said[ours] for ours, theirs in _FIELDS.items() if ours in said}
+
+
+def read(message: Json, made: Json, path: str, spelling: dict[str, str]) -> None:
+    """Put the sources of a native `message` into the canonical one in `made`."""
+    if message.get("annotations") is None:
+        return
+    given = objects(message["annotations"], f"{path}.annotations")
+    spelling["annotations"] = "sent"
+    cited = [_read(one, f"{path}.annotations[{place}]") for place, one in enumerate(given)]
+    found = [one for one in cited if one is not None]
+    if found and isinstance(made.get("content"), str):
+        made["content"] = [{"type": "text", "text": made["content"], "citations": found}]
+
+
+def _read(one: Json, path: str) -> Json | None:
+    """Return a citation, or None for other annotations, such as those of a file."""
+    if one.get("type") != _KIND:
+        return None
+    given = fields(one.get(_KIND), f"{path}.{_KIND}")
+    text(given.get("url"), f"{path}.{_KIND}.url")
+    known: dict[str, Any] = {ours: given.get(theirs) for ours, theirs in _FIELDS.items()}
+    return {"kind": "web", **without_nones(**known)}

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.json_access import as_text, without_nones
-from hearthnet_llm.vendors.openai import citations_in, custom, reasoning_in
+from hearthnet_llm.vendors.openai import citations, custom, reasoning
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import write_cache, write_content, write_voice
 from hearthnet_llm.vendors.wire import Json
@@ -34,7 +34,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
     if body["content"] is None and message.role != "assistant" and choices["no_content"] != "null":
         body["content"] = ""  # all of its parts were of other vendors
     body |= write_voice(message)
-    citations_in.write(message, body, choices)
+    citations.write(message, body, choices)
     if message.role == "tool":
         body["content"] = _marked(body["content"]) if message.is_error else body["content"]
         body |= _id("tool_call_id", message.tool_call_id, choices)
@@ -45,7 +45,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
         body["tool_calls"] = []
     body |= without_nones(name=message.name, refusal=message.refusal)
     body |= without_nones(**{choices["prefix"]: message.prefix})
-    return body | reasoning_in.write(message, choices) | write_cache(message.cache)
+    return body | reasoning.write(message, choices) | write_cache(message.cache)
 
 
 def _marked(content: Any) -> Any:
@@ -64,7 +64,7 @@ def _call(call: ToolCall, index: int, choices: Choices, texts: Set[str]) -> Json
         **_id("id", call.id, choices),
         **called,
         **{"none": {}, "index": {"index": index}, "zero": {"index": 0}}[choices["call_index"]],
-        **reasoning_in.write_signature(call.signature, choices, ("extra_content",)),
+        **reasoning.write_signature(call.signature, choices, ("extra_content",)),
     }
 
 

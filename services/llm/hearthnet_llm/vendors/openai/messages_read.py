@@ -9,7 +9,7 @@ import json
 from typing import Any, Final
 
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.openai import citations_in, custom, reasoning_in
+from hearthnet_llm.vendors.openai import citations, custom, reasoning
 from hearthnet_llm.vendors.openai.messages import ERROR_MARK
 from hearthnet_llm.vendors.openai.parts_read import read_cache, read_content, read_voice
 from hearthnet_llm.vendors.wire import Json
@@ -57,9 +57,9 @@ def _read(message: Json, path: str, spelling: dict[str, str]) -> Json:
         tool_call_id=message.get("tool_call_id"),
         name=message.get("name"),
         refusal=message.get("refusal"),
-        thinking=reasoning_in.read(message, path, spelling),
+        thinking=reasoning.read(message, path, spelling),
     )
-    citations_in.read(message, made, path, spelling)
+    citations.read(message, made, path, spelling)
     for name in ("prefix", "partial"):
         if message.get(name) is not None:
             spelling["prefix"], made["prefix"] = name, message[name]
@@ -122,7 +122,7 @@ def _call(call: Json, path: str, spelling: dict[str, str]) -> Json:
     return {
         **without_nones(id=given),
         **_function(fields(call.get("function"), f"{path}.function"), f"{path}.function", spelling),
-        **without_nones(signature=reasoning_in.read_signature(call, spelling)),
+        **without_nones(signature=reasoning.read_signature(call, spelling)),
     }
 
 
