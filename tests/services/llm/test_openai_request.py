@@ -37,7 +37,8 @@ from hearthnet_llm.interface.request import (
     Thinking,
     Tool,
 )
-from hearthnet_llm.vendors import openai, profiles, wire
+from hearthnet_llm.vendors import openai, wire
+from hearthnet_llm.vendors.openai import dialect
 from hearthnet_llm.vendors.openai.dialect import SPELLINGS
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm import test_openai_shapes
@@ -518,7 +519,7 @@ def test_what_is_no_request_is_refused_with_the_place(native: dict[str, Any], pl
 
 @pytest.mark.req("LLM-22")
 def test_profiles_say_only_what_the_wire_has() -> None:
-    for name, profile in profiles.VENDORS.items():
+    for name, profile in dialect.VENDORS.items():
         for spelling in (profile.spelling, *(special for _, special in profile.models)):
             for choice, value in spelling.items():
                 assert value in SPELLINGS[choice], (name, choice, value)
@@ -533,7 +534,7 @@ def test_profiles_say_only_what_the_wire_has() -> None:
      ("https://openrouter.ai/api/v1", "openrouter"), ("not a url", "")],
 )  # fmt: skip
 def test_a_vendor_is_known_by_its_host(url: str, vendor: str) -> None:
-    assert profiles.at(url) == vendor
+    assert dialect.vendor_at(url) == vendor
 
 
 @pytest.mark.req("LLM-22")

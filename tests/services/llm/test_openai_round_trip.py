@@ -28,7 +28,8 @@ from hearthnet_llm.interface.request import (
     Thinking,
     Tool,
 )
-from hearthnet_llm.vendors import openai, profiles
+from hearthnet_llm.vendors import openai
+from hearthnet_llm.vendors.openai import dialect
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 
 CONTRACT = contracts().get("llm.chat@2.0")
@@ -87,7 +88,7 @@ REQUESTS = st.builds(
 
 
 @pytest.mark.req("LLM-22")
-@given(REQUESTS, st.sampled_from(["", *profiles.VENDORS]), st.sampled_from(["m", "gpt-5-mini"]))
+@given(REQUESTS, st.sampled_from(["", *dialect.VENDORS]), st.sampled_from(["m", "gpt-5-mini"]))
 def test_what_is_written_is_read_and_written_the_same(request_: ChatRequest, vendor: str, model: str) -> None:
     native = openai.encode(request_, Target(model, "https://x.example/v1", vendor))
     wire: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(native.body))

@@ -14,8 +14,9 @@ import msgspec
 from hearthnet.core import ModelConfig, ModelKind
 from hearthnet.models import base_url, without_login
 from hearthnet_llm.backends import aws
-from hearthnet_llm.vendors import ollama, profiles
+from hearthnet_llm.vendors import ollama
 from hearthnet_llm.vendors.catalog import ModelCatalog
+from hearthnet_llm.vendors.openai import dialect
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 
 _BEARER: Final = ("Authorization", "Bearer {key}")
@@ -69,7 +70,7 @@ KINDS: Final[dict[ModelKind, Kind]] = {
         vendor="azure",
         variable="AZURE_OPENAI_API_KEY",
         ctx=128_000,
-        hosts=profiles.VENDORS["azure"].hosts,
+        hosts=dialect.VENDORS["azure"].hosts,
     ),
     "anthropic": Kind(
         wire="anthropic",
@@ -139,7 +140,7 @@ def target(config: ModelConfig, server: str = "") -> Target:
     return Target(
         model=config.model,
         base=base_url(url, kind.below),
-        vendor=kind.vendor or profiles.at(url) or server,
+        vendor=kind.vendor or dialect.vendor_at(url) or server,
         api_version=config.api_version,
         spelling=spelling,
     )
@@ -167,7 +168,7 @@ def key_header(config: ModelConfig) -> tuple[str, str]:
     url = urlsplit(config.url)
     if (url.hostname or "").endswith(_VERTEX) and "/projects/" in url.path:  # other paths take an API key
         return _BEARER
-    return KINDS[config.kind].key or profiles.vendor(target(config).vendor).key
+    return KINDS[config.kind].key or dialect.vendor(target(config).vendor).key
 
 
 def _url(config: ModelConfig) -> str:

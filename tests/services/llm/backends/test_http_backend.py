@@ -293,7 +293,7 @@ def _with_login(url: str) -> str:
 async def test_each_vendor_gets_its_key_where_it_looks_for_it(
     key: str, vendor: str, header: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet_llm.vendors.profiles.at", lambda url: vendor)
+    monkeypatch.setattr("hearthnet_llm.vendors.openai.dialect.vendor_at", lambda url: vendor)
     heard: list[bytes] = []
     pieces = head(kind="application/json"), OBJECT
     async with serving(*pieces, heard=heard) as url, connected(url, api_key_env=key) as backend:

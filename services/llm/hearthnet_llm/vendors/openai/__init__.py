@@ -1,6 +1,6 @@
 """OpenAI's Chat Completions, and everything compatible; vendors differ by profile.
 
-See: profiles.py.
+See: dialect.py.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import msgspec
 
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.vendors.json_access import mistyped
-from hearthnet_llm.vendors.openai import custom, fields, formats, messages, messages_read, strict, tools
+from hearthnet_llm.vendors.openai import fields, messages, strict, tools
 from hearthnet_llm.vendors.openai.answer import decoder
 from hearthnet_llm.vendors.openai.dialect import SPELLINGS, Choices
-from hearthnet_llm.vendors.openai.parts import write_cache
-from hearthnet_llm.vendors.openai.parts_read import read_cache
+from hearthnet_llm.vendors.openai.parts import read_cache, write_cache
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 __all__ = ["SPELLINGS", "as_chat", "decoder", "encode", "encode_complete", "read"]
@@ -35,11 +34,11 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """
     choices = Choices(target)
     body: Json = {} if choices["model"] == "path" else {"model": target.model}
-    body["messages"] = messages.write_messages(request.messages, choices, custom.names(request.tools))
+    body["messages"] = messages.write_messages(request.messages, choices, tools.custom_names(request.tools))
     fields.write(request, choices, body)
     fields.write_usage(choices, body)
     tools.write(request, choices, body)
-    formats.write(request, choices, body)
+    fields.write_format(request, choices, body)
     body |= write_cache(request.cache)
     if choices["extras"] == "left_out":
         body = strict.narrowed(body)
@@ -77,10 +76,10 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     """Return the canonical request and its target."""
     spelling: dict[str, str] = {"extras": "sent"}
     made = {
-        "messages": messages_read.read_messages(native.body.get("messages"), spelling),
+        "messages": messages.read_messages(native.body.get("messages"), spelling),
         **fields.read(native.body, spelling),
         **tools.read(native.body, spelling),
-        **formats.read(native.body, spelling),
+        **fields.read_format(native.body, spelling),
         **read_cache(native.body),
     }
     fields.read_usage(native.body, spelling)

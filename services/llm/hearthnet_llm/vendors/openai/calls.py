@@ -16,7 +16,7 @@ import msgspec
 from hearthnet_llm.interface.frames import Frame, Notice, ToolCall, ToolCallDelta
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, tool_name
 from hearthnet_llm.vendors.json_access import as_text
-from hearthnet_llm.vendors.openai import custom
+from hearthnet_llm.vendors.openai import tools
 
 
 class _Open(msgspec.Struct):
@@ -33,7 +33,7 @@ class _Open(msgspec.Struct):
     def text(self) -> str:
         """The arguments so far."""
         said = "".join(self.pieces)
-        return as_text({custom.INPUT: said}) if self.is_text else said
+        return as_text({tools.TEXT_ARGUMENT: said}) if self.is_text else said
 
 
 class _Delta(NamedTuple):
@@ -47,8 +47,8 @@ class _Delta(NamedTuple):
     @classmethod
     def of(cls, native: Mapping[str, Any]) -> _Delta:
         """Return the element in this form."""
-        function = native.get("function") or native.get(custom.KIND) or {}
-        given, index = function.get("arguments", function.get(custom.INPUT)), native.get("index")
+        function = native.get("function") or native.get(tools.CUSTOM) or {}
+        given, index = function.get("arguments", function.get(tools.TEXT_ARGUMENT)), native.get("index")
         piece = given if isinstance(given, str) else "" if given is None else as_text(given)
         name = str(function.get("name") or "")
         return cls(str(native.get("id") or ""), index if isinstance(index, int) else None, name, piece)
@@ -89,7 +89,7 @@ class Calls:
         one.name = one.name or delta.name
         one.signature = one.signature or _signature(native)
         one.pieces.append(delta.piece)
-        one.is_text = one.is_text or custom.is_call(native)
+        one.is_text = one.is_text or tools.is_custom_call(native)
         self.size += len(delta.piece)
         if not whole and not one.is_text and (delta.piece or fresh):
             yield ToolCallDelta(one.id, delta.piece, (tool_name(one.name) or None) if fresh else None)

@@ -1,23 +1,33 @@
-"""Conversion of canonical messages to native ones: roles, calls and their results.
+"""Messages in both directions: roles, calls and their results.
 
-The older form with `function_call` and role `function` has no call ids: they are left out.
+The older form with `function_call` and role `function` has no call ids: they are left out when written, and
+calls without ids get generated ones when read.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Set
 from typing import Any, Final
 
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.json_access import as_text, without_nones
-from hearthnet_llm.vendors.openai import citations, custom, reasoning
+from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.openai import citations, reasoning, tools
 from hearthnet_llm.vendors.openai.dialect import Choices
-from hearthnet_llm.vendors.openai.parts import write_cache, write_content, write_voice
+from hearthnet_llm.vendors.openai.parts import (
+    read_cache,
+    read_content,
+    read_voice,
+    write_cache,
+    write_content,
+    write_voice,
+)
 from hearthnet_llm.vendors.wire import Json
 
 ERROR_MARK: Final = "ERROR: "
 """Begins the result of a tool that failed, because this protocol has no field for that."""
+_ROLES: Final = {"developer": "system", "function": "tool"}
 
 
 def write_messages(messages: list[Message], choices: Choices, texts: Set[str] = frozenset()) -> list[Json]:
@@ -57,7 +67,7 @@ def _marked(content: Any) -> Any:
 
 def _call(call: ToolCall, index: int, choices: Choices, texts: Set[str]) -> Json:
     if call.name in texts and isinstance(call.arguments.get("input"), str):
-        called = custom.write_call(call)
+        called = tools.write_custom_call(call)
     else:
         called = {"type": "function", "function": _function(call, choices)}
     return {
@@ -94,3 +104,124 @@ def _old(message: Message, names: dict[str, str], choices: Choices) -> Json:
         del body["tool_calls"]
         body["function_call"] = _function(message.tool_calls[0], choices)
     return body
+
+
+def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
+    """Return the canonical messages as JSON; records their variants in `spelling`."""
+    made: list[Json] = []
+    waiting: list[str] = []
+    for index, message in enumerate(objects(native, "messages")):
+        path = f"messages[{index}]"
+        read = _read_message(message, path, spelling)
+        if message.get("function_call") is not None:
+            call = fields(message["function_call"], f"{path}.function_call")
+            read["tool_calls"] = [_read_function(call, f"{path}.function_call", spelling)]
+            spelling["functions"] = "functions"
+        elif message.get("role") == "function":
+            spelling["functions"] = "functions"
+        for place, call in enumerate(read.get("tool_calls", ())):
+            call["id"] = call.get("id") or f"call_{index}_{place}"
+            waiting.append(call["id"])
+        if read["role"] == "tool":
+            _answer(read, waiting)
+        made.append(read)
+    return made
+
+
+def _answer(read: Json, waiting: list[str]) -> None:
+    """Assign a result to a waiting call; one without an id answers the first."""
+    given = read.get("tool_call_id") or next(iter(waiting), "call_0")
+    if given in waiting:
+        waiting.remove(given)
+    read["tool_call_id"] = given
+
+
+def _read_message(message: Json, path: str, spelling: dict[str, str]) -> Json:
+    role = text(message.get("role"), f"{path}.role")
+    made: Json = {"role": _ROLES.get(role, role)}
+    if made["role"] == "system":
+        spelling["system"] = role
+    made |= without_nones(
+        content=_read_content(message, made["role"], path, spelling),
+        tool_call_id=message.get("tool_call_id"),
+        name=message.get("name"),
+        refusal=message.get("refusal"),
+        thinking=reasoning.read(message, path, spelling),
+    )
+    citations.read(message, made, path, spelling)
+    for name in ("prefix", "partial"):
+        if message.get(name) is not None:
+            spelling["prefix"], made["prefix"] = name, message[name]
+    if made["role"] == "tool":
+        made |= _unmarked(made.get("content"))
+    return made | _read_calls(message, path, spelling) | read_cache(message)
+
+
+def _read_content(message: Json, role: str, path: str, spelling: dict[str, str]) -> Any:
+    """Return the content; missing content stays missing only for an assistant.
+
+    Others get an empty list.
+    """
+    given = message.get("content")
+    if given == [] or (given is None and role != "assistant"):
+        spelling["no_content"] = "null" if given is None else "list"
+    if role == "assistant":
+        return read_voice(message, read_content(given, f"{path}.content", spelling))
+    return read_content([] if given is None else given, f"{path}.content", spelling)
+
+
+def _unmarked(content: Any) -> Json:
+    """Return the result of a failed tool without its mark, or nothing."""
+    if isinstance(content, str) and content.startswith(ERROR_MARK):
+        return {"content": content.removeprefix(ERROR_MARK), "is_error": True}
+    mark = {"type": "text", "text": ERROR_MARK.strip()}
+    return (
+        {"content": content[1:], "is_error": True}
+        if isinstance(content, list) and content[:1] == [mark]
+        else {}
+    )
+
+
+def _read_calls(message: Json, path: str, spelling: dict[str, str]) -> Json:
+    calls = objects(message.get("tool_calls"), f"{path}.tool_calls")
+    if not calls:
+        if message.get("tool_calls") is not None:
+            spelling["no_calls"] = "empty"
+        return {}
+    spelling["call_index"] = _placing([call.get("index") for call in calls], spelling)
+    return {
+        "tool_calls": [
+            _read_call(call, f"{path}.tool_calls[{index}]", spelling) for index, call in enumerate(calls)
+        ]
+    }
+
+
+def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:
+    """Return whether calls have their index, or always a 0, or none."""
+    if indexes[0] is None:
+        return "none"
+    return "zero" if len(indexes) > 1 and not any(indexes) else spelling.get("call_index", "index")
+
+
+def _read_call(call: Json, path: str, spelling: dict[str, str]) -> Json:
+    given = call.get("id")
+    spelling["ids"] = "sent" if given else "left_out" if given is None else "empty"
+    if call.get("type") == tools.CUSTOM:
+        return {**without_nones(id=given), **tools.read_custom_call(call, path)}
+    return {
+        **without_nones(id=given),
+        **_read_function(fields(call.get("function"), f"{path}.function"), f"{path}.function", spelling),
+        **without_nones(signature=reasoning.read_signature(call, spelling)),
+    }
+
+
+def _read_function(function: Json, path: str, spelling: dict[str, str]) -> Json:
+    given = function.get("arguments")
+    try:
+        arguments = json.loads(given or "{}") if isinstance(given, str | None) else given
+    except ValueError:
+        refuse(f"{path}.arguments", "is no JSON")
+    spelling["arguments"] = "object" if isinstance(given, dict) else "text"
+    if not arguments:
+        spelling["no_arguments"] = "unsaid" if given is None else "null" if arguments is None else "object"
+    return {"name": function.get("name"), "arguments": {} if arguments is None else arguments}

@@ -1,7 +1,8 @@
-"""Conversion of canonical content parts to native ones: one small writer a kind."""
+"""Content parts in both directions: one small writer and one small reader a kind."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, get_args
 
@@ -23,8 +24,7 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors import media
-from hearthnet_llm.vendors.json_access import as_text, refuse, without_nones
+from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
@@ -40,6 +40,7 @@ _SOUNDS: Final = {
     "vnd.wave": "wav",
 }
 """Names of formats that servers know by another one."""
+_DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
 def write_content(content: str | list[Part] | None, choices: Choices) -> str | list[Json] | None:
@@ -88,7 +89,7 @@ def _text(part: TextPart, _choices: Choices) -> Json:
 
 
 def _image(part: ImagePart, choices: Choices) -> Json:
-    url = media.to_url(part)
+    url = _to_url(part)
     if url is None:
         refuse("/input/messages", "an image for this model must be given by value or by URL")
     if choices["image"] == "text":
@@ -98,9 +99,9 @@ def _image(part: ImagePart, choices: Choices) -> Json:
 
 def _audio(part: AudioPart, choices: Choices) -> Json:
     if choices["audio"] == "audio_url":
-        return {"type": "audio_url", "audio_url": {"url": media.to_url(part)}}
+        return {"type": "audio_url", "audio_url": {"url": _to_url(part)}}
     if choices["audio"] == "text":
-        return {"type": "input_audio", "input_audio": media.to_url(part) or part.data}
+        return {"type": "input_audio", "input_audio": _to_url(part) or part.data}
     if part.data is None:
         refuse("/input/messages", "a recording for this model must be given by value")
     named = (part.media_type or "").removeprefix("audio/")
@@ -109,7 +110,7 @@ def _audio(part: AudioPart, choices: Choices) -> Json:
 
 
 def _video(part: VideoPart, _choices: Choices) -> Json:
-    url = media.to_url(part)
+    url = _to_url(part)
     if url is None:
         refuse(
             "/input/messages", "a film for this model must be given by value, with its media_type, or by URL"
@@ -122,15 +123,15 @@ def _document(part: DocumentPart, choices: Choices) -> Json:
         pieces = [part.name, part.text, *(one.text for one in part.texts or ())]
         return {"type": "text", "text": "\n".join(piece for piece in pieces if piece is not None)}
     if choices["document"] == "file_url":
-        return {"type": "file_url", "file_url": {"url": media.to_url(part) or part.data}}
+        return {"type": "file_url", "file_url": {"url": _to_url(part) or part.data}}
     if choices["document"] == "file_id" and part.file_id is not None:
         return {"type": "file", "file_id": part.file_id}
     if choices["document"] == "document_url":
         named = without_nones(document_name=part.name)
-        return {"type": "document_url", "document_url": media.to_url(part), **named}
+        return {"type": "document_url", "document_url": _to_url(part), **named}
     file = without_nones(file_id=part.file_id, filename=part.name)
     if part.file_id is None:
-        file["file_data"] = media.to_url(part) or part.data
+        file["file_data"] = _to_url(part) or part.data
     return {"type": "file", "file": file}
 
 
@@ -162,4 +163,138 @@ _WRITERS: Final[dict[type, Callable[[Any, Choices], Json]]] = {
     JsonPart: _json,
     ThinkingPart: _thinking,
     RefusalPart: _refusal,
+}
+
+
+def _of_url(url: str) -> Json:
+    """Return the canonical fields of the content or target of a URL."""
+    found = _DATA_URL.fullmatch(url)
+    return {"url": url} if found is None else {"media_type": found[1], "data": found[2]}
+
+
+def _to_url(part: ImagePart | AudioPart | VideoPart | DocumentPart) -> str | None:
+    """Return the URL of a part's bytes, or its own URL, or None."""
+    if part.data is not None and part.media_type is not None:
+        return f"data:{part.media_type};base64,{part.data}"
+    return part.url
+
+
+def read_content(content: Any, path: str, spelling: dict[str, str]) -> Any:
+    """Return the canonical content."""
+    if content is None or isinstance(content, str):
+        return content
+    found = []
+    for index, part in enumerate(objects(content, path)):
+        kind = str(part.get("type"))
+        reader = _READERS.get(kind)
+        if reader is None:
+            refuse(f"{path}[{index}].type", f"{kind!r} is no known kind of content")
+        found.append({**reader(part, f"{path}[{index}]", spelling), **read_cache(part)})
+    return found
+
+
+def read_voice(message: Json, content: Any) -> Any:
+    """Return the `content` of an assistant's message with its spoken answer added."""
+    voice = message.get("audio")
+    if not isinstance(voice, dict) or voice.get("id") is None:
+        return content
+    said = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    return [*said, {"type": "audio", "file_id": voice["id"]}]
+
+
+def read_cache(native: Json) -> Json:
+    """Return the canonical cache hint of a native object as a field, or nothing."""
+    hint = native.get("cache_control")
+    return {} if hint is None else {"cache": without_nones(ttl=fields(hint, "cache_control").get("ttl"))}
+
+
+def _read_text(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    return {"type": "text", "text": text(part.get("text"), f"{path}.text")}
+
+
+def _read_image(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    image = part.get("image_url")
+    if isinstance(image, str):
+        spelling["image"] = "text"
+        return {"type": "image", **_of_url(image)}
+    spelling["image"] = "object"
+    given = fields(image, f"{path}.image_url")
+    url = text(given.get("url"), f"{path}.image_url.url")
+    return {"type": "image", **_of_url(url), **without_nones(detail=given.get("detail"))}
+
+
+def _read_audio(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    if isinstance(part.get("input_audio"), str):
+        spelling["audio"] = "text"
+        return _by_value({"type": "audio"}, part["input_audio"])
+    spelling["audio"] = "input_audio"
+    sound = fields(part.get("input_audio"), f"{path}.input_audio")
+    return {"type": "audio", "data": sound.get("data"), "media_type": f"audio/{sound.get('format')}"}
+
+
+def _read_video(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    given = fields(part.get("video_url"), f"{path}.video_url")
+    url = text(given.get("url"), f"{path}.video_url.url")
+    return {"type": "video", **_of_url(url), **without_nones(fps=given.get("fps"))}
+
+
+def _read_file(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    if part.get("file_id") is not None:
+        spelling["document"] = "file_id"
+        return {"type": "document", "file_id": part["file_id"]}
+    spelling["document"] = "file"
+    file = fields(part.get("file"), f"{path}.file")
+    made = {"type": "document", **without_nones(name=file.get("filename"), file_id=file.get("file_id"))}
+    if file.get("file_data") is not None:
+        made = _by_value(made, text(file["file_data"], f"{path}.file.file_data"))
+    return made
+
+
+def _by_value(made: Json, given: str) -> Json:
+    """Return a part with the content or target of an address, else with the text as its bytes."""
+    found = _of_url(given)
+    is_address = found.get("url", "").startswith(("http:", "https:", "data:"))
+    return made | (found if "data" in found or is_address else {"data": given})
+
+
+def _read_audio_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["audio"] = "audio_url"
+    given = fields(part.get("audio_url"), f"{path}.audio_url")
+    return {"type": "audio", **_of_url(text(given.get("url"), f"{path}.audio_url.url"))}
+
+
+def _read_file_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["document"] = "file_url"
+    given = fields(part.get("file_url"), f"{path}.file_url")
+    return _by_value({"type": "document"}, text(given.get("url"), f"{path}.file_url.url"))
+
+
+def _read_document(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["document"] = "document_url"
+    url = text(part.get("document_url"), f"{path}.document_url")
+    return {"type": "document", **_of_url(url), **without_nones(name=part.get("document_name"))}
+
+
+def _read_thinking(part: Json, path: str, spelling: dict[str, str]) -> Json:
+    spelling["thoughts"] = "content"
+    pieces = objects(part.get("thinking"), f"{path}.thinking")
+    said = "".join(text(piece.get("text"), path) for piece in pieces)
+    return {"type": "thinking", "text": said, **without_nones(closed=part.get("closed"))}
+
+
+def _read_refusal(part: Json, path: str, _spelling: dict[str, str]) -> Json:
+    return {"type": "refusal", "text": text(part.get("refusal"), f"{path}.refusal")}
+
+
+_READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {
+    "text": _read_text,
+    "image_url": _read_image,
+    "input_audio": _read_audio,
+    "audio_url": _read_audio_url,
+    "video_url": _read_video,
+    "file": _read_file,
+    "file_url": _read_file_url,
+    "document_url": _read_document,
+    "thinking": _read_thinking,
+    "refusal": _read_refusal,
 }
