@@ -29,7 +29,7 @@ from hearthnet_llm.interface.frames import (
 )
 from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.bedrock import AwsPieces
-from hearthnet_llm.vendors.bedrock_converse import blocks, citations
+from hearthnet_llm.vendors.bedrock_converse import blocks
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.decoding import Decoding, count, counted
@@ -247,6 +247,6 @@ def _thought(usage: Json) -> Any:
 
 
 def _cited(native: Json) -> Iterator[Frame]:
-    found = citations.read(native)
+    found = blocks.read_citation(native)
     if found is not None:
         yield CitationEvent(found)

@@ -1,6 +1,7 @@
 """Content blocks of Converse: one small writer and one small reader for each kind.
 
-Here a cache point is a block of its own; in the canonical form it is a hint of the part before it.
+Here a cache point is a block of its own; in the canonical form it is a hint of the part before it. A citation
+has a location of one of five kinds or none, and words of the source.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hearthnet_llm.interface.content_parts import (
     AudioPart,
     CacheHint,
     CallPart,
+    Citation,
     DocumentPart,
     ImagePart,
     JsonPart,
@@ -29,7 +31,7 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Tool
-from hearthnet_llm.vendors.bedrock_converse import citations, media
+from hearthnet_llm.vendors.bedrock_converse import media
 from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
@@ -40,6 +42,18 @@ RESULT: Final = "_result"
 _Kept = TypeVar("_Kept", Part, Tool)
 _REFERENCE: Final = "tool_reference"
 STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
+_NOWHERE: Final = "file"
+"""The kind of a citation that only names its source."""
+_PLACES: Final[dict[str, tuple[str, dict[str, str]]]] = {
+    "chars": ("documentChar", {"index": "documentIndex", "start": "start", "end": "end"}),
+    "pages": ("documentPage", {"index": "documentIndex", "start": "start", "end": "end"}),
+    "blocks": ("documentChunk", {"index": "documentIndex", "start": "start", "end": "end"}),
+    "web": ("web", {"url": "url", "reference": "domain"}),
+    "search_result": (
+        "searchResultLocation",
+        {"index": "searchResultIndex", "start": "start", "end": "end"},
+    ),
+}
 
 
 def write(part: Part, calls: dict[str, ToolCall], spelling: Mapping[str, str] = {}) -> list[Json]:
@@ -111,7 +125,7 @@ def _text(part: TextPart) -> Json:
         return {"guardContent": {"text": guarded}}
     if part.citations is not None:
         said = {"content": [{"text": part.text}]} if part.text else {}
-        return {"citationsContent": {**said, "citations": citations.write(part.citations)}}
+        return {"citationsContent": {**said, "citations": _write_citations(part.citations)}}
     return {"text": part.text}
 
 
@@ -130,7 +144,7 @@ def _read_guarded(value: Any, where: str) -> TextPart:
 def _read_cited(value: Any, where: str) -> TextPart:
     native = fields(value, where)
     said = "".join(str(one.get("text") or "") for one in objects(native.get("content"), f"{where}.content"))
-    found = [citations.read(one) for one in objects(native.get("citations"), f"{where}.citations")]
+    found = [read_citation(one) for one in objects(native.get("citations"), f"{where}.citations")]
     return TextPart(said, citations=[one for one in found if one is not None])
 
 
@@ -248,3 +262,49 @@ _READERS: Final[dict[str, Callable[[Any, str], Part]]] = {
     "toolResult": read_served,
     "toolAddition": _read_added,
 }
+
+
+def _write_citations(citations: list[Citation]) -> list[Json]:
+    """Return the native citations, without those of a kind that only other vendors have."""
+    return [
+        _write_citation(citation)
+        for citation in citations
+        if citation.kind in _PLACES or (citation.kind == _NOWHERE and citation.file_id is None)
+    ]
+
+
+def _write_citation(citation: Citation) -> Json:
+    quoted = None if citation.quoted is None else [{"text": citation.quoted}]
+    source = citation.url if citation.kind != "web" else None
+    about = without_nones(title=citation.title, source=source, sourceContent=quoted)
+    if citation.kind not in _PLACES:
+        return about
+    name, names = _PLACES[citation.kind]
+    place = without_nones(**{its: getattr(citation, ours) for ours, its in names.items()})
+    if str(place.get("domain", "")) not in (citation.url or place.get("domain", "")):
+        del place["domain"]  # another vendor's reference
+    return {**about, "location": {name: place}}
+
+
+def read_citation(native: Json) -> Citation | None:
+    """Return the citation of a block or a delta, or None if its kind is unknown."""
+    location = fields(native.get("location") or {}, "location")
+    quoted = _quoted(native)
+    if not location:
+        return Citation(_NOWHERE, title=native.get("title"), quoted=quoted, url=native.get("source"))
+    for kind, (name, names) in _PLACES.items():
+        if name in location:
+            place = fields(location[name], f"location.{name}")
+            found = {ours: place.get(its) for ours, its in names.items()}
+            return Citation(
+                kind=kind,  # type: ignore[arg-type]
+                title=native.get("title"),
+                quoted=quoted,
+                **{"url": native.get("source"), **found},
+            )
+    return None
+
+
+def _quoted(native: Json) -> str | None:
+    pieces = [str(one.get("text") or "") for one in objects(native.get("sourceContent"), "sourceContent")]
+    return "".join(pieces) if pieces else None
