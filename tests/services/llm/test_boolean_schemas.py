@@ -13,7 +13,7 @@ from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
 from hearthnet_llm.builtin.schema_bounds import bounded
 from hearthnet_llm.interface.request import Message, Tool
 from hearthnet_llm.text_tools import prompt
-from hearthnet_llm.vendors.gemini import schema as dialect
+from hearthnet_llm.vendors.gemini import dialect as dialect
 from hearthnet_llm.vendors.wire import Target
 from tests.helpers.schemas import OBJECTS
 from tests.services.llm.asking import changed, sent
@@ -67,7 +67,7 @@ def test_gemini_dialect_has_no_boolean_subschema_and_all_that_may_be_there(schem
         if "items" in place:
             look(place["items"])
 
-    written = dialect.write(schema, {})
+    written = dialect.write_schema(schema, {})
     look(written)
     assert set(written.get("properties", {})) == may_be_there(schema)
 

@@ -6,12 +6,12 @@ only the first candidate counts. A finish reason may be a number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.models import streamed_error
 from hearthnet.text import text_weight, weight_tokens
-from hearthnet_llm.interface.content_parts import ServerPart, ThinkingPart
+from hearthnet_llm.interface.content_parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
     Done,
@@ -26,7 +26,7 @@ from hearthnet_llm.interface.frames import (
 from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count, counted
-from hearthnet_llm.vendors.gemini import citations, parts
+from hearthnet_llm.vendors.gemini import parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
 from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
@@ -124,7 +124,7 @@ class Content:
     def _candidate(self, candidate: Json) -> Iterator[Frame]:
         for part in (candidate.get("content") or {}).get("parts") or ():
             yield from self._part(part)
-        for citation in citations.of(candidate):
+        for citation in _citations(candidate):
             yield CitationEvent(citation)
         reason = candidate.get("finishReason")
         if isinstance(reason, int):
@@ -189,3 +189,46 @@ def _served(part: Json) -> ServerPart | None:
         if part.get(name) is not None:
             return reader(part)
     return None
+
+
+def _citations(candidate: Mapping[str, Any]) -> Iterator[Citation]:
+    """Yield the citations of a candidate: the sources of each piece of the answer.
+
+    Without pieces, yield the sources alone.
+    """
+    grounding = candidate.get("groundingMetadata") or {}
+    chunks = grounding.get("groundingChunks") or []
+    supports = grounding.get("groundingSupports") or []
+    for support in supports:
+        segment = support.get("segment") or {}
+        for index in support.get("groundingChunkIndices") or ():
+            if isinstance(index, int) and 0 <= index < len(chunks):
+                yield _source(chunks[index], index, segment)
+    if not supports:
+        for index, chunk in enumerate(chunks):
+            yield _source(chunk, index, {})
+    metadata = candidate.get("citationMetadata") or {}
+    for source in metadata.get("citationSources") or metadata.get("citations") or ():  # Vertex AI: citations
+        yield Citation(
+            "web",
+            title=source.get("title"),
+            url=source.get("uri"),
+            start=source.get("startIndex"),
+            end=source.get("endIndex"),
+        )
+
+
+def _source(chunk: Mapping[str, Any], index: int, segment: Mapping[str, Any]) -> Citation:
+    """Return one source; `start` and `end` count bytes of the answer that it supports."""
+    retrieved = chunk.get("retrievedContext")
+    place = retrieved or chunk.get("web") or chunk.get("maps") or chunk.get("image") or {}
+    return Citation(
+        kind="file" if retrieved else "web",
+        quoted=place.get("text"),
+        said=segment.get("text"),
+        title=place.get("title") or place.get("fileSearchStore"),
+        url=place.get("uri") or place.get("sourceUri"),
+        index=index,
+        start=segment.get("startIndex"),
+        end=segment.get("endIndex"),
+    )

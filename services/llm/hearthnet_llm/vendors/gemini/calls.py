@@ -1,13 +1,29 @@
-"""Calls of one answer; on Vertex AI their arguments may arrive as values at paths."""
+"""Calls of one answer; on Vertex AI their arguments may arrive as values at JSON paths.
+
+That is FunctionCall.partialArgs. A path names one value, such as `$.operations[0].action` or `$['a b'].c`
+(RFC 9535, names and indices only). Pieces of a string are joined; any other value arrives complete.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, Final
 
 from hearthnet_llm.interface.frames import Notice, ToolCall
 from hearthnet_llm.vendors.calls import CallIds, call, incomplete
-from hearthnet_llm.vendors.partial_arguments import PartialArguments
 from hearthnet_llm.vendors.wire import Json
+
+_STEP: Final = re.compile(
+    r"""\.(?P<name>[^.\[\]]+)
+      | \[(?P<index>\d{1,6})\]
+      | \[(?P<quote>['"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\]""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_DEEPEST: Final = 64
+_MOST_ITEMS: Final = 10_000
+_VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue")
 
 
 class Calls:
@@ -59,3 +75,72 @@ class _Open:
         self.signature = signature if isinstance(signature, str) else None
         self.whole: Any = None
         self.partial = PartialArguments()
+
+
+def _steps(path: str) -> list[str | int] | None:
+    """Return the member names and indices of `path`, or None if it names no single value."""
+    if not path.startswith("$"):
+        return None
+    found: list[str | int] = []
+    place = 1
+    while place < len(path):
+        step = _STEP.match(path, place)
+        if step is None or len(found) == _DEEPEST:
+            return None
+        place = step.end()
+        if step["index"] is not None:
+            found.append(int(step["index"]))
+        else:
+            found.append(step["name"] if step["name"] is not None else _ESCAPED.sub(r"\1", step["quoted"]))
+    return found or None
+
+
+class PartialArguments:
+    """The arguments of one call.
+
+    `broken` tells that an invalid value or path came, `open` that the last string is incomplete.
+    """
+
+    def __init__(self) -> None:
+        self.value: dict[str, Any] = {}
+        self.broken = False
+        self.open = False
+
+    def feed(self, part: Mapping[str, Any]) -> None:
+        """Add one PartialArg."""
+        path = _steps(str(part.get("jsonPath", "")))
+        given = [name for name in _VALUES if name in part]
+        if path is None or not given or not _put(self.value, path, _value(part, given[0])):
+            self.broken = True
+        self.open = bool(part.get("willContinue"))
+
+
+def _value(part: Mapping[str, Any], name: str) -> Any:
+    return None if name == "nullValue" else part[name]
+
+
+def _put(root: Any, path: list[str | int], value: Any) -> bool:
+    """Put `value` at `path`, appending strings; return whether the path fits the structure."""
+    here = root
+    for place, step in enumerate(path):
+        if not _makes_room(here, step):
+            return False
+        last = place == len(path) - 1
+        known = here[step]
+        if last:
+            here[step] = known + value if isinstance(known, str) and isinstance(value, str) else value
+        elif known is None:
+            here[step] = [] if isinstance(path[place + 1], int) else {}
+        here = here[step]
+    return True
+
+
+def _makes_room(here: Any, step: str | int) -> bool:
+    """Return whether `here` can have a member `step`, which is created as None if missing."""
+    if isinstance(here, dict) and isinstance(step, str):
+        here.setdefault(step, None)
+        return True
+    if isinstance(here, list) and isinstance(step, int) and step < _MOST_ITEMS:
+        here.extend([None] * (step + 1 - len(here)))
+        return True
+    return False

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hearthnet_llm.interface.request import ChatRequest, ResponseSchema, Thinking
-from hearthnet_llm.vendors.gemini import messages, names, schema, tools
+from hearthnet_llm.vendors.gemini import dialect, messages, tools
 from hearthnet_llm.vendors.json_access import checked, fields, refuse, ungrammatical, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
@@ -35,9 +35,9 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "media_result": ("output", "absent"),
     "proof": ("text", "alone", "thought"),
     "arguments": ("whole", "streamed"),
-    "types": schema.TYPES,
+    "types": dialect.TYPES,
     "nullable": ("field", "list"),
-    "output_types": schema.TYPES,
+    "output_types": dialect.TYPES,
     "output_nullable": ("field", "list"),
     "mode": ("name", "number", "lower"),
     "auto": ("AUTO", "VALIDATED", "MODE_UNSPECIFIED"),
@@ -56,7 +56,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "result_role": ("user", "function", "tool", "none"),
     "unsigned": ("marked", "plain"),
     **messages.thought_choices(),
-    **names.SPELLINGS,
+    **dialect.SPELLINGS,
 }
 _MODELS: Final = "models"
 _COLLECTIONS: Final = ("models", "tunedmodels", "endpoints")
@@ -103,7 +103,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     query = spelling.get("query", "auto")
     if query == "auto":
         query = _STREAM if request.stream else "none"
-    spelled = names.spelled(body, "Request", dict(spelling))
+    spelled = dialect.spelled(body, "Request", dict(spelling))
     return HttpRequest("POST", url if query == "none" else f"{url}?{query}", spelled)
 
 
@@ -121,7 +121,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     streamed = action == _ACTIONS[1]
     if query != (_STREAM if streamed else ""):
         spelling["query"] = query or "none"
-    body = names.camel(native.body, "Request", spelling)
+    body = dialect.camel(native.body, "Request", spelling)
     if body.get("model") is not None:
         forms = _named(model, base)
         spelling["model"] = next((form for form, name in forms.items() if name == body["model"]), "name")
@@ -150,7 +150,7 @@ def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     if request.response_schema is not None:
         given = request.response_schema.schema
         if given is not None and spelling.get("response_schema") == "responseSchema":
-            made["responseSchema"] = schema.write(given, spelling, "output_")
+            made["responseSchema"] = dialect.write_schema(given, spelling, "output_")
         elif given is not None:
             made["responseJsonSchema"] = given
     thinking = {} if request.thinking is None else {"thinkingConfig": _thinking(request.thinking)}
@@ -198,7 +198,7 @@ def _read_output(generation: Json, spelling: dict[str, str]) -> ResponseSchema |
     if generation.get("responseSchema") is not None:
         spelling["response_schema"] = "responseSchema"
         where = "generationConfig.responseSchema"
-        given = schema.read(fields(generation["responseSchema"], where), spelling, "output_")
+        given = dialect.read_schema(fields(generation["responseSchema"], where), spelling, "output_")
     mime = generation.get("responseMimeType")
     if mime in SPELLINGS["mime"] or (mime is None and given is not None):
         spelling["mime"] = mime or "none"

@@ -1,12 +1,17 @@
-"""Tools and the choice among them, in both directions."""
+"""Tools and the choice among them, in both directions.
+
+Tools that Google runs have settings of their own, and some use the user's place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.interface.request import ChatRequest, Named, Tool, ToolChoice
-from hearthnet_llm.vendors.gemini import schema, server_tools
+import msgspec
+
+from hearthnet_llm.interface.request import ChatRequest, Named, Region, ServerTool, Tool, ToolChoice
+from hearthnet_llm.vendors.gemini import dialect
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
@@ -18,6 +23,27 @@ _FUNCTIONS: Final = "functionDeclarations"
 _PLAIN: Final = "JsonSchema"
 """Ends the names of the fields with JSON Schema; others are in the vendor's own dialect."""
 _STREAMED: Final = "streamFunctionCallArguments"
+_KINDS: Final[dict[str, str]] = {
+    "web_search": "googleSearch",
+    "code_execution": "codeExecution",
+    "web_fetch": "urlContext",
+    "file_search": "fileSearch",
+    "maps": "googleMaps",
+    "enterprise_web_search": "enterpriseWebSearch",
+    "computer": "computerUse",
+    "web_search_retrieval": "googleSearchRetrieval",
+}
+_SETTINGS: Final[dict[str, dict[str, str]]] = {
+    "googleSearch": {"blocked_domains": "excludeDomains"},
+    "enterpriseWebSearch": {"blocked_domains": "excludeDomains"},
+    "fileSearch": {"sources": "fileSearchStoreNames", "max_results": "topK", "filter": "metadataFilter"},
+    "computerUse": {"environment": "environment", "excluded": "excludedPredefinedFunctions"},
+    "googleMaps": {"widget": "enableWidget"},
+}
+_FINDS: Final = {"web": "webSearch", "image": "imageSearch"}
+_DYNAMIC: Final = "MODE_DYNAMIC"
+_PLACED: Final = ("maps", "web_search", "enterprise_web_search", "web_search_retrieval")
+"""Tools that use a place; those whose results depend on it most come first."""
 
 
 def write(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
@@ -38,7 +64,7 @@ def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
     """Return the native tools; by default, adjacent functions share one."""
     groups: list[Json] = []
     for tool in tools:
-        native = server_tools.write(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
+        native = _write_server_tool(tool.server) if tool.server else {_FUNCTIONS: [_write(tool, spelling)]}
         joined = bool(groups) and (_FUNCTIONS in native) and (_FUNCTIONS in groups[-1])
         if joined and spelling.get("functions") != "apart":
             groups[-1][_FUNCTIONS] += native[_FUNCTIONS]
@@ -55,7 +81,7 @@ def _write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     named = {"name": tool.name, **without_nones(description=tool.description)}
     given = {"parameters": tool.parameters_schema, "response": tool.result_schema}
     if spelling.get("parameters") == "parameters":
-        own = {name: schema.write(one, spelling) for name, one in given.items() if one is not None}
+        own = {name: dialect.write_schema(one, spelling) for name, one in given.items() if one is not None}
         return {**named, **own}
     return {**named, **{f"{name}{_PLAIN}": one for name, one in given.items() if one is not None}}
 
@@ -64,7 +90,7 @@ def _config(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     made: Json = {}
     if request.show_server_tools is not None:
         made["includeServerSideToolInvocations"] = request.show_server_tools
-    retrieving = server_tools.write_place(request.tools or [])
+    retrieving = _write_place(request.tools or [])
     if retrieving:
         made["retrievalConfig"] = retrieving
     calling: Json = {} if request.tool_choice is None else _choice(request.tool_choice, spelling)
@@ -109,7 +135,7 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
         made["show_server_tools"] = config["includeServerSideToolInvocations"]
     if config.get("retrievalConfig") is not None:
         where = "toolConfig.retrievalConfig"
-        server_tools.read_place(fields(config["retrievalConfig"], where), made.setdefault("tools", []), where)
+        _read_place(fields(config["retrievalConfig"], where), made.setdefault("tools", []), where)
     if config.get("functionCallingConfig") == {}:
         spelling["tool_config"] = "calling"
     elif config.get("functionCallingConfig") is not None:
@@ -138,7 +164,7 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
             if name == _FUNCTIONS:
                 tools += [_read(one, where, spelling) for one in objects(value, where)]
             else:
-                tools.append(server_tools.read(name, fields(value, where), where))
+                tools.append(_read_server_tool(name, fields(value, where), where))
     return tools
 
 
@@ -150,7 +176,7 @@ def _read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
         found = native.get(f"{name}{_PLAIN}")
         if native.get(name) is not None:
             spelling["parameters"] = "parameters"
-            found = schema.read(fields(native[name], f"{where}.{name}"), spelling)
+            found = dialect.read_schema(fields(native[name], f"{where}.{name}"), spelling)
         given[ours] = found
     return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), **given)
 
@@ -191,3 +217,91 @@ def _read_mode(given: Any, spelling: dict[str, str]) -> Any:
         spelling["mode"] = "lower"
         return given.upper()
     return given
+
+
+def _write_server_tool(tool: ServerTool) -> Json:
+    """Return the native tool.
+
+    Raises:
+        HearthNetError: `bad_request` for a tool that this vendor lacks.
+    """
+    native = _KINDS.get(tool.kind)
+    if native is None:
+        refuse("/input/tools", f"Gemini has no tool {tool.kind}; it has {', '.join(_KINDS)}")
+    body = without_nones(**{its: getattr(tool, ours) for ours, its in _SETTINGS.get(native, {}).items()})
+    if native == "googleSearch":
+        body |= _search(tool)
+    if native == "googleSearchRetrieval" and tool.threshold is not None:
+        body["dynamicRetrievalConfig"] = {"mode": _DYNAMIC, "dynamicThreshold": tool.threshold}
+    return {native: body}
+
+
+def _search(tool: ServerTool) -> Json:
+    body: Json = {}
+    if tool.since is not None or tool.until is not None:
+        body["timeRangeFilter"] = without_nones(startTime=tool.since, endTime=tool.until)
+    if tool.finds is not None:
+        body["searchTypes"] = {_FINDS[kind]: {} for kind in tool.finds if kind in _FINDS}
+    return body
+
+
+def _read_server_tool(name: str, native: Json, where: str) -> Tool:
+    """Return the tool of a native one; `native` is the value of its field `name`."""
+    kind = next((ours for ours, its in _KINDS.items() if its == name), None)
+    if kind is None:
+        refuse(where, f"no tool {name!r} is known")
+    left = {setting: value for setting, value in native.items() if value is not None}
+    found = {ours: left.pop(its, None) for ours, its in _SETTINGS.get(name, {}).items()}
+    if name == "googleSearch":
+        found |= _read_search(left, where)
+    if name == "googleSearchRetrieval":
+        found |= _read_dynamic(left.pop("dynamicRetrievalConfig", None), where)
+    if left:
+        refuse(where, f"no setting {', '.join(left)} is known")
+    return Tool(kind, server=ServerTool(kind=kind, **found))
+
+
+def _read_search(left: Json, where: str) -> Json:
+    found: Json = {}
+    if "timeRangeFilter" in left:
+        time = fields(left.pop("timeRangeFilter"), f"{where}.timeRangeFilter")
+        found |= {"since": time.get("startTime"), "until": time.get("endTime")}
+    if "searchTypes" in left:
+        kinds = fields(left.pop("searchTypes"), f"{where}.searchTypes")
+        found["finds"] = [ours for ours, its in _FINDS.items() if kinds.get(its) is not None]
+    return found
+
+
+def _read_dynamic(native: Any, where: str) -> Json:
+    if native is None:
+        return {}
+    config = fields(native, f"{where}.dynamicRetrievalConfig")
+    if config.get("mode") != _DYNAMIC or config.get("dynamicThreshold") is None:
+        refuse(f"{where}.dynamicRetrievalConfig", f"must have the mode {_DYNAMIC} and a dynamicThreshold")
+    return {"threshold": config["dynamicThreshold"]}
+
+
+def _write_place(tools: list[Tool]) -> Json:
+    """Return the field `retrievalConfig` with the first tool's place, {} without a place."""
+    place = next((tool.server.place for tool in tools if tool.server and tool.server.place), None)
+    if place is None or (place.latitude is None and place.language is None):
+        return {}
+    degrees = without_nones(latitude=place.latitude, longitude=place.longitude)
+    return {**({"latLng": degrees} if degrees else {}), **without_nones(languageCode=place.language)}
+
+
+def _read_place(native: Json, tools: list[Tool], where: str) -> None:
+    """Assign the place of a `retrievalConfig` to the tool among `tools` that uses it."""
+    degrees = fields(native.get("latLng") or {}, f"{where}.latLng")
+    place = Region(
+        latitude=degrees.get("latitude"),
+        longitude=degrees.get("longitude"),
+        language=native.get("languageCode"),
+    )
+    for kind in _PLACED:
+        for number, tool in enumerate(tools):
+            if tool.server is not None and tool.server.kind == kind:
+                server = msgspec.structs.replace(tool.server, place=place)
+                tools[number] = msgspec.structs.replace(tool, server=server)
+                return
+    refuse(where, f"is for a tool that asks from a place: {', '.join(_KINDS[kind] for kind in _PLACED)}")
