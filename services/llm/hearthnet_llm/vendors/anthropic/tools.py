@@ -158,7 +158,7 @@ def _write_server_tool(named: str, tool: ServerTool) -> Json:
     if tool.screen is not None:
         body |= without_nones(**{native: getattr(tool.screen, ours) for ours, native in _SCREEN.items()})
     if tool.place is not None:
-        place = {_tool_name: getattr(tool.place, _tool_name) for _tool_name in _PLACE}
+        place = {name: getattr(tool.place, name) for name in _PLACE}
         body["user_location"] = {"type": "approximate", **without_nones(**place)}
     if tool.citations is not None:
         body["citations"] = {"enabled": tool.citations}
@@ -198,7 +198,7 @@ def _limit(kind: str) -> str:
 
 
 def _place(native: Json) -> Region:
-    return Region(**{_tool_name: native.get(_tool_name) for _tool_name in _PLACE})
+    return Region(**{name: native.get(name) for name in _PLACE})
 
 
 def _write_opens(tool: ServerTool) -> Json:
@@ -206,7 +206,7 @@ def _write_opens(tool: ServerTool) -> Json:
         return {}
     made: Json = {}
     for source, opened in tool.opens.items():
-        named = [{"type": "tool_reference", "name": _tool_name} for _tool_name in opened.tools or ()]
+        named = [{"type": "tool_reference", "name": name} for name in opened.tools or ()]
         made[source] = {"type": opened.which, **({} if opened.tools is None else {"tools": named})}
     return {"url_sources": made}
 
@@ -228,9 +228,7 @@ def _read_opens(native: Any, where: str) -> dict[str, Opened] | None:
 def _write_set(tool: ServerTool) -> Json:
     usual = None if tool.usual is None else _write_member(tool.usual)
     members = tool.members
-    configs = (
-        None if members is None else {_tool_name: _write_member(one) for _tool_name, one in members.items()}
-    )
+    configs = None if members is None else {name: _write_member(one) for name, one in members.items()}
     listed = None if tool.listed is None else opaque_blocks.write_listed(tool.listed)
     return without_nones(default_config=usual, configs=configs, tools=listed)
 
@@ -243,10 +241,7 @@ def _read_set(native: Json, where: str) -> Json:
         "usual": None if usual is None else _read_member(usual, f"{where}.default_config"),
         "members": None
         if configs is None
-        else {
-            _tool_name: _read_member(one or {}, f"{where}.configs.{_tool_name}")
-            for _tool_name, one in members.items()
-        },
+        else {name: _read_member(one or {}, f"{where}.configs.{name}") for name, one in members.items()},
         "listed": None if listed is None else opaque_blocks.read_listed(listed),
     }
 
