@@ -44,6 +44,13 @@ _COMMANDS: Final = (
     "contract",
     "version",
 )
+_MODULES: Final = {
+    **dict.fromkeys(("up", "status", "version"), "node"),
+    "link": "clients",
+    "revoke": "members",
+    "service": "contract",
+}
+"""The modules that have several commands, each under its name; any other is the `command` of its own."""
 _HELP: Final = """Share what the computers of a household can do.
 
 Start a node with `hearthnet up`. Then ask it something in another terminal:
@@ -66,10 +73,11 @@ class Commands(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command: the attribute `command` of the module `hearthnet.cli.commands.NAME`."""
+        """Return the command, from its module in `hearthnet.cli.commands`."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"hearthnet.cli.commands.{cmd_name}").command
+        module = import_module(f"hearthnet.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name if cmd_name in _MODULES else "command")
         return command
 
     def resolve_command(

@@ -5,14 +5,10 @@ See: docs/tools.md#a-run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from hearthnet.cli.input.options import frames_option, home_option, settings_of
-
-if TYPE_CHECKING:
-    from hearthnet.core.home import Home
+from hearthnet.core.home import Home
 
 
 @click.command("ask")

@@ -10,10 +10,10 @@ import click
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.cli.workflows.audit_trail import AuditedCall, Verdict
-    from hearthnet.core.home import Home
     from hearthnet.trust.community.roster import Roster
 
 _HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")

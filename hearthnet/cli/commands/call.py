@@ -8,17 +8,17 @@ import click
 
 from hearthnet.cli.input.argument_form import read_pairs
 from hearthnet.cli.input.json_input import read_body
-from hearthnet.cli.input.local_call import fill_client_id
+from hearthnet.cli.input.local_call import fill_client_id, on_bus
 from hearthnet.cli.input.options import common_options, settings_of
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.render import as_lines
-from hearthnet.cli.output.text import as_json, many_lines, one_line
+from hearthnet.cli.output.text import as_json, as_lines, many_lines, one_line
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
+    from hearthnet.bus.bus import Bus
     from hearthnet.bus.calls.streaming import StreamFrame
     from hearthnet.bus.calls.unary import Reply
     from hearthnet.contracts.contract import Contract
-    from hearthnet.core.home import Home
 
 
 @click.command("call")
@@ -56,8 +56,6 @@ def command(
     With --json, stdout has only the reply body {"output", "meta"}, or one frame {"event", "data", "seq"} a
     line.
     """
-    import asyncio
-
     from hearthnet.bus.bus import find_contract
     from hearthnet.cli.commands.token import read_token
     from hearthnet.contracts.dynamic import is_told
@@ -65,7 +63,7 @@ def command(
     if body is not None and pairs:
         raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)
     request = None if body is None else read_body(body)
-    contract = asyncio.run(_learned(home, name)) if is_told(name) else find_contract(name)
+    contract = on_bus(home, lambda bus: bus.fetch_contract(name)) if is_told(name) else find_contract(name)
     name = contract.id if is_told(name) else name
     if request is None:
         fields = read_pairs(pairs, contract.tool_schema(None, frozenset()))
@@ -77,10 +75,9 @@ def command(
     how: _How = {"timeout_seconds": timeout, "token": "" if token is None else read_token(token)}
     if streams(contract, request):
         settings_of(context).frames = json
-        asyncio.run(_stream(home, name, request, how, json))
+        on_bus(home, lambda bus: _stream(bus, name, request, how, json))
     else:
-        reply = asyncio.run(_call(home, name, request, how))
-        _show(reply, json)
+        _show(on_bus(home, lambda bus: bus.call(name, request, **how)), json)
 
 
 class _How(TypedDict):
@@ -95,21 +92,6 @@ def streams(contract: Contract, request: dict[str, Any]) -> bool:
     return contract.stream_schema is not None and request["input"].get("stream", True) is not False
 
 
-async def _learned(home: Home, name: str) -> Contract:
-    """Return the contract of a capability that came with no installation, from a provider."""
-    from hearthnet.bus.bus import Bus
-
-    async with await Bus.connect(home, name="cli") as bus:
-        return await bus.fetch_contract(name)
-
-
-async def _call(home: Home, name: str, request: dict[str, Any], how: _How) -> Reply:
-    from hearthnet.bus.bus import Bus
-
-    async with await Bus.connect(home, name="cli") as bus:
-        return await bus.call(name, request, **how)
-
-
 def _show(reply: Reply, json: bool) -> None:
     from hearthnet.core import ids
 
@@ -121,14 +103,9 @@ def _show(reply: Reply, json: bool) -> None:
     terminal.line(terminal.styled(f"from {ids.short_id(reply.provider)}: {as_json(reply.meta)}", "dim"))
 
 
-async def _stream(home: Home, name: str, request: dict[str, Any], how: _How, json: bool) -> None:
-    from hearthnet.bus.bus import Bus
-
+async def _stream(bus: Bus, name: str, request: dict[str, Any], how: _How, json: bool) -> None:
     text_open = False
-    async with (
-        await Bus.connect(home, name="cli") as bus,
-        bus.stream(name, request, **how) as stream,
-    ):
+    async with bus.stream(name, request, **how) as stream:
         async for frame in stream:
             if json:
                 terminal.json_line({"event": frame.event, "data": frame.data, "seq": frame.seq})

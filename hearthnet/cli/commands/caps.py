@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import as_json, one_line, shorten
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hearthnet.bus.bus import Bus
     from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.contracts.contract import Contract
-    from hearthnet.core.home import Home
 
 _HEADINGS = ("capability", "node", "service", "busy", "offers")
 _VALUE_WIDTH = 60
@@ -33,14 +35,12 @@ def command(name: str | None, watch: bool, home: Home, json: bool) -> None:
 
     NAME, such as rag.query or rag.query@1.0, lists the offers of one capability. --watch takes a NAME.
     """
-    import asyncio
-
     if watch:
         if name is None:
             raise click.UsageError("name what to watch, such as: hearthnet caps rag.query --watch")
-        asyncio.run(_watch(home, name, json))
+        on_bus(home, lambda bus: _watch(bus, name, json))
         return
-    _report(asyncio.run(offers_of(home, name)), name, json)
+    _report(offers_of(home, name), name, json)
 
 
 def _report(views: list[OfferView], name: str | None, json: bool) -> None:
@@ -54,27 +54,25 @@ def _report(views: list[OfferView], name: str | None, json: bool) -> None:
         terminal.line("nobody offers anything yet; see: hearthnet status")
 
 
-async def offers_of(home: Home, name: str | None) -> list[OfferView]:
+def offers_of(home: Home, name: str | None) -> list[OfferView]:
     """Return the offers in the mesh of the node in `home`, all or those of one capability."""
-    from hearthnet.bus.bus import Bus
 
-    async with await Bus.connect(home, name="cli") as bus:
+    async def offered(bus: Bus) -> list[OfferView]:
         found = await bus.offers(name)
         await bus.fetch_contracts(found)
         return found
 
+    return on_bus(home, offered)
 
-async def _watch(home: Home, name: str, json: bool) -> None:
-    from hearthnet.bus.bus import Bus
 
-    async with await Bus.connect(home, name="cli") as bus:
-        await bus.fetch_contract(name)
-        async with bus.watch(name) as changes:
-            async for change in changes:
-                if json:
-                    terminal.json_line({"event": change.event, **_as_json(change.view)})
-                else:
-                    terminal.line(f"{time.strftime('%H:%M:%S')}  {change.event:<8}  {_one(change.view)}")
+async def _watch(bus: Bus, name: str, json: bool) -> None:
+    await bus.fetch_contract(name)
+    async with bus.watch(name) as changes:
+        async for change in changes:
+            if json:
+                terminal.json_line({"event": change.event, **_as_json(change.view)})
+            else:
+                terminal.line(f"{time.strftime('%H:%M:%S')}  {change.event:<8}  {_one(change.view)}")
 
 
 def _one(view: OfferView) -> str:

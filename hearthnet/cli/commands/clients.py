@@ -1,4 +1,4 @@
-"""`hearthnet clients`: the clients of the gateway (docs/gateway.md, "Clients")."""
+"""`hearthnet clients` and `hearthnet link`: who reaches the gateway (docs/gateway.md, "Clients")."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span
 from hearthnet.cli.output.text import duration, one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.bus.routing.offer_registry import OfferView
-    from hearthnet.core.home import Home
     from hearthnet.gateway.auth.client_store import StoredClient
     from hearthnet.trust.authorization.token import Scope
 
@@ -131,8 +131,6 @@ def remove(client: str, home: Home, json: bool) -> None:
 
 def _check_scope(home: Home, names: tuple[str, ...]) -> None:
     """Check that a client could call each of `names`; for tools that were added, ask the mesh."""
-    import asyncio
-
     from hearthnet.cli.input.settings_file import settings
     from hearthnet.core.node_state import read_node_state
     from hearthnet.gateway.api.capabilities import check_installed, check_offered, is_shared
@@ -141,14 +139,7 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
     unsure = [name for name in check_installed(names) if not is_shared(name, servers)]
     if unsure:
         read_node_state(home)  # raises if no node runs
-        check_offered(unsure, asyncio.run(_offers(home)), servers)
-
-
-async def _offers(home: Home) -> list[OfferView]:
-    from hearthnet.bus.bus import Bus
-
-    async with await Bus.connect(home, name="cli") as bus:
-        return await bus.offers()
+        check_offered(unsure, on_bus(home, lambda bus: bus.offers()), servers)
 
 
 def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
@@ -200,3 +191,37 @@ def _url(home: Home) -> str:
         return read_node_state(home).gateway_url
     except HearthNetError:
         return ""
+
+
+@click.command("link")
+@click.option(
+    "--guest",
+    metavar="NAME",
+    default="owner",
+    show_default=True,
+    help="Whose conversations the page shows: letters, digits, '.', '-' and '_'.",
+)
+@common_options
+def link(guest: str, home: Home, json: bool) -> None:
+    """Print a link that opens this node's page.
+
+    It works once, within ten minutes, and on this computer only. Exit code 3 when no node runs.
+    """
+    from hearthnet.core.node_state import read_node_state
+    from hearthnet.core.times import now_ms
+    from hearthnet.gateway.auth import login_links
+    from hearthnet.trust.authorization.token import check_principal
+
+    check_principal(guest)
+    url = read_node_state(home).gateway_url
+    if not url:
+        raise HearthNetError(
+            "not_found",
+            f"no gateway runs here; see [gateway] in {home.config_file}, and: hearthnet logs gateway",
+        )
+    found = login_links.link(url, login_links.LinkBook(home).make(guest))
+    if json:
+        terminal.json_page({"url": found, "guest": guest, "expires_at": now_ms() + login_links.LIFE_MS})
+    else:
+        terminal.line(found)
+        terminal.info("opens once, within ten minutes, on this computer")

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.commands.ingest import check_corpus
+from hearthnet.cli.commands.ingest import check_corpus, without_text
+from hearthnet.cli.input.local_call import call_node, on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.page_ranges import without_text
 from hearthnet.cli.output.text import counted, one_line, size
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
-    from hearthnet.core.home import Home
 
 _LEAST_PREFIX: Final = 4
 _MOST: Final = 1000
@@ -32,9 +32,7 @@ def command() -> None:
 @common_options
 def list_corpora(home: Home, json: bool) -> None:
     """List the corpora of this node, or of the node that serves its calls."""
-    import asyncio
-
-    corpora = asyncio.run(_connected(home, _corpora))
+    corpora = call_node(home, "rag.list_corpora@1.0", {})["corpora"]
     if json:
         terminal.json_page(corpora)
         return
@@ -56,9 +54,7 @@ def list_corpora(home: Home, json: bool) -> None:
 @common_options
 def show(name: str, home: Home, json: bool) -> None:
     """List the documents of a corpus, up to 1000, by title."""
-    import asyncio
-
-    listed = asyncio.run(_connected(home, lambda bus: _documents(bus, name)))
+    listed = on_bus(home, lambda bus: _documents(bus, name))
     if json:
         terminal.json_page(listed)
         return
@@ -88,14 +84,12 @@ def remove(
     DOCUMENT is the beginning of a hash as `corpus show` lists them, or a whole title. The file itself stays
     in the store until it is removed there. See: hearthnet file remove --all
     """
-    import asyncio
-
     check_corpus(name)
     if everything == bool(documents):
         raise click.UsageError("name the documents, or give --all")
 
     if everything:
-        there = asyncio.run(_connected(home, lambda bus: _documents(bus, name)))
+        there = on_bus(home, lambda bus: _documents(bus, name))
         count = f"more than {_MOST} documents" if there["truncated"] else None
         count = count or counted(len(there["documents"]), "document")
         confirm(f"Remove the corpus {name} with {count}?", given=given, option="--yes")
@@ -112,7 +106,7 @@ def remove(
             if not (everything and listed["truncated"]):
                 return gone
 
-    gone = asyncio.run(_connected(home, removed))
+    gone = on_bus(home, removed)
     if json:
         terminal.json_page({"corpus": name, "removed": gone})
         return
@@ -136,18 +130,6 @@ def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
     raise HearthNetError("not_found", f"there is no document {shown!r}; see: hearthnet corpus show")
 
 
-async def _corpora(bus: Bus) -> list[dict[str, Any]]:
-    reply = await bus.call("rag.list_corpora@1.0", {"params": {}, "input": {}})
-    return list(reply.output["corpora"])
-
-
 async def _documents(bus: Bus, name: str) -> dict[str, Any]:
     body = {"params": {"corpus": name}, "input": {"limit": _MOST}}
     return dict((await bus.call("rag.list_documents@1.0", body)).output)
-
-
-async def _connected(home: Home, work: Any) -> Any:
-    from hearthnet.bus.bus import Bus
-
-    async with await Bus.connect(home, name="cli") as bus:
-        return await work(bus)

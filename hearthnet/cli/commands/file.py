@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.blob_transfer import TransferResult
     from hearthnet.bus.bus import Bus
-    from hearthnet.core.home import Home
 
 _node_option = click.option("--node", metavar="ID", help="Full id of the node to ask. See: hearthnet members")
 
@@ -50,8 +51,6 @@ def put(
     PATH may be - for stdin. Putting an interrupted file again continues where it stopped; content that is
     there already is not sent.
     """
-    import asyncio
-
     from hearthnet.bus.blob_transfer import Options
     from hearthnet.cli.workflows.file_transfer import check_name, file_name
 
@@ -65,7 +64,7 @@ def put(
             done = await _put(bus, path, Options(called, share, seconds, node or bus.peer.node_id), json)
             _show_put(done, called, json)
 
-    asyncio.run(_connected(home, all_of_them))
+    on_bus(home, all_of_them)
 
 
 @command.command("get")
@@ -81,8 +80,6 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
     name it was put by. All nodes are searched, this one first. An interrupted transfer continues where it
     stopped.
     """
-    import asyncio
-
     from hearthnet.cli.workflows.file_transfer import found_at, place_for
 
     async def fetched(bus: Bus) -> None:
@@ -93,7 +90,7 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
             return
         terminal.result(json, {**_done(done), "path": str(path)}, _said(str(path), done, "read"))
 
-    asyncio.run(_connected(home, fetched))
+    on_bus(home, fetched)
 
 
 @command.command("list")
@@ -105,8 +102,6 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
 
     PREFIX is the beginning of a hash.
     """
-    import asyncio
-
     from hearthnet.cli.output.text import one_line, size
     from hearthnet.cli.workflows.file_transfer import full_prefix, list_files
     from hearthnet.core import ids
@@ -133,7 +128,7 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
             ]
             terminal.table(("hash", "size", "name", "whose", "until", "node"), rows)
 
-    asyncio.run(_connected(home, shown))
+    on_bus(home, shown)
 
 
 @command.command("remove")
@@ -146,8 +141,6 @@ def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) 
 
     Content that no one holds any more is deleted.
     """
-    import asyncio
-
     from hearthnet.cli.workflows.file_transfer import found_at
 
     async def removed(bus: Bus) -> None:
@@ -162,7 +155,7 @@ def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) 
         else:
             terminal.line(f"no longer yours; others hold it still: {found.cid}")
 
-    asyncio.run(_connected(home, removed))
+    on_bus(home, removed)
 
 
 @command.command("verify")
@@ -185,13 +178,6 @@ def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
     else:
         file_verify.show(found)
     return OTHER if found.damaged else OK
-
-
-async def _connected(home: Home, work: Any) -> None:
-    from hearthnet.bus.bus import Bus
-
-    async with await Bus.connect(home, name="cli") as bus:
-        await work(bus)
 
 
 async def _put(bus: Bus, path: Path, options: Any, json: bool) -> TransferResult:

@@ -14,12 +14,12 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.agent.runtime.grant_store import StoredGrant
     from hearthnet.agent.tools.toolbox import BoundTool
     from hearthnet.bus.bus import Bus
-    from hearthnet.core.home import Home
 
 _DAY: Final = 86_400
 

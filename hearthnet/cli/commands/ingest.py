@@ -15,21 +15,21 @@ import click
 
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.page_ranges import without_text
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.core.errors import FULL, OK, OTHER, HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
     from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.bus.store import Store
     from hearthnet.cli.input.text_files import TextFile
-    from hearthnet.core.home import Home
 
 _CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
 _READ_ONLY: Final = "system"
 _PATH_LIMIT: Final = 1000
 _MOST_SKIPPED: Final = 5
+_MOST_RANGES: Final = 8
 _AT_ONCE: Final = 8
 """The number of files in progress at once; each waits for the disk several times."""
 _FULL: Final = "capacity_exceeded"
@@ -269,3 +269,23 @@ def _show(summary: dict[str, Any]) -> None:
         terminal.error(one_line(failure["message"]))
     if summary["not_tried"]:
         terminal.error(f"{counted(len(summary['not_tried']), 'file')} not tried; make room, then repeat this")
+
+
+def without_text(document: dict[str, Any]) -> str:
+    """Return a note about pages of `document` that hold no text, empty if all hold some.
+
+    It is in the output of `rag.ingest` and `rag.list_documents`.
+    """
+    runs: list[dict[str, int]] = document.get("pages_without_text") or []
+    if not runs:
+        return ""
+    named = ", ".join(_run(run["first"], run["last"]) for run in runs[:_MOST_RANGES])
+    more = ", ..." if len(runs) > _MOST_RANGES else ""
+    alone = len(runs) == 1 and runs[0]["first"] == runs[0]["last"]
+    return (
+        f"page {named} holds no text (scanned?)" if alone else f"pages {named}{more} hold no text (scanned?)"
+    )
+
+
+def _run(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"

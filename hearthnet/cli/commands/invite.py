@@ -11,11 +11,11 @@ from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_duration, format_time
 from hearthnet.cli.output.text import counted, one_line
-from hearthnet.cli.workflows.cosigned_invite import show_new
+from hearthnet.cli.workflows.cosigning import show_new
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
     from hearthnet.trust.community.roster import Invite, Roster
 
 _WEEK: Final = 7 * 86_400
@@ -67,7 +67,7 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
 
 def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
     """Start an invite that takes several signatures; return False if one is enough."""
-    from hearthnet.cli.workflows.cosigned_invite import Inviting, proposal_for
+    from hearthnet.cli.workflows.cosigning import Inviting, proposal_for
 
     inviting = Inviting(home, given=True, json=json)
     proposal = proposal_for(inviting.roster, node, name, expires)
@@ -87,7 +87,7 @@ def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
     TEXT is the proposal that you received; - reads stdin. The member whose signature is the last one needed
     gets the invite, and admits the newcomer.
     """
-    from hearthnet.cli.workflows.cosigned_invite import Inviting
+    from hearthnet.cli.workflows.cosigning import Inviting
 
     Inviting(home, given=given, json=json).sign(proposal)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import click
 
@@ -17,9 +17,7 @@ from hearthnet.cli.input.options import home_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import many_lines
-
-if TYPE_CHECKING:
-    from hearthnet.core.home import Home
+from hearthnet.core.home import Home
 
 _POLL_SECONDS: Final = 0.2
 _ROTATED: Final = (".2", ".1", "")

@@ -1,24 +1,29 @@
-"""`hearthnet market`: posts, exports and deletions (docs/market.md).
-
-The commands for current posts are in market_posts.py.
-"""
+"""`hearthnet market`: posts, searches, exports and deletions (docs/market.md)."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import call_node, on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
-from hearthnet.cli.workflows import market_posts
+from hearthnet.cli.output.durations import format_time
+from hearthnet.cli.output.text import counted, one_line, shorten
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import from_rfc3339, now_ms
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
-    from hearthnet.core.home import Home
 
-_STEP: Final = 50
+DAY: Final = 86_400
+CATEGORIES: Final = ("offer", "request", "info", "emergency")
+_REASONS: Final = ("fulfilled", "withdrawn", "user_request", "stale")
 
 
 @click.group("market", cls=Commands)
@@ -26,12 +31,122 @@ def command() -> None:
     """Offers, requests and announcements of neighbours."""
 
 
-for _one in (market_posts.list_posts, market_posts.search, market_posts.update, market_posts.end):
-    command.add_command(_one)
+@command.command("list")
+@click.option("--category", type=click.Choice(CATEGORIES))
+@click.option("--tag", "tags", multiple=True, help="Only posts with this tag, or with all of several.")
+@click.option("--since", type=int, metavar="LAMPORT", help="What changed and what ended since that place.")
+@click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@common_options
+def list_posts(
+    category: str | None, tags: tuple[str, ...], since: int | None, limit: int, home: Home, json: bool
+) -> None:
+    """List what neighbours offer, need and announce, the newest first."""
+    given: dict[str, Any] = {"limit": limit, **({"tags": list(tags)} if tags else {})}
+    given |= {"category": category} if category else {}
+    given |= {"since_lamport": since} if since else {}
+    output = call_node(home, "market.list@1.0", given)
+    if json:
+        terminal.json_page(output)
+        return
+    ended_since = output.get("ended", [])
+    if output["posts"] or not ended_since:
+        _show(home, output["posts"])
+    for ended in ended_since:
+        note = f": {one_line(ended['note'])}" if "note" in ended else ""
+        terminal.line(f"ended: {ended['event_id']} ({ended['reason']}{note})")
+
+
+@command.command("search")
+@click.argument("query")
+@click.option("-k", type=click.IntRange(1, 50), default=10, show_default=True, help="How many at most.")
+@common_options
+def search(query: str, k: int, home: Home, json: bool) -> None:
+    """Find current posts by words, and by meaning where the mesh has a model for that."""
+    output = call_node(home, "market.search@1.0", {"query": query, "k": k})
+    if json:
+        terminal.json_page(output)
+    else:
+        _show(home, output["posts"])
+
+
+@command.command("update")
+@click.argument("event_id")
+@click.option("--category", type=click.Choice(CATEGORIES))
+@click.option("--title", help="One line that says what it is about.")
+@click.option("--body", help="The message itself.")
+@click.option("--tag", "tags", multiple=True, help="All its tags from now on; may be given more than once.")
+@click.option("--days", type=click.IntRange(1, 30), help="How long it stays, from now.")
+@common_options
+def update(
+    event_id: str,
+    category: str | None,
+    title: str | None,
+    body: str | None,
+    tags: tuple[str, ...],
+    days: int | None,
+    home: Home,
+    json: bool,
+) -> None:
+    """Change a post of yours; fields that are not named stay as they are."""
+    named = {"category": category, "title": title, "body": body, "tags": list(tags) or None}
+    fields: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    fields |= {"ttl_seconds": days * DAY} if days else {}
+    if not fields:
+        raise click.UsageError("say what is to be different, such as --body TEXT")
+    _changed(home, "update", {"event_id": event_id, "fields": fields}, f"changed: {event_id}", json)
+
+
+@command.command("end")
+@click.argument("event_id")
+@click.option(
+    "--reason",
+    type=click.Choice(_REASONS),
+    default="withdrawn",
+    show_default=True,
+    help="user_request is for the author alone.",
+)
+@click.option("--note", help="Why, in your words: its author and all who follow the post read it.")
+@common_options
+def end(event_id: str, reason: str, note: str | None, home: Home, json: bool) -> None:
+    """End a post before its time.
+
+    It must be one of yours; a trusted member may end any post.
+    """
+    given = {"event_id": event_id, "reason": reason, **({"note": note} if note else {})}
+    _changed(home, "expire", given, f"ended: {event_id}", json)
+
+
+def _changed(home: Home, verb: str, given: dict[str, Any], words: str, json: bool) -> None:
+    output = call_node(home, f"market.{verb}@1.0", {"client_id": ids.new_ulid(), **given})
+    terminal.result(json, output, words)
+
+
+def _show(home: Home, posts: list[dict[str, Any]]) -> None:
+    from hearthnet.cli.input.member_lookup import display_name, roster_of
+
+    if not posts:
+        terminal.line("nothing found")
+        return
+    now = now_ms()
+    names = {member.node_id: display_name(member.display_name) for member in roster_of(home).members}
+    rows = [
+        (
+            post["event_id"],
+            post["category"],
+            shorten(one_line(post["title"]), 40),
+            names.get(post["author"], ids.short_id(post["author"])),
+            format_time(from_rfc3339(post["expires_at"]), now),
+        )
+        for post in posts
+    ]
+    terminal.table(("event id", "category", "title", "by", "until"), rows)
+
+
+_STEP: Final = 50
 
 
 @command.command("post")
-@click.option("--category", type=click.Choice(market_posts.CATEGORIES), default="offer")
+@click.option("--category", type=click.Choice(CATEGORIES), default="offer")
 @click.option("--title", required=True, help="One line that says what it is about.")
 @click.option("--body", required=True, help="The message itself.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; may be given more than once.")
@@ -63,10 +178,9 @@ def post(
     import asyncio
 
     from hearthnet.bus.bus import find_contract
-    from hearthnet.core import ids
 
     given: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
-    given |= {"ttl_seconds": days * market_posts.DAY, **({"tags": list(tags)} if tags else {})}
+    given |= {"ttl_seconds": days * DAY, **({"tags": list(tags)} if tags else {})}
     request = {"params": {}, "input": given}
     find_contract("market.post@1.0").check_request(request)
     told = asyncio.run(_sent_or_kept(home, request, within * 3600))
@@ -89,8 +203,6 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
     from hearthnet.bus.outbox import is_retryable
     from hearthnet.bus.session.keyring import load_roster
     from hearthnet.cli.commands.outbox import outbox_of
-    from hearthnet.core.errors import HearthNetError
-    from hearthnet.core.times import now_ms
 
     outbox = outbox_of(home)
     community = load_roster(home.roster).community_id
@@ -104,18 +216,9 @@ async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> 
             return {"waits": True, "why": error.message}
         await outbox.remove(kept.id)
         raise
-    await _taken_out(outbox, kept.id)
+    with contextlib.suppress(HearthNetError):  # the node may have sent and removed it too
+        await outbox.remove(kept.id)
     return {"waits": False, **reply.output}
-
-
-async def _taken_out(outbox: Any, client_id: str) -> None:
-    """Remove a sent call; the node may have sent and removed it too."""
-    import contextlib
-
-    from hearthnet.core.errors import HearthNetError
-
-    with contextlib.suppress(HearthNetError):
-        await outbox.remove(client_id)
 
 
 @command.command("export")
@@ -127,13 +230,9 @@ def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
 
     FILE may be - for stdout.
     """
-    import asyncio
-
     import msgspec
 
-    from hearthnet.cli.output.text import one_line
-
-    whole = asyncio.run(_exported(home, {"event_id": event_id} if event_id else {}))
+    whole = on_bus(home, lambda bus: _exported(bus, {"event_id": event_id} if event_id else {}))
     data = msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
     if str(file) == "-":
         terminal.write(data.decode())
@@ -147,17 +246,14 @@ def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
         )
 
 
-async def _exported(home: Home, wanted: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.bus.bus import Bus
-
+async def _exported(bus: Bus, wanted: dict[str, Any]) -> dict[str, Any]:
     whole: dict[str, Any] = {"events": [], "posts": []}
     place, more = 0, True
-    async with await Bus.connect(home, name="cli") as bus:
-        while more:
-            given = {**wanted, "since_lamport": place, "limit": _STEP}
-            output = (await bus.call("market.export@1.0", {"params": {}, "input": given})).output
-            whole = {name: whole[name] + output[name] for name in whole}
-            place, more = output["max_lamport"], output["more"]
+    while more:
+        given = {**wanted, "since_lamport": place, "limit": _STEP}
+        output = (await bus.call("market.export@1.0", {"params": {}, "input": given})).output
+        whole = {name: whole[name] + output[name] for name in whole}
+        place, more = output["max_lamport"], output["more"]
     return whole
 
 
@@ -177,9 +273,7 @@ def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
     """
     from hearthnet.bus.session.keyring import load_roster
     from hearthnet.cli.input.json_input import read_json
-    from hearthnet.cli.output.text import one_line
     from hearthnet.cli.workflows import market_proofs
-    from hearthnet.core.errors import HearthNetError
 
     whole = read_json(file if file == "-" else f"@{file}", "FILE", '{"events": [...], "posts": [...]}')
     members = load_roster(roster or home.roster)
@@ -209,17 +303,14 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
 
     They are removed from the market, its log and the disk.
     """
-    import asyncio
-
     from hearthnet.cli.input.yes_no import confirm
-    from hearthnet.cli.output.text import counted
 
     if bool(event_id) == everything:
         raise click.UsageError("name one post, or --all")
     what = "all that you wrote on the market" if everything else f"the post {event_id}"
     confirm(f"Delete {what}, for good?", given=yes, option="--yes")
     given = {"all": True} if everything else {"event_id": event_id}
-    told = asyncio.run(_deleted(home, given))
+    told = on_bus(home, lambda bus: _deleted(bus, given))
     if json:
         terminal.json_page(told)
         return
@@ -228,21 +319,12 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
         terminal.info("the words are not off the disk yet")
 
 
-async def _deleted(home: Home, given: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.bus.bus import Bus
-
+async def _deleted(bus: Bus, given: dict[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"deleted": 0, "erased": True}
-    async with await Bus.connect(home, name="cli") as bus:
-        while True:
-            output, erased = await _delete_some(bus, given)
-            told = {"deleted": told["deleted"] + output["deleted"], "erased": told["erased"] and erased}
-            if not output["remaining"] or "all" not in given:
-                return told
-
-
-async def _delete_some(bus: Bus, given: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    from hearthnet.core import ids
-
-    request = {"params": {}, "input": {"client_id": ids.new_ulid(), **given}}
-    reply = await bus.call("market.delete@1.0", request)
-    return dict(reply.output), bool(reply.meta.get("erased"))
+    while True:
+        request = {"params": {}, "input": {"client_id": ids.new_ulid(), **given}}
+        reply = await bus.call("market.delete@1.0", request)
+        erased = told["erased"] and bool(reply.meta.get("erased"))
+        told = {"deleted": told["deleted"] + reply.output["deleted"], "erased": erased}
+        if not reply.output["remaining"] or "all" not in given:
+            return told

@@ -10,11 +10,11 @@ from hearthnet.cli.input.options import Commands, common_options, home_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.core.config import McpServerConfig
-    from hearthnet.core.home import Home
 
 SERVICE: Final = "mcp"
 PREFIX: Final = "experimental.mcp."

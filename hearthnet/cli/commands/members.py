@@ -1,4 +1,7 @@
-"""`hearthnet members`: the members of the community, and their levels."""
+"""`hearthnet members` and `hearthnet revoke`: the members of the community, and their levels.
+
+See: docs/protocol/community.md#removals, docs/protocol/community.md#agreements.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
     from hearthnet.trust.community.roster import Roster
 
 _HEADINGS: Final = ("name", "id", "level", "since", "")
@@ -148,3 +151,34 @@ def demote(
         signer.propose(node, level)
     else:
         raise click.UsageError("name the member and its new level, or pass --sign and the text of a proposal")
+
+
+_REASONS: Final = ("compromised", "inactive", "policy_violation", "other")
+
+
+@click.command("revoke")
+@click.argument("node", required=False)
+@click.option("--reason", type=click.Choice(_REASONS), default="other", show_default=True)
+@click.option(
+    "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
+)
+@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@common_options
+def revoke(node: str | None, reason: str, proposal: str | None, given: bool, home: Home, json: bool) -> None:
+    """Put a member out of the community.
+
+    NODE is its name or id. Its connections are cut within seconds, and the other members refuse its calls. If
+    the community requires several signatures, this prints a text for the others to sign.
+
+    \b
+    hearthnet revoke Kitchen --reason compromised
+    """
+    from hearthnet.cli.workflows import cosigning
+
+    if (node is None) == (proposal is None):
+        raise click.UsageError("name the member, or pass --sign and the text of a proposal")
+    signer = cosigning.Revoking(home, given=given, json=json)
+    if proposal is not None:
+        signer.sign(proposal)
+    elif node is not None:
+        signer.propose(node, reason)

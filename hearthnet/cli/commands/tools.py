@@ -5,16 +5,14 @@ See: docs/tools.md#the-parts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
-
-if TYPE_CHECKING:
-    from hearthnet.core.home import Home
+from hearthnet.core.home import Home
 
 
 @click.command("tools")
@@ -53,7 +51,7 @@ async def _rows(home: Home) -> list[dict[str, Any]]:
     from hearthnet.agent.loop.usage import Usage, usage_of
     from hearthnet.agent.tools.builtin import listed_tools
     from hearthnet.bus.bus import Bus
-    from hearthnet.cli.input.run_store_access import open_saved_runs
+    from hearthnet.cli.workflows.run_commands import open_saved_runs
 
     async with await Bus.connect(home, name="cli tools") as bus:
         tools = listed_tools(await bus.offers())

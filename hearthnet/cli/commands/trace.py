@@ -1,21 +1,121 @@
-"""`hearthnet trace`: the steps of the node's processes, with their durations."""
+"""`hearthnet trace`: the steps of the node's processes, with their durations, as a list or a tree."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line, size
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from hearthnet.bus.bus import Bus
 
-    from hearthnet.cli.workflows.trace_tree import Step, TreePosition
-    from hearthnet.core.home import Home
+MOST: Final = 1000
+"""Steps of one process, at a time."""
+_ANSWER_SECONDS: Final = 5.0
+Step = dict[str, Any]
+
+
+class TreePosition(NamedTuple):
+    """A step in a tree, and its depth."""
+
+    step: Step
+    depth: int
+
+
+class CollectedSpans:
+    """The steps of the node's processes, read repeatedly."""
+
+    def __init__(self, bus: Bus, home: Home, wanted: dict[str, str]) -> None:
+        """Create the reader; `wanted` filters: `trace`, `capability`, `code` of `node.trace.list`."""
+        self._bus = bus
+        self._home = home
+        self._wanted = wanted
+        self._newest: dict[str, int] = {}
+
+    async def new(self, limit: int) -> list[Step]:
+        """Return the steps since the last call, by start; at most `limit` of each process."""
+        import asyncio
+
+        from hearthnet.core import process_lock
+
+        known = [path.name for path in process_lock.everybody(self._home)]
+        found = await asyncio.gather(
+            *(self._of(instance, limit) for instance in known if process_lock.lives(self._home, instance))
+        )
+        return sorted((step for steps in found for step in steps), key=lambda step: int(step["at"]))
+
+    async def _of(self, instance: str, limit: int) -> list[Step]:
+        """Return the new steps of one process; none if it ends, or does not serve calls yet."""
+        from hearthnet.bus.session.tracing import UNTRACED
+        from hearthnet.core import process_lock
+
+        given = {**self._wanted, "after": self._newest.get(instance, 0), "limit": limit}
+        try:
+            reply = await self._bus.call(
+                UNTRACED,
+                {"params": {}, "input": given},
+                node=self._bus.peer.node_id,
+                instance=instance,
+                timeout_seconds=_ANSWER_SECONDS,
+            )
+        except HearthNetError as error:
+            if error.code == "bad_request":
+                raise
+            if process_lock.lives(self._home, instance) and instance not in self._newest:
+                terminal.info(f"one process says nothing of its traces yet: {error.message}")
+            return []
+        said = reply.output
+        self._newest[instance] = int(said["newest"])
+        known = {"service": said["service"], "instance": said["instance"]}
+        return [{**known, **step} for step in said["steps"]]
+
+
+def only(steps: list[Step], wanted: str) -> list[Step]:
+    """Return `steps` if they belong to one trace, whose id begins with `wanted`.
+
+    Raises:
+        HearthNetError: `not_found` if there are none; `bad_request` for several traces.
+    """
+    traces = list(dict.fromkeys(step["trace"] for step in steps))
+    if len(traces) > 1:
+        raise HearthNetError(
+            "bad_request", f"{len(traces)} traces begin with {wanted}: {', '.join(traces[:5])}", alt=traces
+        )
+    if not traces:
+        raise HearthNetError(
+            "not_found",
+            f"no process of this node remembers a trace {wanted}; each keeps its newest 10,000 steps until "
+            "it ends; see: hearthnet trace",
+        )
+    return steps
+
+
+def tree(steps: list[Step]) -> Iterator[TreePosition]:
+    """Yield the steps of a trace, each under its parent, siblings by time.
+
+    A step with an unknown parent (its process has ended, or is another home's) is at the top.
+    """
+    owners = {span: step for step in steps for span in (step["span"], step["handler"]) if span}
+    below: dict[str, list[Step]] = {}
+    for step in steps:
+        owner = owners.get(step["parent"])
+        below.setdefault("" if owner is None or owner is step else owner["span"], []).append(step)
+    waiting = [TreePosition(step, 0) for step in reversed(below.pop("", []))]
+    while waiting:
+        place = waiting.pop()
+        yield place
+        children = below.pop(place.step["span"], [])
+        waiting += [TreePosition(child, place.depth + 1) for child in reversed(children)]
+
 
 _HEADINGS: Final = ("began", "process", "step", "with", "took", "outcome", "trace")
 _TREE: Final = ("after", "process", "step", "with", "took", "outcome", "in", "out")
@@ -42,87 +142,63 @@ def command(
     With TRACE_ID, or the beginning of one, show that trace as a tree over all processes. A trace is one
     request with all calls that were made for it. Content is never kept.
     """
-    import asyncio
-
-    wanted = _given(capability=capability, code=_known(code))
+    _check_code(code)
+    options = {"capability": capability, "code": code}
+    wanted = {name: value for name, value in options.items() if value}
     if trace_id is not None:
-        _no_options(follow, capability, code)
-        asyncio.run(_one(home, trace_id.strip().lower(), json))
-    elif follow:
-        asyncio.run(_follow(home, wanted, limit, json))
+        if follow or wanted:
+            raise click.UsageError("a trace is shown whole; leave out --follow, --capability and --code")
+        wanted_trace = trace_id.strip().lower()
+        on_bus(home, lambda bus: _one(bus, home, wanted_trace, json), "cli trace")
     else:
-        asyncio.run(_list(home, wanted, limit, json))
+        print_steps = _follow if follow else _list
+        on_bus(home, lambda bus: print_steps(bus, home, wanted, limit, json), "cli trace")
 
 
-def _given(**values: str) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value}
-
-
-def _known(code: str) -> str:
-    """Return `code`; raise if there is no such code."""
+def _check_code(code: str) -> None:
+    """Raise if there is no such code."""
     from hearthnet.cli.output.suggest import unknown
     from hearthnet.core.errors import CODES
 
     if code and code not in CODES | {_WORKED, "cancelled"}:
         raise unknown("outcome", code, CODES | {_WORKED, "cancelled"}, "")
-    return code
 
 
-def _no_options(follow: bool, capability: str, code: str) -> None:
-    if follow or capability or code:
-        raise click.UsageError("a trace is shown whole; leave out --follow, --capability and --code")
-
-
-async def _list(home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
-    from hearthnet.bus.bus import Bus
-    from hearthnet.cli.workflows.trace_tree import CollectedSpans
-
-    async with await Bus.connect(home, name="cli trace") as bus:
-        steps = (await CollectedSpans(bus, home, wanted).new(limit))[-limit:]
+async def _list(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
+    steps = (await CollectedSpans(bus, home, wanted).new(limit))[-limit:]
     if json:
         terminal.json_page(steps)
     elif steps:
-        _show(steps, bus.peer.node_id)
+        terminal.table(_HEADINGS, [_row(step, bus.peer.node_id) for step in steps])
     else:
         terminal.line("no such step yet; ask for something, such as: hearthnet ask")
 
 
-async def _follow(home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
+async def _follow(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
     import asyncio
 
-    from hearthnet.bus.bus import Bus
-    from hearthnet.cli.workflows.trace_tree import MOST, CollectedSpans
     from hearthnet.core.node_state import read_node_state
 
-    async with await Bus.connect(home, name="cli trace") as bus:
-        seen = CollectedSpans(bus, home, wanted)
-        steps = (await seen.new(limit))[-limit:]
-        while True:
-            for step in steps:
-                if json:
-                    terminal.json_line(step)
-                else:
-                    terminal.write("  ".join(_row(step, bus.peer.node_id)) + "\n")
-            await asyncio.sleep(_POLL_SECONDS)
-            read_node_state(home)
-            steps = await seen.new(MOST)
+    seen = CollectedSpans(bus, home, wanted)
+    steps = (await seen.new(limit))[-limit:]
+    while True:
+        for step in steps:
+            if json:
+                terminal.json_line(step)
+            else:
+                terminal.write("  ".join(_row(step, bus.peer.node_id)) + "\n")
+        await asyncio.sleep(_POLL_SECONDS)
+        read_node_state(home)
+        steps = await seen.new(MOST)
 
 
-async def _one(home: Home, trace_id: str, json: bool) -> None:
-    from hearthnet.bus.bus import Bus
-    from hearthnet.cli.workflows.trace_tree import MOST, CollectedSpans, only, tree
-
-    async with await Bus.connect(home, name="cli trace") as bus:
-        steps = await CollectedSpans(bus, home, {"trace": trace_id}).new(MOST)
+async def _one(bus: Bus, home: Home, trace_id: str, json: bool) -> None:
+    steps = await CollectedSpans(bus, home, {"trace": trace_id}).new(MOST)
     places = list(tree(only(steps, trace_id)))
     if json:
         terminal.json_page([{**place.step, "depth": place.depth} for place in places])
     else:
         _show_tree(places, bus.peer.node_id)
-
-
-def _show(steps: Sequence[Step], own: str) -> None:
-    terminal.table(_HEADINGS, [_row(step, own) for step in steps])
 
 
 def _row(step: Step, own: str) -> tuple[str, ...]:

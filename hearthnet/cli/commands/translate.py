@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import many_lines, one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
-    from hearthnet.text.translate_long import Done, Translated
+    from hearthnet.text.translate_long import Done
 
 MOST_BYTES: Final = 4 << 20
 
@@ -43,14 +44,15 @@ def command(file: str, source: str, target: str, backend: str | None, home: Home
 
     Markup, line breaks and addresses stay as they are. A long text is sent in parts, split between sentences.
     """
-    import asyncio
-
     from hearthnet.text.language_codes import meant
+    from hearthnet.text.translate_long import translate
 
     source, target = "auto" if source == "auto" else meant(source), meant(target)
     text = read(file)
     with progress(json) as done:
-        translated = asyncio.run(_translate(home, text, source, target, backend, done))
+        translated = on_bus(
+            home, lambda bus: translate(bus, text, source, target, backend=backend, done=done)
+        )
     if json:
         import msgspec
 
@@ -107,13 +109,3 @@ def progress(quiet: bool) -> Iterator[Done]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("translating", visible=False)
         yield lambda number, of: bar.update(task, completed=number, total=of, visible=of > 1)
-
-
-async def _translate(
-    home: Home, text: str, source: str, target: str, backend: str | None, done: Done
-) -> Translated:
-    from hearthnet.bus.bus import Bus
-    from hearthnet.text.translate_long import translate
-
-    async with await Bus.connect(home, name="cli") as bus:
-        return await translate(bus, text, source, target, backend=backend, done=done)

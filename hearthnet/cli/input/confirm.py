@@ -1,7 +1,8 @@
 """Confirmation of a call with side effects by a person at the terminal.
 
 The person sees exactly what would be sent, with invisible characters as codes. Only a typed `a` approves
-it: not an empty line, not the end of the input, not text that was typed before the question appeared.
+it: not an empty line, not the end of the input, not text that was typed before the question appeared. Lines
+are read in the event loop, so that a question can be cancelled.
 
 See: docs/protocol/approvals.md#when-consent-is-required, docs/protocol/agent.md#consent-to-effects.
 """
@@ -9,18 +10,75 @@ See: docs/protocol/approvals.md#when-consent-is-required, docs/protocol/agent.md
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import select
 import sys
+import termios
 from collections.abc import Sequence
-from typing import Any, Final, TextIO
+from types import TracebackType
+from typing import Any, Final, Self, TextIO
 
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval, ToolDefinition
 from hearthnet.bus.bus import find_contract
 from hearthnet.cli.input.argument_form import Field, fields
-from hearthnet.cli.input.keyboard import Keyboard
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core import ids
+
+_CHUNK: Final = 4096
+
+
+class Keyboard:
+    """A terminal as a context manager."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._descriptor = stream.fileno()
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self._rest = b""
+        self._ended = False
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+
+    def forget(self) -> None:
+        """Discard all input so far."""
+        with contextlib.suppress(termios.error):
+            termios.tcflush(self._descriptor, termios.TCIFLUSH)
+        self._rest = b""
+        while not self._lines.empty():
+            self._lines.get_nowait()
+
+    async def line(self) -> str | None:
+        """Return the next line without its end; None at the end of the input."""
+        if self._ended and self._lines.empty():
+            return None
+        line = await self._lines.get()
+        return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+
+    def _read(self) -> None:
+        if not select.select([self._descriptor], [], [], 0)[0]:
+            return  # the input was discarded since the loop saw it; reading would block
+        try:
+            data = os.read(self._descriptor, _CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self._ended = True
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            self._lines.put_nowait(b"")
+            return
+        *complete, self._rest = (self._rest + data).split(b"\n")
+        for line in complete:
+            self._lines.put_nowait(line + b"\n")
+
 
 _QUESTION: Final = "[a]pprove, [e]dit or [r]efuse? "
 _ANSWERS: Final = {

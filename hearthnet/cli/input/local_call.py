@@ -1,18 +1,53 @@
-"""Calls that only this node serves, because they act with its key.
+"""Calls at the node in a home, and those that only it serves, because they act with its key.
 
 See: docs/protocol/admission.md#ladder.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
+    from hearthnet.bus.bus import Bus
     from hearthnet.contracts.contract import Contract
-    from hearthnet.core.home import Home
 
 _KEPT_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
+_T = TypeVar("_T")
+
+
+def on_bus(home: Home, work: Callable[[Bus], Awaitable[_T]], name: str = "cli") -> _T:
+    """Return what `work` returns, given the bus of the node in `home`.
+
+    Raises as `Bus.connect`: with exit status 3 if no node runs.
+    """
+    import asyncio
+
+    from hearthnet.bus.bus import Bus
+
+    async def connected() -> _T:
+        async with await Bus.connect(home, name=name) as bus:
+            return await work(bus)
+
+    return asyncio.run(connected())
+
+
+def call_node(
+    home: Home, capability: str, given: dict[str, Any], params: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the output of `capability` with the input `given`; it is checked before a node is looked for."""
+    from hearthnet.bus.bus import find_contract
+
+    request = {"params": params or {}, "input": given}
+    find_contract(capability).check_request(request)
+
+    async def called(bus: Bus) -> dict[str, Any]:
+        return dict((await bus.call(capability, request)).output)
+
+    return on_bus(home, called)
 
 
 def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -22,22 +57,18 @@ def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[
     that the next command sees it, for some seconds at most. Raises the errors of the node, and one with exit
     status 3 if none runs.
     """
-    import asyncio
-
-    output = asyncio.run(_ask(home, capability, given))
-    if "event_id" in output:
-        _wait_for(home, str(output["event_id"]).encode("utf-8"))
-    return output
-
-
-async def _ask(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.bus.bus import Bus, find_contract
+    from hearthnet.bus.bus import find_contract
 
     request = {"params": {}, "input": given}
     fill_client_id(find_contract(capability), request)
-    async with await Bus.connect(home, name="cli") as bus:
-        reply = await bus.call(capability, request, node=bus.peer.node_id)
-        return dict(reply.output)
+
+    async def called(bus: Bus) -> dict[str, Any]:
+        return dict((await bus.call(capability, request, node=bus.peer.node_id)).output)
+
+    output = on_bus(home, called)
+    if "event_id" in output:
+        _wait_for(home, str(output["event_id"]).encode("utf-8"))
+    return output
 
 
 def _wait_for(home: Home, event_id: bytes) -> None:

@@ -15,9 +15,9 @@ from hearthnet.cli.output.suggest import nearest
 from hearthnet.cli.output.text import one_line, shorten
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
     from hearthnet.trust.community.roster import Roster
 
 NAME_WIDTH: Final = 40

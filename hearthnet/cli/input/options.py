@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-if TYPE_CHECKING:
-    from hearthnet.core.home import Home
+from hearthnet.core.home import Home
 
 
 @dataclass

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.core.config import Config, McpServerConfig, ModelConfig
-    from hearthnet.core.home import Home
 
 
 def settings(home: Home) -> Config:

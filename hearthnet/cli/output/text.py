@@ -1,4 +1,4 @@
-"""Foreign text, made harmless for a terminal.
+"""Text for a terminal: foreign text made harmless, JSON values as lines, numbers with units.
 
 A model's words, a neighbour's post or a file name may hold escape sequences that move the cursor,
 characters that turn the reading direction, and invisible ones. Each is shown as its code and has no effect.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Any, Final
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -88,3 +89,33 @@ def _json_code(found: re.Match[str]) -> str:
         return letter
     units = letter.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
+
+
+def as_lines(value: Any) -> Iterator[str]:
+    """Yield `value` in lines without control characters."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _member(f"{one_line(str(name))}:", inner)
+    elif isinstance(value, list) and value:
+        for inner in value:
+            yield from _member("-", inner)
+    else:
+        yield from _leaf(value)
+
+
+def _member(head: str, value: Any) -> Iterator[str]:
+    lines = list(as_lines(value))
+    flat = head == "-" or not isinstance(value, dict | list) or not value
+    if flat and (len(lines) == 1 or head == "-"):
+        first, *lines = lines
+        head = f"{head} {first}"
+    yield head
+    for line in lines:
+        yield f"  {line}"
+
+
+def _leaf(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from many_lines(value).splitlines() or [""]
+    else:
+        yield as_json(value)

@@ -21,11 +21,10 @@ from hearthnet.bus.bus import Bus
 from hearthnet.cli.input import settings_file
 from hearthnet.cli.input.confirm import Person
 from hearthnet.cli.input.options import CommandSettings
-from hearthnet.cli.input.run_store_access import open_run_store
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
-from hearthnet.cli.workflows.model_offer import ModelOffer
-from hearthnet.cli.workflows.question_plan import Offered, Plan
+from hearthnet.cli.workflows.question_plan import ModelOffer, Offered, Plan
+from hearthnet.cli.workflows.run_commands import open_run_store
 from hearthnet.cli.workflows.run_printer import Show
 from hearthnet.contracts.dynamic import is_told
 from hearthnet.core.config_loader import load_config

@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import call_local_node, on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hearthnet.bus.bus import Bus
     from hearthnet.core.config import ModelConfig
-    from hearthnet.core.home import Home
 
 CHECK: Final = "llm.models.check@1.0"
 RELOAD: Final = "llm.models.reload@1.0"
@@ -45,12 +48,12 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
     call a tool, and offers it at once.
     """
     wish = _wish(what, given)
-    listed = _own(home, CHECK, wish) if "model" not in wish else None
+    listed = call_local_node(home, CHECK, wish) if "model" not in wish else None
     if listed is not None:
         wish["model"] = _chosen([str(model["name"]) for model in listed["models"]], json)
     model_name = str(wish["model"])
     wish.setdefault("name", model_name.rpartition("/")[2].replace(":", "-").lower() or model_name)
-    checked = _own(home, CHECK, wish)
+    checked = call_local_node(home, CHECK, wish)
     model = _config(checked, wish)
     _settle(home, model, checked["tested"])
     state = _taken(home, model)
@@ -59,10 +62,10 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
         return
     _show(model, checked["tested"])
     if state["there"]:
-        terminal.line(f'offered now; ask it with: hearthnet ask "Hello" --model {_plain(model.name)}')
+        terminal.line(f'offered now; ask it with: hearthnet ask "Hello" --model {one_line(model.name)}')
     else:
         terminal.line(
-            f"written, but not offered yet: {_plain(state['problem'] or 'it has not answered yet')}"
+            f"written, but not offered yet: {one_line(state['problem'] or 'it has not answered yet')}"
         )
 
 
@@ -99,7 +102,7 @@ def test(name: str, home: Home, json: bool) -> None:
     models = [model for model in known if name in (model.name, model.model)]
     if not models:
         raise _unknown(name, known)
-    outcomes = [(model, _own(home, CHECK, _fields(model))["tested"]) for model in models]
+    outcomes = [(model, call_local_node(home, CHECK, _fields(model))["tested"]) for model in models]
     if json:
         terminal.json_page([{**_place(model), **tested} for model, tested in outcomes])
         return
@@ -123,8 +126,8 @@ def tell_missing(home: Home, offered: Iterable[str]) -> None:
     for model in settings_file.settings(home).llm.models:
         if model.name not in offered:
             terminal.info(
-                f"{_plain(model.name)} is connected and not offered now; see: hearthnet models test "
-                f"{_plain(model.name)}"
+                f"{one_line(model.name)} is connected and not offered now; see: hearthnet models test "
+                f"{one_line(model.name)}"
             )
 
 
@@ -154,12 +157,6 @@ def _wish(what: str, given: dict[str, Any]) -> dict[str, Any]:
     return wish
 
 
-def _own(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    from hearthnet.cli.input.local_call import call_local_node
-
-    return call_local_node(home, capability, given)
-
-
 def _chosen(names: list[str], json: bool) -> str:
     """Return the only model, or the one that the person chooses.
 
@@ -179,12 +176,12 @@ def _chosen(names: list[str], json: bool) -> str:
         shown = ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
         raise HearthNetError(
             "bad_request",
-            f"the server has several models; choose one with --model: {_plain(shown)}",
+            f"the server has several models; choose one with --model: {one_line(shown)}",
             details={"models": names},
             exit_status=UNCONFIRMED,
         )
     for number, name in enumerate(names[:_SHOWN], start=1):
-        terminal.line(f"{number:3}  {_plain(name)}")
+        terminal.line(f"{number:3}  {one_line(name)}")
     if len(names) > _SHOWN:
         terminal.line(f"     and {len(names) - _SHOWN} more; type the name of one")
     return _picked(names)
@@ -247,36 +244,31 @@ def _taken(home: Home, model: ModelConfig) -> dict[str, Any]:
 
     If the model is available, this waits for its offer.
     """
-    import asyncio
-
-    reloaded = _own(home, RELOAD, {})
+    reloaded = call_local_node(home, RELOAD, {})
     if reloaded["problem"]:
         raise HearthNetError("bad_request", str(reloaded["problem"]))
     state = next(state for state in reloaded["models"] if state["name"] == model.name)
     if state["there"]:
-        asyncio.run(_seen(home, model.name))
+        on_bus(home, lambda bus: _seen(bus, model.name))
     return dict(state)
 
 
-async def _seen(home: Home, name: str) -> None:
+async def _seen(bus: Bus, name: str) -> None:
     """Wait until the offer is visible in the mesh."""
     import asyncio
     import time
 
-    from hearthnet.bus.bus import Bus
-
     end = time.monotonic() + _OFFERED_SECONDS
-    async with await Bus.connect(home, name="cli") as bus:
-        while time.monotonic() < end:
-            if any(view.params.get("model") == name for view in await bus.offers("llm.chat")):
-                return
-            await asyncio.sleep(0.05)
+    while time.monotonic() < end:
+        if any(view.params.get("model") == name for view in await bus.offers("llm.chat")):
+            return
+        await asyncio.sleep(0.05)
 
 
 def _reloaded(home: Home) -> str:
     """Have a running node read its settings; return the problem, if any."""
     try:
-        return str(_own(home, RELOAD, {})["problem"])
+        return str(call_local_node(home, RELOAD, {})["problem"])
     except HearthNetError as error:
         return "" if error.code in ("partition", "not_found") else error.message
 
@@ -320,7 +312,7 @@ def _show(model: ModelConfig, tested: dict[str, Any]) -> None:
         else "answers with nothing"
     )
     terminal.line(f"  {spoke}, after {tested['ms'] / 1000:.1f} s")
-    why = f" ({_plain(tested['problem'])})" if tested["problem"] else ""
+    why = f" ({one_line(tested['problem'])})" if tested["problem"] else ""
     terminal.line(f"  tools: {_tools(model, tested)}{why}")
     terminal.line(f"  images: {_yes(tested['vision'])}")
     terminal.line(f"  context: {tested['ctx']} tokens")
@@ -329,7 +321,7 @@ def _show(model: ModelConfig, tested: dict[str, Any]) -> None:
 
 def _described(model: ModelConfig) -> str:
     place = _place(model)
-    return _plain(f"{model.name}: {model.model} at {place['url']} ({model.kind})")
+    return one_line(f"{model.name}: {model.model} at {place['url']} ({model.kind})")
 
 
 def _tools(model: ModelConfig, tested: dict[str, Any]) -> str:
@@ -341,9 +333,3 @@ def _tools(model: ModelConfig, tested: dict[str, Any]) -> str:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _plain(text: str) -> str:
-    from hearthnet.cli.output.text import one_line
-
-    return one_line(text)

@@ -11,13 +11,13 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line, size
 from hearthnet.cli.workflows.file_transfer import full_prefix, long_enough, progress
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from hearthnet.protocol.manifest import chunk_count
 
 if TYPE_CHECKING:
     from hearthnet.bus.blob_transfer import Told
     from hearthnet.bus.blobs.metadata import BlobRecord
     from hearthnet.bus.store import Store
-    from hearthnet.core.home import Home
 
 _SHOWN: Final = 8
 

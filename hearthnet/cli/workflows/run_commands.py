@@ -1,26 +1,58 @@
-"""The functions of `hearthnet runs`: this node's runs, and decisions about their calls."""
+"""The saved runs of this node: their store, their display, and decisions about their calls."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from hearthnet.agent.loop.state import Phase
 from hearthnet.agent.persistence import run_view
 from hearthnet.agent.persistence.decision_log import StoredDecision
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord
 from hearthnet.agent.persistence.saved_runs import RunDetails, SavedRuns, status_of
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.bus.store import Store
 from hearthnet.cli.input import yes_no
 from hearthnet.cli.input.json_input import read_json
-from hearthnet.cli.input.run_store_access import open_saved_runs
+from hearthnet.cli.input.member_lookup import roster_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import as_json, counted, one_line, shorten
 from hearthnet.core import ids
 from hearthnet.core.errors import OK, REFUSED, HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
 from hearthnet.core.times import now_ms
+from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization.token import is_owner
+from hearthnet.trust.keys import Identity
+
+
+@contextlib.asynccontextmanager
+async def open_run_store(home: Home, identity: Identity) -> AsyncIterator[StoredRuns]:
+    """Yield the store of runs, connected at first need; raises as `Store.connect` then."""
+
+    async def connect() -> Store:
+        return await Store.connect(home, "runs")
+
+    runs = StoredRuns(connect, identity, DiskGuard(home))
+    try:
+        yield runs
+    finally:
+        await runs.close()
+
+
+@contextlib.asynccontextmanager
+async def open_saved_runs(home: Home) -> AsyncIterator[SavedRuns]:
+    """Yield the desk for showing runs and deciding about them."""
+    read_node_state(home)  # raises if no node runs
+    identity = load_identity(home.device_key)
+    async with open_run_store(home, identity) as runs:
+        yield SavedRuns(runs, identity, roster_of(home).community_id)
+
 
 _HEADINGS: Final = ("run", "since", "for", "state", "question")
 _QUESTION: Final = 60

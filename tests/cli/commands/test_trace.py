@@ -20,8 +20,8 @@ import msgspec
 import pytest
 
 from hearthnet.bus.session import keyring
+from hearthnet.cli.commands.trace import only, tree
 from hearthnet.cli.entry_point import run
-from hearthnet.cli.workflows.trace_tree import only, tree
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import unb64
 from hearthnet.core.node_state import NodeState

@@ -15,8 +15,7 @@ import pytest
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
-from hearthnet.cli.input.confirm import Dialogue, Person
-from hearthnet.cli.input.keyboard import Keyboard
+from hearthnet.cli.input.confirm import Dialogue, Keyboard, Person
 from hearthnet.cli.output import terminal
 from hearthnet.core.errors import HearthNetError
 from tests.helpers.waiting import DEADLINE_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.cli.output.page_ranges import without_text
+from hearthnet.cli.commands.ingest import without_text
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hearthnet.cli.output.citations import passages, sources
-from hearthnet.cli.output.render import as_lines
+from hearthnet.cli.output.text import as_lines
 
 
 def test_values_become_indented_lines() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from hearthnet.agent.runtime.settings import ToolSettings
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.cli.workflows.model_offer import ModelOffer
-from hearthnet.cli.workflows.question_plan import Offered
+from hearthnet.cli.workflows.question_plan import ModelOffer, Offered
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord

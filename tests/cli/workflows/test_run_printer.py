@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from hearthnet.cli.commands.caps import contract_of, shown_params
-from hearthnet.cli.workflows.model_offer import ModelOffer
-from hearthnet.cli.workflows.question_plan import Plan
+from hearthnet.cli.workflows.question_plan import ModelOffer, Plan
 from hearthnet.cli.workflows.run_printer import Show
 from tests.cli.output.test_terminal import Tty
 

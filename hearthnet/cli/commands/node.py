@@ -1,4 +1,4 @@
-"""`hearthnet status`: the state of the node and its services."""
+"""`hearthnet up`, `status` and `version`: the node and its state."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hearthnet.cli.input.options import common_options
+from hearthnet import __version__
+from hearthnet.cli.input.options import common_options, home_option, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import duration, one_line, size
+from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
-    from hearthnet.core.home import Home
     from hearthnet.core.node_state import NodeState, ServiceState
 
 _HEADINGS = ("service", "state", "since", "pid", "memory", "restarts", "offers")
@@ -22,7 +23,7 @@ _HEADINGS = ("service", "state", "since", "pid", "memory", "restarts", "offers")
 
 @click.command("status")
 @common_options
-def command(home: Home, json: bool) -> None:
+def status(home: Home, json: bool) -> None:
     """Show the state of the node and its services. Exit code 3 when no node runs."""
     from hearthnet.core.node_state import read_node_state
 
@@ -88,3 +89,29 @@ def _rows(service: ServiceState, now: int) -> list[tuple[str, ...]]:
 def _memory(pid: int | None) -> str:
     count = memory_bytes(pid)
     return "-" if count is None else size(count)
+
+
+@click.command("up")
+@home_option
+@click.option(
+    "--ready-file",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="A file that appears, with the node's addresses as JSON, when every service is ready.",
+)
+def up(home: Home, ready_file: Path | None) -> int:
+    """Run this node and its services until Ctrl-C.
+
+    The first run makes keys, settings and a community of one in the data folder. Processes that crash are
+    started again.
+    """
+    from hearthnet.supervisor import run
+
+    return run(home, ready_file)
+
+
+@click.command("version")
+@json_option
+def version(json: bool) -> None:
+    """Show the version."""
+    terminal.result(json, {"version": __version__}, f"hearthnet {__version__}")
