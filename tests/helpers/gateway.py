@@ -185,12 +185,15 @@ def _state(name: str, host: Host) -> ServiceState:
 
 
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, settings: str = "") -> AsyncIterator[House]:
-    """A node in `folder` with its gateway; `settings` are added to the node's own, as TOML."""
+async def open_house(folder: Path, settings: str = "", *, stores: bool = False) -> AsyncIterator[House]:
+    """A node in `folder` with its gateway; `settings` are added to the node's own, as TOML.
+
+    With `stores` the second member has a store too, and can host services.
+    """
     with ScriptedModel() as model, pytest.MonkeyPatch.context() as patch:
         # On a busy machine the service looks at its server later, and nobody here follows its offers.
         patch.setattr(llm_service, "SETTLE_SECONDS", 20.0)
-        mesh = await start_mesh(folder, stores=False)
+        mesh = await start_mesh(folder, stores=stores)
         port = "" if "[gateway]" in settings else "[gateway]\nport = 0\n\n"
         mesh.home.config_file.write_text(f"{SETTINGS}{port}{settings}\n{model.config}")
         workshop = Workshop()

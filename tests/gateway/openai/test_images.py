@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import openai
 import pytest
 import pytest_asyncio
 
-from hearthnet import Call, Offer, Reply, Stream, capability
+from hearthnet import Call, NodeContext, Offer, Reply, Stream, capability
 from hearthnet.gateway.http.rate_limits import MOST_WITH_IMAGES
-from tests.helpers.gateway import House
+from tests.helpers.gateway import House, open_house
 from tests.helpers.probe import CHAT, CHAT_META, MODEL, Anything, ProbeService
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -23,9 +25,18 @@ class Seeing(ProbeService):
 
     name: ClassVar[str] = "seeing"
 
+    def __init__(self, model: str = "seeing") -> None:
+        super().__init__()
+        self.model = model
+
+    async def start(self, node: NodeContext) -> None:
+        """Opens nothing: there are no posts."""
+
     def offers(self) -> list[Offer]:
         """The model alone."""
-        return [Offer(capability=CHAT, params={**MODEL, "model": "seeing", "modalities": ["text", "vision"]})]
+        return [
+            Offer(capability=CHAT, params={**MODEL, "model": self.model, "modalities": ["text", "vision"]})
+        ]
 
     @capability(CHAT)
     async def chat(self, call: Call[Anything, Anything], stream: Stream) -> Reply:
@@ -82,8 +93,16 @@ async def test_large_images_are_stored_and_named(shared: House, seeing: Seeing) 
     assert base64.b64decode(second["data"]) == small
     async with await shared.mesh.store() as store:
         assert await store.get_blob(first["image_cid"]) == large
-    with pytest.raises(openai.NotFoundError):
-        await look(shared, large, model="only-elsewhere")
+
+
+@pytest.mark.req("HTTP-22")
+async def test_stored_images_are_shown_to_no_model_elsewhere(tmp_path: Path) -> None:
+    far = Seeing("far")
+    async with open_house(tmp_path, stores=True) as house, house.mesh.hosting(far, house.mesh.guest):
+        assert await look(house, b"small", model="far") == "1"
+        with pytest.raises(openai.NotFoundError):
+            await look(house, bytes(range(256)) * 8192, model="far")
+    assert len(far.calls) == 1
 
 
 @pytest.mark.req("HTTP-22")
@@ -96,13 +115,24 @@ async def test_what_is_no_image_or_far_too_large_is_refused(shared: House, seein
         elsewhere = await http.post("/v1/call", content=b" " * 1_100_000)
         no_length = await http.post("/v1/chat/completions", content=_pieces())
     assert answer.status_code == elsewhere.status_code == no_length.status_code == 413
+    limits = [answer.json()["error"]["message"], elsewhere.json()["message"]]
+    assert limits == [f"a request has {most} bytes at most" for most in (25_165_824, 1_048_576)]
+    assert no_length.json()["error"]["message"] == limits[1]
 
 
 @pytest.mark.req("HTTP-22")
-async def test_a_large_question_without_images_goes_on_as_it_is(shared: House, seeing: Seeing) -> None:
-    with pytest.raises(openai.APIStatusError) as refused:
-        await look(shared, b"x", data="data:image/png;base64," + "a" * 40, model="m" * 1_100_000)
-    assert refused.value.status_code == 400
+async def test_a_large_request_without_large_images_goes_on_as_it_is(shared: House, seeing: Seeing) -> None:
+    url = "data:image/png;base64,aGVsbG8="
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is this?"}]
+    asked = {"model": "seeing", "messages": [{"role": "user", "content": parts}]}
+    content = json.dumps(asked).encode() + b" " * 1_100_000
+    async with shared.http(shared.guest(), headers={"Content-Type": "application/json"}) as http:
+        answer = await http.post("/v1/chat/completions", content=content)
+    assert answer.status_code == 200, answer.text
+    assert seeing.calls[-1].body["input"]["messages"][0]["content"] == [
+        {"type": "image", "data": "aGVsbG8=", "media_type": "image/png"},
+        {"type": "text", "text": "What is this?"},
+    ]
 
 
 async def _pieces() -> AsyncIterator[bytes]:

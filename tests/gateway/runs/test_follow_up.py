@@ -120,6 +120,8 @@ async def test_two_requests_about_one_run_wait_for_one_outcome() -> None:
         run.go_on.set()
     told = await asyncio.gather(first, second, other)
     assert [joined for _, joined in told] == [False, True, False]
+    assert told[0][0] is told[1][0]
+    assert told[2][0] is not told[0][0]
     assert len(made) == 2
 
 

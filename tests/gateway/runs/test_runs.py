@@ -144,17 +144,35 @@ async def test_only_tools_that_the_scope_covers_are_shown() -> None:
 
 
 @pytest.mark.req("SESS-7")
-async def test_a_question_waits_while_its_client_listens_and_a_while_longer() -> None:
-    house = House(MemoryRuns(), away_seconds=0.05)
+async def test_a_question_waits_while_its_client_listens_and_a_while_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, ahead = asyncio.get_running_loop(), [0.0]
+    real = loop.time
+    monkeypatch.setattr(loop, "time", lambda: real() + ahead[0])
+
+    async def still_waits(seconds: float) -> bool:
+        """Whether the run waits when the loop's clock is ahead by that much more."""
+        ahead[0] += seconds
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return not driven.done()
+
+    house = House(MemoryRuns(), away_seconds=600)
     anna, ear = house.guest(), Ear()
     run = await house.open(anna.client, ask(), ear)
     driven = driving(run)
     await ear.heard("confirmation_required")
+    assert await still_waits(3_600)
     run.presence.leave()
+    assert await still_waits(0)
+    assert await still_waits(300)
     run.presence.come_back()
-    await asyncio.sleep(0.1)
-    assert not driven.done()
+    assert await still_waits(3_600)
     run.presence.leave()
+    assert await still_waits(0)
+    assert await still_waits(300)
+    ahead[0] += 301
     outcome = await driven
     assert [pending.tool_call_id for pending in outcome.pending] == ["p"]
     (listed,) = await house.runs.listing(anna.client)
