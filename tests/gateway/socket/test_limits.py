@@ -161,6 +161,8 @@ async def test_a_sign_of_life_keeps_a_connection_open(shared: House) -> None:
         await wait_for(lambda: shared.gateway.sockets.now > before, DEADLINE)
         await one.send("ack", upto=0)
         await wait_for(lambda: talk.traffic_at > before, DEADLINE)
+        # Without the sign of life this would be its end.
+        talk.look(before + shared.gateway.sockets.settings.idle_seconds)
         shared.workshop.go.set()
         assert (await ended(one))[0] == 1000
 

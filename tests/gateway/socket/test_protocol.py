@@ -226,6 +226,7 @@ _ANY = st.one_of(
 def test_in_any_order_there_is_one_end_and_never_more_than_a_window(steps: list[Any]) -> None:
     made, terminals, last = SocketProtocol(MOST), 0, 0
     for step in steps:
+        before = made.state
         try:
             if not isinstance(step, tuple):
                 made.receive(step)
@@ -235,6 +236,7 @@ def test_in_any_order_there_is_one_end_and_never_more_than_a_window(steps: list[
                 made.followed(0)
             else:
                 made.sent(step[0], made.seq + 1)
+                assert before in (SocketState.STREAMING, SocketState.FOLLOWING)
                 assert made.seq == last + 1
                 terminals += step[0] == "done" and made.state is SocketState.ENDED
         except Closed:

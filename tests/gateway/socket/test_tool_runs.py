@@ -268,7 +268,8 @@ async def test_a_model_that_fails_is_an_error_at_the_end(shared: House) -> None:
     finally:
         shared.model.hangs_up = False
     assert [frame["event"] for frame in frames].count("error") == 1
-    assert frames[-1]["event"] == "error"
+    assert (frames[-1]["event"], frames[-1]["data"]["error"]) == ("error", "partition")
+    assert "hung up" in frames[-1]["data"]["message"]
 
 
 @pytest.mark.req("SOCK-11", "PAIN-8")

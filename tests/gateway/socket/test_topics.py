@@ -39,7 +39,7 @@ class Stall(Service):
     def __init__(self) -> None:
         super().__init__()
         self.posts: list[dict[str, Any]] = []
-        self.asked = 0
+        self.principals: list[str] = []
 
     def offers(self) -> list[Offer]:
         return [Offer(capability=LIST, max_concurrent=8)]
@@ -64,7 +64,7 @@ class Stall(Service):
     @capability(LIST)
     async def list(self, call: Call[Anything, Anything]) -> Reply:
         """What came since."""
-        self.asked += 1
+        self.principals.append(call.principal)
         since = call.body["input"]["since_lamport"]
         found = [one for one in self.posts if one["lamport"] > since]
         return Reply({"posts": found, "removed": [], "max_lamport": len(self.posts)})
@@ -125,6 +125,7 @@ async def test_new_posts_are_told_under_the_token_of_one_who_may_read_them(share
             stall.put("Saw")
             told = await one.until("posted")
             assert (told["data"]["title"], told["seq"]) == ("Saw", snapshot["seq"] + 1)
+        assert set(stall.principals) == {shared.client(guest).principal}
 
 
 @pytest.mark.req("SOCK-22")
@@ -174,12 +175,14 @@ async def test_a_token_from_elsewhere_is_over_while_its_socket_is_open(shared: H
 async def test_who_may_no_longer_read_a_topic_makes_way_for_who_may(shared: House) -> None:
     stall = Stall()
     async with shared.mesh.hosting(stall):
-        readers = Readers()
-        readers.add(shared.client(shared.guest("market.list")))
+        readers, may = Readers(), shared.client(shared.guest("market.list"))
+        readers.add(may)
         readers.add(shared.client(shared.guest("llm.complete")))
         given = {"since_lamport": 0, "limit": 5}
-        await wait_for(lambda: stall.ready if hasattr(stall, "ready") else True, DEADLINE)
-        assert (await readers.ask(shared.gateway, LIST, given))["posts"] == []
+        for _ in range(2):
+            assert (await readers.ask(shared.gateway, LIST, given))["posts"] == []
+        assert stall.principals == [may.principal] * 2
+        assert list(readers._clients) == [may.id]
         with pytest.raises(HearthNetError, match="nobody who follows"):
             await Readers().ask(shared.gateway, LIST, given)
         with pytest.raises(HearthNetError) as wrong:
@@ -269,11 +272,14 @@ async def test_who_has_no_key_approves_by_asking(shared: House) -> None:
     async with line(shared, guest) as one:
         await one.call(shared, guest, "market.post", sale("Chair"))
         assert [frame["event"] for frame in await one.rest()] == ["opened", "result", "done"]
-    assert "Chair" in [call.body["input"]["title"] for call in shared.workshop.posts]
+    (made,) = [call for call in shared.workshop.posts if call.body["input"]["title"] == "Chair"]
+    assert made.principal == shared.client(guest).principal
+    assert made.approval is not None
+    assert (made.approval.via, made.approval.approver) == ("gateway", shared.bus.peer.node_id)
     async with line(shared, guest) as one:
         await one.call(shared, guest, "rag.ingest", {"params": {}, "input": {}})
         (refused,) = await one.rest()
-    assert refused["event"] == "error"
+    assert (refused["event"], refused["data"]["error"]) == ("error", "bad_request")
 
 
 # --- a member with its own key
