@@ -147,15 +147,31 @@ async def test_progress_reaches_the_client_while_the_work_goes_on(
     shared: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hearthnet.gateway.api.call_routes.FIRST_SECONDS", 0.01)
-    shared.workshop.go.clear()
+    steps = Steps()
+    monkeypatch.setattr(shared.workshop, "go", steps)
     async with (
         shared.http(shared.guest("llm.complete"), headers={"Accept": MEDIA_TYPE}) as http,
         http.stream("POST", "/v1/call", json=slow(3)) as answer,
     ):
         assert answer.status_code == 200
-        shared.workshop.go.set()
-        told = [event async for event in events_of(answer)]
-    assert [event.data["current"] for event in told if event.event == "progress"] == [1, 2, 3]
+        events = events_of(answer)
+        for number in range(1, 4):
+            # The provider takes this step, and waits before the next one.
+            steps.release()
+            event = await asyncio.wait_for(anext(events), 30)
+            assert (event.event, event.data["current"]) == ("progress", number)
+        assert [event.event async for event in events] == ["token", "token", "done"]
+
+
+class Steps(asyncio.Semaphore):
+    """In place of the workshop's `go`: one step for each release."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    async def wait(self) -> None:
+        """Takes a step."""
+        await self.acquire()
 
 
 @pytest.mark.req("HTTP-5")
@@ -187,6 +203,8 @@ async def test_asking_for_an_effect_approves_it_for_a_client_without_a_key(share
     sent = shared.workshop.posts[-1]
     assert sent.principal == shared.client(guest).principal
     assert sent.body["input"]["client_id"] == request_id
+    assert sent.approval is not None
+    assert (sent.approval.via, sent.approval.approver) == ("gateway", shared.bus.peer.node_id)
 
 
 @pytest.mark.req("HTTP-7")
@@ -210,14 +228,21 @@ async def test_a_client_with_a_key_signs_exactly_what_is_sent(shared: House) -> 
         events = await all_events(http, signed())
         assert len(shared.workshop.posts) == before
         done = await http.post("/v1/call", json=signed(approval=approval))
-    assert unsigned_call.status_code == 400 or unsigned_call.json()["error"] == "invalid_signature"
+    assert (unsigned_call.status_code, unsigned_call.json()["error"]) == (401, "invalid_signature")
     assert first["requires_follow_up"]
     assert pending["tool_call_id"] == "call"
     assert pending["body"] == asked["body"]
-    assert [answer.status_code >= 400 for answer in refused] == [True] * 4
+    assert [(answer.status_code, answer.json()["error"]) for answer in refused] == [
+        (401, "invalid_signature"),
+        (401, "unauthorized"),
+        (400, "bad_request"),
+        (400, "bad_request"),
+    ]
     assert [event.event for event in events] == ["suspended"]
     assert done.status_code == 200, done.text
-    assert len(shared.workshop.posts) == before + 1
+    (post_made,) = shared.workshop.posts[before:]
+    assert post_made.approval is not None
+    assert post_made.approval.as_json() == approval
 
 
 def sign(identity: Identity | None, unsigned: dict[str, Any]) -> dict[str, Any]:
@@ -247,24 +272,30 @@ async def test_what_takes_input_while_it_answers_is_not_for_http(shared: House) 
     body = {"params": {}, "input": {"name": "a.txt", "size_bytes": 1}}
     async with shared.http(shared.guest("file.put")) as http:
         answer = await http.post("/v1/call", json={"capability": "file.put", "body": body})
-    assert answer.status_code == 501
+    assert (answer.status_code, answer.json()["error"]) == (501, "not_implemented")
+    assert "has an effect and streams" in answer.json()["message"]
 
 
 @pytest.mark.req("HTTP-8")
 async def test_so_many_answers_at_once_and_no_more(shared: House) -> None:
-    workshop, guest = shared.workshop, shared.guest("llm.complete", "rag.query")
-    client = shared.client(guest).id
-    for _ in range(128):
+    guest = shared.guest("rag.query")
+    client, before = shared.client(guest).id, len(shared.workshop.calls)
+    for _ in range(127):
         shared.gateway.limits.opened(client, 1000)
     try:
         async with shared.http(guest) as http:
             for accept in (MEDIA_TYPE, "application/json"):
                 answer = await http.post("/v1/call", json=QUERY, headers={"Accept": accept})
+                assert answer.status_code == 200, answer.text
+            shared.gateway.limits.opened(client, 1000)
+            for accept in (MEDIA_TYPE, "application/json"):
+                answer = await http.post("/v1/call", json=QUERY, headers={"Accept": accept})
                 assert (answer.status_code, answer.json()["error"]) == (503, "capacity_exceeded")
-    finally:
-        for _ in range(128):
             shared.gateway.limits.closed(client)
-    assert workshop
+    finally:
+        for _ in range(127):
+            shared.gateway.limits.closed(client)
+    assert len(shared.workshop.calls) == before + 2
 
 
 @pytest.mark.req("HTTP-9")

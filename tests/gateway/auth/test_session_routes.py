@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hearthnet import __version__
 from hearthnet.trust.keys import Identity
 from tests.helpers.gateway import House
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_the_gateway_says_that_it_is_well(shared: House) -> None:
     async with shared.http() as http:
         answer = await http.get("/health")
-    assert (answer.status_code, answer.json()["ok"]) == (200, True)
+    assert (answer.status_code, answer.json()) == (200, {"ok": True, "version": __version__})
 
 
 @pytest.mark.req("GATE-2")
@@ -22,11 +23,18 @@ async def test_a_client_learns_who_it_is(shared: House) -> None:
     guest = shared.guest("rag.query", key=True)
     async with shared.http(guest) as http:
         page = (await http.get("/v1/me")).json()
-    assert page["node"] == shared.bus.peer.node_id
-    assert page["principal"] == f"{shared.bus.peer.node_id}/{guest.entry.principal}"
-    assert page["scope"] == {"capabilities": ["rag.query"]}
     assert guest.identity is not None
-    assert page["key"] == guest.identity.node_id
+    assert page.pop("time") >= guest.entry.created_at
+    assert page == {
+        "node": shared.bus.peer.node_id,
+        "community": shared.bus.peer.community,
+        "id": guest.entry.id,
+        "name": guest.entry.name,
+        "principal": f"{shared.bus.peer.node_id}/{guest.entry.principal}",
+        "key": guest.identity.node_id,
+        "scope": {"capabilities": ["rag.query"]},
+        "expires_at": guest.entry.expires_at,
+    }
 
 
 @pytest.mark.req("GATE-3")

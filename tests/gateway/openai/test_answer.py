@@ -180,7 +180,7 @@ TYPES = {
 
 @pytest.mark.req("HTTP-17")
 def test_every_error_has_openais_form() -> None:
-    assert TYPES == {code: error_body(HearthNetError(code, "x"))["error"]["type"] for code in CODES}
+    assert {code: error_body(HearthNetError(code, "x"))["error"]["type"] for code in CODES} == TYPES
     for code in CODES:
         error = HearthNetError(
             code, "why", retry_after_ms=1500, alt=["near"], details={"path": "/input/messages/0"}

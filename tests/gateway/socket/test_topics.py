@@ -24,7 +24,6 @@ from tests.helpers.gateway import Guest, House
 from tests.helpers.probe import Anything
 from tests.helpers.scripted_model import Say
 from tests.helpers.socket_client import Frame, complete, line
-from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEADLINE = 30.0
