@@ -17,6 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUERY = json.dumps(
     {"capability": "rag.query", "body": {"params": {"corpus": "probe"}, "input": {"query": "water"}}}
 ).encode()
+ZERO = QUERY.replace(b"rag.query", b"rag.query\\u0000")
 CALL, CHAT = b"POST /v1/call", b"POST /v1/chat/completions"
 
 
@@ -83,7 +84,7 @@ IN_CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(QUERY), QUERY)
         pytest.param([b"Host: evil.example"], QUERY, True, id="two hosts"),
         pytest.param([b"Authorization: Bearer hnk_a_b"], QUERY, True, id="two keys"),
         pytest.param(
-            [b"Content-Type: text/plain", b"Content-Type: application/json"], QUERY, True, id="two types"
+            [b"Content-Type: application/json", b"Content-Type: text/plain"], QUERY, True, id="two types"
         ),
         pytest.param(
             [b"Content-Encoding: identity", b"Content-Encoding: gzip"], QUERY, True, id="two codings"
@@ -147,38 +148,50 @@ def own_tool(schema: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.req("HTTP-21")
 @pytest.mark.parametrize(
-    ("line", "body"),
+    ("line", "body", "why"),
     [
-        pytest.param(CALL, b'{"capability":"rag.query\\u0000","body":{}}', id="a zero in a name"),
+        pytest.param(CALL, ZERO, "'rag.query\\x00' is not a capability", id="a zero in a name"),
+        pytest.param(CALL, QUERY[:-1] + b',"capability":"rag.query"}', "a key stands twice", id="two names"),
         pytest.param(
-            CALL, b'{"capability":"rag.query","capability":"market.post","body":{}}', id="two names"
+            CALL, QUERY[:-1] + b',"timeout_ms":1e400}', "Number out of range", id="a number beyond all"
         ),
-        pytest.param(CALL, QUERY[:-1] + b',"timeout_ms":1e400}', id="a number beyond all"),
-        pytest.param(CALL, QUERY[:-1] + b',"timeout_ms":99999999999999999999}', id="a large number"),
-        pytest.param(CALL, QUERY[:-1] + b',"timeout_ms":true}', id="no number"),
-        pytest.param(CALL, b'{"run":[],"decisions":{}}', id="a run that is none"),
-        pytest.param(CALL, b'{"body":' + b"[" * 100_000, id="brackets"),
-        pytest.param(CHAT, chat(messages=[]), id="no messages"),
-        pytest.param(CHAT, chat(messages="x"), id="text for messages"),
-        pytest.param(CHAT, chat(max_tokens=2**53 + 1), id="many tokens"),
-        pytest.param(CHAT, chat(max_tokens=-1), id="less than no tokens"),
-        pytest.param(CHAT, chat(temperature=-1e300), id="very cold"),
-        pytest.param(CHAT, chat(stop=[""]), id="stops at nothing"),
         pytest.param(
-            CHAT, b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}', id="half a pair"
+            CALL, QUERY[:-1] + b',"timeout_ms":99999999999999999999}', "safe integer", id="a large number"
         ),
-        pytest.param(CHAT, chat(hearthnet=own_tool({"$ref": "http://127.0.0.1/x"})), id="a schema elsewhere"),
+        pytest.param(CALL, QUERY[:-1] + b',"timeout_ms":true}', "`$.timeout_ms`", id="no number"),
+        pytest.param(CALL, b'{"run":[],"decisions":{}}', "`$.run`", id="a run that is none"),
+        pytest.param(CALL, b'{"body":' + b"[" * 100_000, "unreadable JSON", id="brackets"),
+        pytest.param(CHAT, chat(messages=[]), "/input/messages: the list is empty", id="no messages"),
+        pytest.param(CHAT, chat(messages="x"), "Expected `array`, got `str`", id="text for messages"),
+        pytest.param(CHAT, chat(max_tokens=2**53 + 1), "safe integer", id="many tokens"),
+        pytest.param(CHAT, chat(max_tokens=-1), "/input/max_tokens: -1 is less", id="less than no tokens"),
+        pytest.param(CHAT, chat(temperature=-1e300), "/input/temperature: -1e+300", id="very cold"),
+        pytest.param(CHAT, chat(stop=[""]), "/input/stop/0", id="stops at nothing"),
+        pytest.param(CHAT, chat().replace(b'"x"', b'"\\ud800"'), "unreadable JSON", id="half a pair"),
+        pytest.param(
+            CHAT,
+            chat(hearthnet=own_tool({"$ref": "http://127.0.0.1/x"})),
+            "'http://127.0.0.1/x' is not present",
+            id="a schema elsewhere",
+        ),
         pytest.param(
             CHAT,
             chat(hearthnet=own_tool({"properties": {"a": {"pattern": "(a+)+$("}}})),
+            'is not a "regex"',
             id="a pattern that is none",
         ),
     ],
 )
-async def test_json_that_asks_for_nonsense_is_refused(shared: House, line: bytes, body: bytes) -> None:
+async def test_json_that_asks_for_nonsense_is_refused(
+    shared: House, line: bytes, body: bytes, why: str
+) -> None:
     sender = Sender(shared)
-    assert await sender.status(body, line=line) == 400
+    answer = await sender.send(sender.request(body, b"Connection: close", line=line))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    told = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert why in (told["error"]["message"] if line == CHAT else told["message"])
     assert await sender.status(QUERY) == 200
+    assert await sender.status(chat(hearthnet=own_tool({})), line=CHAT) == 200
 
 
 @pytest.mark.req("HTTP-21")

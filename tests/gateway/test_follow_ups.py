@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx2
@@ -11,8 +12,9 @@ import pytest_asyncio
 
 from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.core import ids
-from hearthnet.gateway.api.call_routes import CallRoutes
+from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.runs.runs import GatewayRuns
+from hearthnet.gateway.server import serving
 from hearthnet_llm.responses import retry_truncated_call
 from tests.gateway.api.test_call_routes import sign
 from tests.gateway.events import all_events, events_of
@@ -127,9 +129,12 @@ async def test_the_same_follow_up_twice_at_once_is_done_once(shared: House, runs
     guest = shared.guest("llm.chat", "market.post")
     async with shared.http(guest) as http:
         waits = await call(http, ask(shared, POSTS, Say("Posted.")))
+        before = len(shared.model.requests)
         told = await asyncio.gather(*(call(http, yes(waits)) for _ in range(4)))
     assert {one["output"]["message"]["content"].strip() for one in told} == {"Posted."}
-    assert len(set(effects(shared, guest))) == 1
+    assert len(effects(shared, guest)) == 1
+    after = [one for one in shared.model.requests[before:] if len(one["messages"]) > 1]
+    assert len(after) == 1, "the model is told of the effect once"
 
 
 @pytest.mark.req("HTTP-30")
@@ -137,11 +142,10 @@ async def test_another_gateway_goes_on_where_the_first_one_ended(shared: House, 
     guest = shared.guest("llm.chat", "market.post")
     async with shared.http(guest) as http:
         waits = await call(http, ask(shared, POSTS, Say("Posted.")))
-        before = shared.gateway.runs
-        shared.gateway.runs = GatewayRuns(shared.bus, shared.gateway.clients, runs)
+    other = Gateway.on(shared.bus, shared.mesh.home, shared.gateway.config)
+    other.runs = GatewayRuns(shared.bus, other.clients, runs)
+    async with serving(other), shared.http(guest, base_url=other.url) as http:
         done = await call(http, yes(waits))
-    assert shared.gateway.runs is not before
-    assert CallRoutes(shared.gateway)
     assert done["output"]["message"]["content"].strip() == "Posted."
     assert len(effects(shared, guest)) == 1
 
@@ -170,21 +174,33 @@ async def test_a_clients_own_tools_are_handed_to_it_and_their_results_taken(
 
 @pytest.mark.req("HTTP-31")
 async def test_answers_that_come_while_another_request_drives_the_run_are_not_lost(
-    shared: House, runs: MemoryRuns
+    shared: House, runs: MemoryRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guest = shared.guest("llm.chat", "market.post")
+    guest, begun, go = shared.guest("llm.chat", "market.post"), asyncio.Event(), asyncio.Event()
+    log = shared.workshop.events
+    assert log is not None
+    append = log.append
+
+    async def held(*given: Any) -> Any:
+        begun.set()
+        await go.wait()
+        return await append(*given)
+
+    monkeypatch.setattr(log, "append", held)
     both = Say(calls=(("look", {"at": "sky"}), ("market_post", POST)))
     async with shared.http(guest) as http:
         waits = await call(http, ask(shared, both, Say("Both."), tools=(LOOK, "market.post")))
         answers = {waits["wanted"][0]["tool_call_id"]: {"content": "blue"}}
-        turns = await asyncio.gather(
-            call(http, yes(waits)), call(http, {"run": waits["run"], "answers": answers})
-        )
-        last = turns[1] if not turns[1]["requires_follow_up"] else turns[0]
-        if last["requires_follow_up"]:
-            last = await call(http, yes(waits) | {"answers": answers})
+        first = asyncio.create_task(call(http, yes(waits)))
+        await begun.wait()
+        second = asyncio.create_task(call(http, {"run": waits["run"], "answers": answers}))
+        await wait_for(lambda: shared.gateway.limits.open == 2, 30, "both requests to be answered")
+        go.set()
+        still, last = await first, await second
+    assert [one["name"] for one in still["wanted"]] == ["look"]
+    assert not last["requires_follow_up"]
     assert last["output"]["message"]["content"].strip() == "Both."
-    assert len(set(effects(shared, guest))) == 1
+    assert len(effects(shared, guest)) == 1
 
 
 @pytest.mark.req("HTTP-32")
@@ -195,7 +211,8 @@ async def test_a_client_with_a_key_signs_what_it_approves(shared: House, runs: M
         waits = await call(http, shared.envelope("llm.chat", asked["body"], "2.0", guest))
         (pending,) = waits["pending"]
         refused = await http.post("/v1/call", json=yes(waits))
-        assert refused.status_code == 401
+        assert (refused.status_code, refused.json()["error"]) == (401, "unauthorized")
+        assert refused.json()["details"]["rule"] == "approval"
         assert effects(shared, guest) == []
         approval = sign(guest.identity, pending["approval"])
         body = yes(waits, approval=approval)
@@ -210,20 +227,22 @@ async def test_nobody_else_can_go_on_with_a_run_or_decide_wrongly(shared: House,
     async with shared.http(guest) as http, shared.http(stranger) as other:
         waits = await call(http, ask(shared, POSTS, Say("Posted.")))
         call_id = waits["pending"][0]["tool_call_id"]
-        for wrong, status in (
-            ({"run": waits["run"], "decisions": {call_id: {"decision": "perhaps"}}}, 400),
-            ({"run": waits["run"], "decisions": {call_id: {"decision": "edit"}}}, 400),
-            ({"run": waits["run"], "decisions": {call_id: {"decision": "approve", "shown": "other"}}}, 401),
-            ({"run": waits["run"], "decisions": {"none": {"decision": "deny"}}}, 404),
-            ({"run": ids.new_ulid()}, 404),
-            ({"run": 7}, 400),
-            ({"run": waits["run"], "more": 1}, 400),
+        at = {"run": waits["run"]}
+        for wrong, status, why in (
+            ({**at, "decisions": {call_id: {"decision": "perhaps"}}}, 400, "'perhaps'"),
+            ({**at, "decisions": {call_id: {"decision": "edit"}}}, 400, "which arguments"),
+            ({**at, "decisions": {call_id: {"decision": "approve", "shown": "other"}}}, 401, "shown"),
+            ({**at, "decisions": {"none": {"decision": "deny"}}}, 404, "'none'"),
+            ({"run": ids.new_ulid()}, 404, "there is no run"),
+            ({"run": 7}, 400, "`$.run`"),
+            ({**at, "more": 1}, 400, "`more`"),
         ):
             for headers in ({}, EVENTS):
                 answer = await http.post("/v1/call", json=wrong, headers=headers)
-                assert answer.status_code == status, answer.text
-        assert (await other.post("/v1/call", json=yes(waits))).status_code == 404
-        assert (await other.post("/v1/call", json={"run": waits["run"]}, headers=EVENTS)).status_code == 404
+                assert (answer.status_code, why in answer.json()["message"]) == (status, True), answer.text
+        for asked, headers in ((yes(waits), {}), (at, {}), (at, EVENTS)):
+            answer = await other.post("/v1/call", json=asked, headers=headers)
+            assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
         assert effects(shared, guest) == effects(shared, stranger) == []
         await call(http, yes(waits))
     assert len(effects(shared, guest)) == 1
@@ -266,7 +285,8 @@ async def test_what_breaks_a_run_before_its_first_word_has_a_status_and_later_is
             events = await all_events(http, yes(waits))
         finally:
             shared.model.hangs_up = False
-        assert events[-1].event == "error"
+        assert (events[-1].event, events[-1].data["error"]) == ("error", "partition")
+        assert "hung up" in events[-1].data["message"]
         assert len(effects(shared, guest)) == 1
 
 
@@ -285,7 +305,10 @@ async def test_progress_of_a_remote_tool_comes_before_its_result_and_the_model_s
     assert result.seq > progress[-1].seq
     last = shared.model.requests[-1]["messages"]
     assert sum(message["role"] == "tool" for message in last) == 1
-    assert "stage" not in last[-1]["content"]
+    assert last[-1]["role"] == "tool"
+    seen = json.loads(last[-1]["content"])
+    assert [frame["data"] for frame in seen["frames"]] == [{"text": "slow "}, {"text": "10 "}]
+    assert "working" not in str(last)
 
 
 @pytest.mark.req("HTTP-35")

@@ -17,6 +17,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from hearthnet.gateway.mcp import server
+from hearthnet_auth import AuthService
 from hearthnet_mcp import McpService
 from tests.helpers.gateway import SLOW, Guest, House
 from tests.helpers.probe import POST, QUERY
@@ -69,7 +71,11 @@ async def test_capabilities_are_tools_with_schemas_and_hints(shared: House, mode
         assert query.annotations.read_only_hint
         assert sorted(query.input_schema["required"]) == ["corpus", "query"]
         assert query.input_schema["additionalProperties"] is False
-        assert query.output_schema is not None
+        assert query.output_schema == {
+            "type": "object",
+            "properties": {"chunks": {"type": "array"}},
+            "required": ["chunks"],
+        }
         assert post.annotations is not None
         assert (post.annotations.read_only_hint, post.annotations.destructive_hint) == (False, False)
         assert post.annotations.idempotent_hint is False
@@ -109,11 +115,15 @@ async def test_an_effect_happens_with_a_yes_to_exactly_what_was_shown(shared: Ho
 
 @pytest.mark.req("MCP-3")
 async def test_who_signs_itself_is_told_where_to_say_yes(shared: House) -> None:
-    before = len(shared.workshop.posts)
-    async with connected(shared, shared.guest(POST, key=True), elicitation_callback=Person()) as client:
+    before, person = len(shared.workshop.posts), Person()
+    async with connected(shared, shared.guest(POST, key=True), elicitation_callback=person) as client:
         refused = await client.call_tool("market_post", ARTICLE)
-        assert "approves with a key of its own" in said(refused)
-    assert len(shared.workshop.posts) == before
+    assert refused.is_error
+    assert said(refused) == (
+        "unauthorized: this client approves with a key of its own, which MCP cannot use: "
+        "add one without a key for it, with hearthnet clients add"
+    )
+    assert (person.shown, len(shared.workshop.posts)) == ([], before)
 
 
 @pytest.mark.req("MCP-3", "SESS-21")
@@ -177,7 +187,7 @@ async def test_progress_is_told_and_cancellation_reaches_the_provider(shared: Ho
         assert not result.is_error, said(result)
         assert result.structured_content["final"]["model"] == "echo"
         await wait_for(lambda: len(steps) == 3, SECONDS)
-        assert [step[:2] for step in steps] == [(1, 3), (2, 3), (3, 3)]
+        assert steps == [(number, 3, "working") for number in (1, 2, 3)]
         workshop.go.clear()
         begun = len(workshop.calls)
         try:
@@ -227,17 +237,23 @@ async def test_strangers_and_others_sessions_are_refused(shared: House) -> None:
         assert answer.status_code == 200
         session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
         listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        own = await http.post("/mcp", json=listing, headers=session)
+        assert (own.status_code, "rag_query" in own.text) == (200, True)
         async with shared.http(other, headers=accept) as theirs:
             assert (await theirs.post("/mcp", json=listing, headers=session)).status_code == 404
         evil = {**session, "Origin": "https://evil.example"}
-        assert (await http.post("/mcp", json=listing, headers=evil)).status_code in (401, 403)
+        foreign = await http.post("/mcp", json=listing, headers=evil)
+        assert (foreign.status_code, "may not ask here" in foreign.text) == (401, True)
         shared.gateway.clients.book.remove(mine.entry.id)
         assert (await http.post("/mcp", json=listing, headers=session)).status_code == 401
 
 
 @pytest.mark.req("MCP-7")
 @pytest.mark.parametrize("mode", MODES)
-async def test_clients_hear_that_offers_come_and_go(shared: House, tmp_path: Path, mode: str) -> None:
+async def test_clients_hear_that_offers_come_and_go(
+    shared: House, tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "WATCH_SECONDS", 0.1)
     plain = Plain(tmp_path / "plain")
     plain.lists(tool("echo", f"Says it again. {mode}"))
     heard = asyncio.Event()
@@ -251,14 +267,17 @@ async def test_clients_hear_that_offers_come_and_go(shared: House, tmp_path: Pat
     guest, person = shared.guest(QUERY, "experimental.mcp.plain.echo"), Person()
     options: dict[str, Any] = {"mode": mode, "message_handler": message, "elicitation_callback": person}
     service = McpService()
-    async with connected(shared, guest, **options) as client:
-        assert [one.name for one in (await client.list_tools()).tools] == ["rag_query"]
-        async with contextlib.AsyncExitStack() as stack:
-            if mode == "auto":
-                await stack.enter_async_context(client.listen(tools_list_changed=True))
-            configure(shared.mesh.home, settings, plain.toml(share=True))
-            try:
-                host = await stack.enter_async_context(shared.mesh.hosting(service))
+    async with connected(shared, guest, **options) as client, contextlib.AsyncExitStack() as stack:
+
+        async def names() -> list[str]:
+            return [one.name for one in (await client.list_tools()).tools]
+
+        assert await names() == ["rag_query"]
+        if mode == "auto":
+            await stack.enter_async_context(client.listen(tools_list_changed=True))
+        configure(shared.mesh.home, settings, plain.toml(share=True))
+        try:
+            async with shared.mesh.hosting(service) as host:
                 await wait_for(service.offers, SECONDS)
                 await host.refresh()
                 await asyncio.wait_for(heard.wait(), SECONDS)
@@ -267,8 +286,11 @@ async def test_clients_hear_that_offers_come_and_go(shared: House, tmp_path: Pat
                 done = await client.call_tool(name, {"text": "hello"})
                 assert said(done) == '{"text": "hello"}'
                 assert '"text": "hello"' in person.shown[0]
-            finally:
-                configure(shared.mesh.home, settings)
+                heard.clear()
+        finally:
+            configure(shared.mesh.home, settings)
+        await asyncio.wait_for(heard.wait(), SECONDS)
+        assert await names() == ["rag_query"]
 
 
 @pytest.mark.req("MCP-8")
@@ -276,8 +298,11 @@ async def test_the_owner_is_served_over_stdio(shared: House) -> None:
     person, before = Person(), len(shared.workshop.posts)
     program = str(Path(sys.executable).with_name("hearthnet"))
     arguments = ["mcp", "serve", "--home", str(shared.mesh.home.path)]
-    server = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
-    async with Client(server, elicitation_callback=person, cache=None) as client:
+    command = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
+    async with (
+        shared.mesh.hosting(AuthService()),
+        Client(command, elicitation_callback=person, cache=None) as client,
+    ):
         names = {one.name for one in (await client.list_tools()).tools}
         assert {"rag_query", "market_post"} <= names
         assert not any(name.startswith("auth_") for name in names)
@@ -288,7 +313,9 @@ async def test_the_owner_is_served_over_stdio(shared: House) -> None:
         (post,) = shared.workshop.posts[before:]
         assert post.principal == shared.mesh.identity.node_id
         assert post.approval is not None
-        assert len(person.shown) == 1
+        assert (post.approval.approver, post.approval.via or "") == (shared.mesh.identity.node_id, "")
+        (shown,) = person.shown
+        assert '"title": "Ladder"' in shown
 
 
 @pytest.mark.req("MCP-9")

@@ -75,6 +75,8 @@ async def test_a_client_that_names_no_mode_is_asked_by_form(
     before, person = len(shared.workshop.posts), Person()
     async with connected(shared, shared.guest(POST), mode="legacy", elicitation_callback=person) as client:
         assert not (await client.call_tool("market_post", ARTICLE)).is_error
+    (shown,) = person.shown
+    assert '"title": "Ladder"' in shown
     assert len(shared.workshop.posts) == before + 1
 
 

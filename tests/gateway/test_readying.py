@@ -45,7 +45,8 @@ BEGINNING = [("user", "Hello"), ("assistant", "Yes?"), ("user", "")]
 
 @pytest.mark.req("HTTP-37")
 async def test_over_http_the_model_reads_the_clients_tools_and_no_run_begins(shared: House) -> None:
-    guest = shared.guest("llm.chat", "rag.query", "rag.list_corpora", "market.list")
+    guest, asked = shared.guest("llm.chat", "rag.query", "rag.list_corpora", "market.list"), []
+    asked += shared.model.requests
     async with shared.http(guest) as http:
         answer = await http.post("/v1/call", json=call(TOOLS))
         assert answer.status_code == 200, answer.text
@@ -65,7 +66,8 @@ async def test_over_http_the_model_reads_the_clients_tools_and_no_run_begins(sha
         wrong = await http.post("/v1/call", json=call(["no_such_tool"]))
         assert (wrong.status_code, wrong.json()["error"]) == (404, "not_found")
         hidden = await http.post("/v1/call", json=call(["market_post"]))
-        assert hidden.json()["error"] == "token_scope_insufficient"
+        assert (hidden.status_code, hidden.json()["error"]) == (403, "token_scope_insufficient")
+    assert shared.model.requests == asked, "the model was to answer nothing"
 
 
 @pytest.mark.req("HTTP-37")

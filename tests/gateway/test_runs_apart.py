@@ -36,7 +36,7 @@ LOOKS = [calls("search_corpus", {"query": "water"}, "s"), done("tool_calls")]
 
 @pytest.mark.req("SESS-13")
 async def test_a_standing_grant_of_the_owner_serves_no_guest(tmp_path: Path) -> None:
-    house = House(MemoryRuns())
+    house = House(MemoryRuns(), WANTS, WANTS, ENDS)
     peer, now = house.bus.peer, now_ms()
     tools = builtin_tools(["market_post"])
     tool = Toolbox(tools).bound("market_post")
@@ -54,6 +54,9 @@ async def test_a_standing_grant_of_the_owner_serves_no_guest(tmp_path: Path) -> 
     assert answer["requires_follow_up"] is True
     assert house.bus.calls == []
     assert book.entries()[0].used == 0
+    own = ToolExecutor(house.bus, tools, store=house.store, grants=book)
+    assert (await own.run_chat_with_tools(body))["content"] == "Posted."
+    assert (len(house.bus.calls), book.entries()[0].used) == (1, 1), "it serves the owner"
 
 
 @pytest.mark.req("SESS-13")
@@ -70,6 +73,10 @@ async def test_a_large_result_is_read_by_its_own_run_alone() -> None:
     await (await house.open(anna.client, ask(SEARCH), Ear())).drive()
     (cid,) = kept.blobs
     assert cid in str(house.bus.requests[-1]["messages"])
+    again = House(house.store, LOOKS, reading(cid), [says("Much."), done()], results=kept, limits=limits)
+    again.bus.tools["rag.query@1.0"] = gives({"chunks": [ROW]})
+    await (await again.open(again.guest().client, ask(SEARCH), Ear())).drive()
+    assert "xxx" in again.bus.requests[-1]["messages"][-1]["content"]
     theirs = House(house.store, reading(cid), [says("Nothing."), done()], results=kept, limits=limits)
     await (await theirs.open(eve.client, ask(SEARCH), Ear())).drive()
     told = theirs.bus.requests[-1]["messages"][-1]["content"]

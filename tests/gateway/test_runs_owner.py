@@ -127,8 +127,11 @@ async def test_owner_no_counts_at_either() -> None:
     there, here = await asked_there(house), await asked_here(house, owner)
     await house.decide(owner.client, there, "p", Deny("no"))
     await desk(house).decide(here, "p", Deny("no"), via=VIA)
-    await terminal(house).resume(there)
-    await terminal(house).resume(here)
+    for run in (there, here):
+        answer = await terminal(house).resume(run)
+        assert answer["content"] == "Posted."
+        (told,) = [one for one in house.bus.requests[-1]["messages"] if one["role"] == "tool"]
+        assert "no" in told["content"]
     assert house.bus.calls == []
 
 
@@ -232,7 +235,7 @@ async def test_owner_terminal_leaves_a_run_that_a_program_went_on_with() -> None
     await (await house.resume(program.client, run, waits=False)).drive()
     with pytest.raises(HearthNetError) as caught:
         await terminal(house).resume(run)
-    assert caught.value.code == "unauthorized"
+    assert (caught.value.code, caught.value.details) == ("unauthorized", {"rule": "principal"})
     await approve(house, owner, run)
     await (await house.resume(owner.client, run, waits=False)).drive()
     assert sent(house) == (owner.client.key, "", [owner.client.principal])

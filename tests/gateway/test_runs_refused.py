@@ -125,7 +125,7 @@ async def test_a_flood_of_them_is_counted() -> None:
     anna = house.guest()
     run, asked = await waiting(house, anna)
     for _ in range(SINGLE + 20):
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError, match="approval"):
             await house.decide(anna.client, run, "p", Approve(), shown=asked["p"]["arguments_digest"])
     assert len(await refused(house)) == SINGLE
     await house.runs.close()
@@ -139,8 +139,9 @@ async def test_no_needs_id_alone_and_has_no_entry(more: dict[str, Any]) -> None:
     house = House(MemoryRuns())
     anna = house.guest()
     run, _asked = await waiting(house, anna)
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError) as caught:
         await house.decide(anna.client, run, "never asked", Deny())
+    assert caught.value.code == "not_found"
     assert await refused(house) == []
     taken = await house.decide(anna.client, run, "p", Deny("not now"), **more)
     assert (taken["word"], taken["approval"]) == ("denied", "")

@@ -98,6 +98,7 @@ def test_an_open_socket_has_switched_protocols() -> None:
     entry = traced(asked, 0)
     assert entry is not None
     assert entry.detail is not None
+    assert entry.detail.attributes["http.response.status_code"] == 101
     assert entry.detail.attributes["http.request.method"] == "GET"
     assert entry.detail.attributes["server.address"] == "kitchen"
 

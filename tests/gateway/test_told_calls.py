@@ -49,14 +49,17 @@ async def test_tools_of_an_mcp_server_are_listed_and_called(shared: House, tmp_p
     finally:
         configure(shared.mesh.home, settings)
     assert [(page["name"], page["side_effects"]) for page in pages] == [(READ, False), (EFFECT, True)]
-    assert pages[0]["offers"]
+    assert [offer["node"] for page in pages for offer in page["offers"]] == [shared.bus.peer.node_id] * 2
     assert read.status_code == 200, read.text
-    assert "hello" in read.text
+    said = {"content": [{"type": "text", "text": '{"text": "hello"}'}], "is_error": False}
+    assert read.json()["output"]["frames"] == [{"event": "result", "data": said}]
     assert (effect.status_code, effect.json()["error"]) == (501, "not_implemented")
-    assert other.json()["error"] in ("not_found", "schema_mismatch")
-    assert nobody.json()["error"] == "not_found"
+    assert (other.status_code, other.json()["error"]) == (404, "not_found")
+    assert (nobody.status_code, nobody.json()["error"]) == (404, "not_found")
     assert [page["name"] for page in hidden] == ["rag.query"]
-    assert refused.json()["error"] == "token_scope_insufficient"
+    assert (refused.status_code, refused.json()["error"]) == (403, "token_scope_insufficient")
+    (call,) = plain.heard("tools/call")
+    assert (call["params"]["name"], call["params"]["arguments"]) == ("echo", {"text": "hello"})
 
 
 @pytest.mark.req("HTTP-36")

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
@@ -73,7 +74,9 @@ def test_a_new_link_for_a_guest(shell: Shell) -> None:
     assert opened(made["url"]).json()["principal"].endswith("/anna")
     plain = shell.run("link")
     assert opened(plain.stdout.strip()).json()["principal"].endswith("/owner")
-    assert shell.run("link", "--guest", "an/na").returncode == 2
+    refused = shell.run("link", "--guest", "an/na")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "a principal has 1 to 64 letters" in refused.stderr
 
 
 @pytest.mark.e2e
@@ -85,13 +88,18 @@ def test_a_program_is_let_in_and_shut_out_again(shell: Shell) -> None:
         page = http.get("/v1/me").json()
         assert page["scope"] == {"capabilities": ["llm.chat"], "max_effects": 100}
         assert page["principal"].endswith(f"/{made['principal']}")
+        assert made["expires_at"] - made["created_at"] == 2 * 3_600_000
+        assert page["expires_at"] == made["expires_at"]
         assert shell.run("clients", "remove", "edito").returncode == 5
-        assert shell.json("clients", "remove", "editor", "--json")["removed"]
+        removed = shell.json("clients", "remove", "editor", "--json")
+        assert removed == {"id": made["id"], "name": "editor", "removed": True}
         assert http.get("/v1/me").status_code == 401
     key = Identity.generate().node_id
     plain = shell.run("clients", "add", "phone", "--key", key, "--per-minute", "5")
     assert plain.stdout.startswith("hnk_")
     assert "not shown again" in plain.stderr
+    (row,) = [one for one in shell.json("clients", "list", "--json") if one["name"] == "phone"]
+    assert (row["key"], row["scope"]["rate_limit_per_minute"]) == (key, 5)
     assert "all a guest may" in shell.run("clients", "list").stdout
     assert "no client any more" in shell.run("clients", "remove", "phone").stdout
 
@@ -124,10 +132,16 @@ def test_the_trace_of_a_request_is_shown(shell: Shell) -> None:
 
 
 @pytest.mark.req("GATE-6")
-def test_without_a_node_clients_can_be_made_and_links_cannot(shell: Shell) -> None:
-    stopped = Shell(shell.home.with_name("stopped"))
-    stopped.home.mkdir(exist_ok=True)
-    assert stopped.run("link").returncode == 3
-    assert stopped.run("clients", "add", "x").returncode == 5
-    assert "there is no client" in stopped.run("clients", "list").stdout
-    assert stopped.run("clients", "remove", "x").returncode == 5
+def test_an_empty_home_has_neither_clients_nor_links(tmp_path: Path) -> None:
+    empty = Shell(tmp_path / "empty")
+    empty.home.mkdir()
+    for arguments, status, words in (
+        (("link",), 3, "no node is running in"),
+        (("clients", "add", "x"), 5, "`hearthnet up` makes one"),
+        (("clients", "remove", "x"), 5, "there is no client 'x'"),
+    ):
+        refused = empty.run(*arguments)
+        assert (refused.returncode, refused.stdout) == (status, "")
+        assert words in refused.stderr
+    assert "there is no client" in empty.run("clients", "list").stdout
+    assert list(empty.home.iterdir()) == []

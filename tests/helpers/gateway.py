@@ -176,7 +176,8 @@ class House:
     def http(self, guest: Guest | None = None, **options: Any) -> httpx2.AsyncClient:
         """An HTTP client that shows the guest's key; close it, or use it as a context manager."""
         headers = {**(guest.bearer if guest else {}), **options.pop("headers", {})}
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=30, trust_env=False, **options)
+        options = {"base_url": self.url, **options}
+        return httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False, **options)
 
 
 def _state(name: str, host: Host) -> ServiceState:
