@@ -210,7 +210,8 @@ LIES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("provider", {"approval": {"provider": "anybody"}}),
     ("time", {"approval": {"time": NOW + 3_600_000, "expires": NOW + 7_200_000}}),
     ("time", {"approval": {"expires": NOW + 7 * 86_400_000}}),
-    ("time", {"approval": {"time": NOW - 9_000_000, "expires": NOW}}),
+    ("time", {"approval": {"time": NOW - 9_000_000, "expires": NOW + 82_000_000}}),
+    ("expired", {"approval": {"time": NOW - 9_000_000, "expires": NOW}}),
     ("time", {"approval": {"time": "now"}}),
 ]
 

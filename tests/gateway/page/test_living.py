@@ -19,6 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 POST: Final = {"category": "request", "title": "Jam jars wanted", "body": "Up to twenty."}
 EVIL: Final = '<img src=x onerror="window.hit = 1"><script>window.hit = 1</script>[x](javascript:alert(1))'
+LATE: Final = "It is too late to approve this. Nothing was done."
 SECTIONS: Final = ("ask", "waiting", "mesh", "market", "settings")
 
 
@@ -234,7 +235,7 @@ async def test_a_yes_that_comes_too_late_is_refused_and_says_so(street: Street) 
             await there.page.wait_for_selector("dialog [data-choice]")
             await there.card("expired")
             await there.choose("approve")
-            await expect(there.page.locator("dialog .error")).not_to_be_empty()
+            await expect(there.page.locator("dialog .error")).to_have_text(LATE)
             await there.page.keyboard.press("Escape")
             await there.answered("Done.")
     finally:

@@ -134,8 +134,11 @@ class Question {
   }
 
   fail(error) {
-    if (error instanceof Refused) this.error.textContent = text("confirm.refused", { rule: error.rule });
-    else this.error.textContent = error.code === "expired" ? text("confirm.late") : inWords(error);
+    // Time that is over is no lie of the gateway, whether the page notices it or the gateway.
+    const late = error.code === "expired" || (error instanceof Refused && error.rule === "expired");
+    if (late) this.error.textContent = text("confirm.late");
+    else if (error instanceof Refused) this.error.textContent = text("confirm.refused", { rule: error.rule });
+    else this.error.textContent = inWords(error);
     announce(this.error.textContent);
   }
 }

@@ -35,6 +35,7 @@ const LADDER = [
   ["actor", ({ approval }, who) => approval.actor === who.node],
   ["provider", ({ approval }) => approval.provider === "*" || String(approval.provider).startsWith("ed25519:")],
   ["time", ({ approval }, who) => fitsTime(approval, who.now)],
+  ["expired", ({ approval }, who) => approval.expires > who.now],
 ];
 
 function sameClientId(body, id) {
@@ -44,7 +45,7 @@ function sameClientId(body, id) {
 
 function fitsTime({ time, expires }, now) {
   const whole = Number.isSafeInteger(time) && Number.isSafeInteger(expires);
-  return whole && time < now + CLOCK_MS && expires > now && expires > time && expires - time < LONGEST_LIFE_MS;
+  return whole && time < now + CLOCK_MS && expires > time && expires - time < LONGEST_LIFE_MS;
 }
 
 /** Throws `Refused` unless `pending.approval` approves exactly `pending.body` and nothing else. */
