@@ -190,12 +190,14 @@ async def test_errors_can_be_read_on_an_allowed_page(place: Place) -> None:
     key = {"authorization": f"Bearer {key_of(place.house.guest())}", "content-type": "application/json"}
     large = {"method": "POST", "headers": key, "body": "x" * 1_100_000}
     async with place.page(place.friend.origin) as page:
-        for path, options, status in (
-            ("/v1/me", {}, 401),
-            ("/v1/nothing", {"headers": key}, 404),
-            ("/v1/call", large, 413),
+        for path, options, status, code in (
+            ("/v1/me", {}, 401, "unauthorized"),
+            ("/v1/nothing", {"headers": key}, 404, "not_found"),
+            ("/v1/call", large, 413, "payload_too_large"),
         ):
-            assert (await page.evaluate(TRIES, [place.house.url, path, options]))[0] == status
+            found, told = await page.evaluate(TRIES, [place.house.url, path, options])
+            error = told["error"]["code"] if path == "/v1/nothing" else told["error"]
+            assert (found, error) == (status, code)
 
 
 async def test_other_origins_and_cookies_get_nothing(place: Place) -> None:
