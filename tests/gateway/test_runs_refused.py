@@ -246,6 +246,8 @@ async def test_an_approval_of_somebody_without_a_key_is_none() -> None:
             shown=asked["p"]["arguments_digest"],
             approval=anna.sign(forged),
         )
+    assert [one["tool_call_id"] for one in (await house.runs.listing(plain.client))[0]["pending"]] == ["p"]
+    assert house.bus.calls == []
 
 
 # --- the owner

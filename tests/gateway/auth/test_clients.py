@@ -380,9 +380,13 @@ async def test_a_code_has_its_time(tmp_path: Path) -> None:
         book.use(late)
     book.make(life_ms=-1)
     (tmp_path / "run" / "links" / ("a" * 64)).write_text("{")
+    began = now_ms()
     kept = book.make()
+    made = now_ms()
     assert len(os.listdir(tmp_path / "run" / "links")) == 1
-    assert book.use(kept).principal == "owner"
+    link = book.use(kept)
+    assert link.principal == "owner"
+    assert began <= link.expires_at - 600_000 <= made, "ten minutes"
 
 
 @pytest.mark.req("GATE-3")

@@ -82,7 +82,7 @@ async def test_the_models_of_the_mesh_are_listed(shared: House) -> None:
         names = [model.id async for model in client.models.list()]
         assert names == ["mesh", "mesh+tools", NAME, f"{NAME}+tools"]
         assert (await client.models.retrieve(NAME)).owned_by == "hearthnet"
-        with pytest.raises(openai.NotFoundError):
+        with pytest.raises(openai.NotFoundError, match="no model 'nobody/has it' is offered"):
             await client.models.retrieve("nobody/has it")
     only = shared.guest(scope=Scope(("llm.chat",), params_constraints={"model": [NAME]}))
     async with mesh(shared, only) as client:
@@ -188,6 +188,8 @@ async def test_the_clients_own_tools_come_back_to_it(shared: House, stream: bool
         ]
         done = await client.chat.completions.create(model=NAME, messages=messages, tools=[LOOK])
     assert (done.choices[0].message.content or "").strip() == "It is blue."
+    told = shared.model.requests[-1]["messages"][-1]
+    assert (told["role"], told["tool_call_id"], told["content"]) == ("tool", call_id, "blue")
 
 
 @pytest.mark.req("HTTP-13")
@@ -439,7 +441,10 @@ async def test_a_run_that_is_gone_is_begun_anew_where_the_conversation_has_it_al
             model=NAME, messages=messages, tools=[LOOK], extra_body=MESH
         )
         assert (done.choices[0].message.content or "").strip() == "It is blue."
-        with pytest.raises(openai.NotFoundError):
+        told = shared.model.requests[-1]["messages"]
+        assert [one["role"] for one in told] == ["user", "assistant", "tool"]
+        assert told[-1]["content"] == "blue"
+        with pytest.raises(openai.NotFoundError, match="there is no run"):
             await client.chat.completions.create(
                 model=NAME, messages=messages, extra_body={"hearthnet": {"run": gone}}
             )

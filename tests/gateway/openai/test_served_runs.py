@@ -177,15 +177,18 @@ def test_errors_are_raised_as_the_packages_own_classes(node: Served, client: Any
     with pytest.raises(openai.BadRequestError) as wrong:
         ask(n=2)
     assert wrong.value.param == "n"
-    with pytest.raises(openai.AuthenticationError):
+    with pytest.raises(openai.AuthenticationError) as unknown:
         ask(program(node, "hnk_wrong"))
-    with pytest.raises(openai.PermissionDeniedError):
+    assert unknown.value.code == "unauthorized"
+    with pytest.raises(openai.PermissionDeniedError) as narrow:
         ask(program(node, node.key("market.list")))
-    with pytest.raises(openai.NotFoundError):
+    assert narrow.value.code == "token_scope_insufficient"
+    with pytest.raises(openai.NotFoundError, match="there is no run"):
         ask(extra_body={"hearthnet": {"run": "01M83SAHR54G8HEZWKSPC9RYMF"}})
     node.model.hangs_up = True
     try:
-        with pytest.raises(openai.InternalServerError):
+        with pytest.raises(openai.InternalServerError, match="hung up") as broken:
             ask()
     finally:
         node.model.hangs_up = False
+    assert (broken.value.status_code, broken.value.code) == (503, "partition")

@@ -281,15 +281,19 @@ async def test_hostile_trees_give_no_other_elements(street: Street) -> None:
         deep = element("blockquote", deep)
     async with visit(street) as there:
         page = there.page
-        trees = iter([[one] for one in [*bad, deep]])
+        trees = [[one] for one in [*bad, deep]]
 
         async def answer(route: Any) -> None:
-            await route.fulfill(json={"tree": next(trees)})
+            number = int(route.request.post_data_json["text"].removeprefix("tree "))
+            await route.fulfill(json={"tree": trees[number]})
 
         await page.route("**/page/markdown", answer)
-        texts = [f"tree {number}" for number in range(len(bad) + 1)]
-        assert_harmless(await page.evaluate(DRAW, texts))
+        found = await page.evaluate(DRAW, [f"tree {number}" for number in range(len(trees))])
         assert await page.evaluate("window.hit") is None
+    drawn = [*[([], "x")] * 7, (["p"], "x"), (["ol"], "x"), ([], "x"), (["p"], ""), (["p"], "")]
+    drawn += [*[([], "")] * 3, (["blockquote"] * 60 + ["p"], "x")]
+    assert [(one["names"], one["text"]) for one in found] == drawn
+    assert [one["attributes"] for one in found] == [[]] * len(trees)
 
 
 async def answer_of(page: Page) -> list[list[str]]:

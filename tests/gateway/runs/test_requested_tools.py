@@ -22,6 +22,12 @@ OWN = {"name": "look", "description": "Looks.", "parameters_schema": {"type": "o
 LOOKS = [calls("look", {}, "k"), done("tool_calls")]
 
 
+def told_last(house: House) -> tuple[str, str]:
+    """The result that the model was shown last, and the call that it is of."""
+    last = house.bus.requests[-1]["messages"][-1]
+    return last["tool_call_id"], last["content"]
+
+
 @pytest.mark.req("SESS-15")
 def test_tools_are_named_fixed_or_the_clients_own() -> None:
     found = tools_of(
@@ -86,6 +92,7 @@ async def test_a_client_that_listens_runs_its_own_tools() -> None:
     wanted = await ear.heard("tool_wanted")
     mine.give(wanted["tool_call_id"], {"colour": "red"})
     assert (await driven).message["content"] == "Red."
+    assert told_last(house) == ("k", '{"colour":"red"}')
 
 
 @pytest.mark.asyncio
@@ -112,6 +119,7 @@ async def test_a_client_that_is_gone_answers_when_it_comes_again(listens: bool) 
     answers = {"k": ClientResult({"colour": "red"})}
     again = await house.resume(anna.client, run.run, answers=answers)
     assert (await again.drive()).message["content"] == "Red."
+    assert told_last(house) == ("k", '{"colour":"red"}')
 
 
 @pytest.mark.asyncio

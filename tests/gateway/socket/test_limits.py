@@ -14,8 +14,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.socket.conversation import Conversation
-from hearthnet.gateway.socket.frames import SUBPROTOCOL
-from hearthnet.gateway.socket.protocol import SocketSettings
+from hearthnet.gateway.socket.frames import SUBPROTOCOL, ClientFrame
+from hearthnet.gateway.socket.protocol import SocketProtocol, SocketSettings
 from hearthnet.gateway.socket.topic import Topic
 from tests.helpers.gateway import House
 from tests.helpers.socket_client import Line, complete, limits, line
@@ -59,12 +59,26 @@ async def test_bad_input_closes_its_connection_and_no_other(
 
 
 @pytest.mark.req("SOCK-3")
-async def test_what_is_far_too_large_is_not_even_taken_in(shared: House) -> None:
+async def test_what_is_far_too_large_is_not_even_taken_in(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_in: list[int] = []
+    receive = SocketProtocol.receive
+
+    def counted(connection: SocketProtocol, data: str | bytes) -> ClientFrame | None:
+        taken_in.append(len(data))
+        return receive(connection, data)
+
+    monkeypatch.setattr(SocketProtocol, "receive", counted)
     async with line(shared, shared.guest()) as one:
         with contextlib.suppress(ConnectionError, ConnectionClosed):
             await one.socket.send("x" * 5_000_000)
         # Its code may be lost with what it had still to send.
         assert (await ended(one))[0] in (1009, 1006)
+    async with line(shared, shared.guest()) as one:
+        await one.socket.send("x" * 1_100_000)
+        assert (await ended(one))[0] == 4413
+    assert taken_in == [1_100_000]
 
 
 @pytest.mark.req("SOCK-3")

@@ -13,7 +13,6 @@ from hearthnet.bus.session import keyring
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.socket.topic import LOOK_SECONDS, Readers
 from hearthnet.trust.authorization.approval import Approval, sign_approval
@@ -23,7 +22,7 @@ from tests.gateway.socket.test_tool_runs import ask, confirm, post
 from tests.helpers.gateway import Guest, House
 from tests.helpers.probe import Anything
 from tests.helpers.scripted_model import Say
-from tests.helpers.socket_client import Frame, complete, line
+from tests.helpers.socket_client import Frame, complete, limits, line
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEADLINE = 30.0
@@ -140,11 +139,8 @@ async def test_what_the_mesh_offers_is_told_to_those_who_may_search_it(shared: H
 
 @pytest.mark.req("SOCK-23")
 async def test_who_is_removed_follows_no_longer(shared: House) -> None:
-    hub = shared.gateway.sockets
-    before = hub.settings
-    hub.limit(msgspec.structs.replace(before, check_seconds=0.1))
     guest, other = shared.guest(), shared.guest()
-    try:
+    with limits(shared, check_seconds=0.1):
         async with line(shared, guest) as one, line(shared, other) as two:
             for each in (one, two):
                 await each.send("subscribe", topic="runs")
@@ -152,22 +148,28 @@ async def test_who_is_removed_follows_no_longer(shared: House) -> None:
             assert shared.gateway.clients.book.remove(guest.entry.id)
             await one.rest()
             assert one.close_code == 4401
+            assert one.reason.startswith("unauthorized: this client is not known here")
             assert two.close_code is None
-    finally:
-        hub.limit(before)
 
 
 @pytest.mark.req("SOCK-23")
-async def test_a_token_from_elsewhere_is_over_while_its_socket_is_open(shared: House) -> None:
-    clients = shared.gateway.clients
-    identity, token = member(shared)
-    claims = shared.bus.peer.tokens.claims(token)
-    entered = Client("a", "a", identity.node_id, identity.node_id, claims.scope, claims.exp * 1000, token)
-    guest = shared.client(shared.guest())
-    assert clients.shut_out([entered, guest]) == {}
-    late = Clients(shared.bus.peer, clients.book, clock=lambda: claims.exp * 1000 + 120_000)
-    found = late.shut_out([entered])
-    assert found["a"].code == "token_expired"
+async def test_a_token_from_elsewhere_is_over_while_its_socket_is_open(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"topic": "mesh"}
+    subscribe = first(shared, "subscribe", given, "topic.subscribe", {"params": {}, "input": given}, "2.0")
+    late = now_ms() + 720_000  # the token is for 600 s
+    async with line(shared, None) as one, line(shared, shared.guest()) as two:
+        await one.socket.send(subscribe)
+        await one.until("snapshot")
+        await two.send("subscribe", **given)
+        await two.until("snapshot")
+        monkeypatch.setattr(shared.gateway.clients, "_clock", lambda: late)
+        with limits(shared, check_seconds=0.1):
+            await one.rest()
+        said = "unauthorized: the token's life is over; ask its issuer for a new one"
+        assert (one.close_code, one.reason) == (4401, said)
+        assert two.close_code is None
 
 
 @pytest.mark.req("SOCK-15")
