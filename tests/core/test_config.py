@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.core.config import Config, ModelConfig
+from hearthnet.core.config import Config, LlmConfig, ModelConfig, NodeConfig
 from hearthnet.core.config_loader import DEFAULT_CONFIG, line_of, load_config, parse_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -28,7 +28,9 @@ def test_what_is_commented_out_would_be_accepted() -> None:
     config = parse_config(examples, FILE)
     services = ("auth", "llm", "rag", "market", "mesh", "file", "embed", "trans", "mcp")
     assert config.services.enabled == services
-    assert [model.kind for model in config.llm.models] == ["ollama"]
+    assert [(model.kind, model.name) for model in config.llm.models] == [("ollama", "qwen3-8b")]
+    assert [(model.kind, model.name) for model in config.embed.models] == [("ollama", "nomic-embed-text")]
+    assert [(server.name, len(server.read_only)) for server in config.mcp.servers] == [("notes", 2)]
 
 
 def _is_setting(line: str) -> bool:
@@ -44,9 +46,10 @@ def test_settings_are_read_from_the_home(tmp_path: Path) -> None:
         '[node]\ndisplay_name = "kitchen"\n[llm]\nbuiltin = false\n'
         '[[llm.models]]\nkind = "openai"\nname = "big"\nurl = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
     )
-    config = load_config(home)
-    assert config.node.display_name == "kitchen"
-    assert config.llm.models == (ModelConfig("openai", "big", "http://127.0.0.1:1/v1", "m"),)
+    model = ModelConfig("openai", "big", "http://127.0.0.1:1/v1", "m")
+    assert load_config(home) == Config(
+        node=NodeConfig("kitchen"), llm=LlmConfig(builtin=False, models=(model,))
+    )
 
 
 @pytest.mark.req("UP-13", "GATE-16")
@@ -81,11 +84,15 @@ def test_origin_is_exact_or_all_of_a_scheme_of_its_own(origin: str, fits: bool) 
         ("colour = 'red'\n", 1, "there is no setting colour"),
         ("[server]\nport = 'a'\n", 2, "server.port: Expected `int`, got `str`"),
         ("[server]\nport = 70000\n", 2, "server.port: Expected `int` <= 65535"),
-        ("server.port = 'a'\n", 1, "server.port"),
-        ("[services]\nenabled = ['a', 3]\n", 2, "services.enabled.1"),
-        ("[node]\n[llm\n", 2, "Expected ']'"),
-        ("[[llm.models]]\nkind='openai'\nname='a'\nurl='u'\nmodel='m'\n[[llm.models]]\nkind='x'\n", 7, "'x'"),
-        ("\n[[llm.models]]\nkind='openai'\n", 2, "missing required field `name`"),
+        ("server.port = 'a'\n", 1, "server.port: Expected `int`, got `str`"),
+        ("[services]\nenabled = ['a', 3]\n", 2, "services.enabled.1: Expected `str`, got `int`"),
+        ("[node]\n[llm\n", 2, "Expected ']' at the end of a table declaration"),
+        (
+            "[[llm.models]]\nkind='openai'\nname='a'\nurl='u'\nmodel='m'\n[[llm.models]]\nkind='x'\n",
+            7,
+            "llm.models.1.kind: Invalid enum value 'x'",
+        ),
+        ("\n[[llm.models]]\nkind='openai'\n", 2, "llm.models.0: Object missing required field `name`"),
     ],
 )
 def test_damage_is_named_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
@@ -93,10 +100,9 @@ def test_damage_is_named_with_its_line(tmp_path: Path, text: str, line: int, rea
     home.config_file.write_text(text)
     with pytest.raises(HearthNetError) as caught:
         load_config(home)
-    message = caught.value.message
-    assert message.startswith(f"{home.config_file}: line {line}: ")
-    assert reason in message
-    assert message.endswith("; mend it, or move it away and a new one is written")
+    remedy = "mend it, or move it away and a new one is written"
+    assert caught.value.message == f"{home.config_file}: line {line}: {reason}; {remedy}"
+    assert caught.value.details == {"path": str(home.config_file), "line": line}
     assert caught.value.exit_status == 2
     assert home.config_file.read_text() == text
 
@@ -111,7 +117,7 @@ def test_damage_without_a_line_names_the_file(tmp_path: Path) -> None:
         load_config(home)
     home.config_file.rmdir()
     home.config_file.write_text("a = '''")
-    with pytest.raises(HearthNetError, match=r"hearthnet\.toml: .*mend it"):
+    with pytest.raises(HearthNetError, match=r"hearthnet\.toml: Expected .* \(at end of document\); mend it"):
         load_config(home)
 
 
@@ -150,20 +156,17 @@ def test_the_home_is_the_one_given_else_of_the_environment_else_the_users(
     monkeypatch.delenv("HEARTHNET_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert Home.resolve().path.name == "hearthnet"
-    assert Home.resolve().path.is_relative_to(tmp_path)
+    assert Home.resolve().path == tmp_path / "data" / "hearthnet"
+    monkeypatch.delenv("XDG_DATA_HOME")
+    assert Home.resolve().path == tmp_path / ".local" / "share" / "hearthnet"
 
 
 @pytest.mark.req("UP-14")
 def test_everything_lies_inside_the_home(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    paths = [
-        home.community_key,
-        home.roster,
-        home.jetstream,
-        home.service("rag"),
-        home.log("rag"),
-        home.state,
-    ]
-    assert all(path.is_relative_to(tmp_path) for path in paths)
+    named = [name for name, value in vars(Home).items() if isinstance(value, property)]
+    assert {"community_key", "roster", "jetstream", "state"} <= set(named)
+    paths = [*(getattr(home, name) for name in named), home.service("rag"), home.log("rag")]
+    assert [path for path in paths if tmp_path not in path.parents] == []
+    assert len(set(paths)) == len(paths), "each has a place of its own"
     assert home.log("rag").name == "rag.log"

@@ -66,7 +66,6 @@ def test_an_instance_is_eight_small_letters_and_digits() -> None:
 
 
 @pytest.mark.req("WIRE-1")
-@pytest.mark.req("WIRE-1")
 @given(st.binary(min_size=32, max_size=32))
 def test_a_node_id_and_its_forms_lead_back_to_the_key(key: bytes) -> None:
     node = node_id(key)
@@ -127,5 +126,5 @@ def test_a_guest_has_a_token_of_its_own_in_subjects() -> None:
     guests = [subject_token(f"{node}/{name}") for name in ("a.b", "a.c", "a")]
     assert len({*guests, token_form(node)}) == 4
     assert all(re.fullmatch("[A-Za-z0-9_-]{43}", token) for token in guests)
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError, match="'nobody' is not a node id"):
         subject_token("nobody")
