@@ -30,17 +30,19 @@ def test_a_client_step_lies_below_the_method_and_notes_its_failure() -> None:
     traces = Traces()
     served = traces.serving(header(), 0)
     token = span_started(served)
+    running = steps.traceparent()
     with steps.client_step("POST here", {"a": 1, "b": ""}, span="POST") as entry:
         assert entry is not None
-        assert steps.traceparent() != entry.traceparent, "it is not the running step"
-    with pytest.raises(HearthNetError), steps.client_step("GET here", {}):
+        assert steps.traceparent() == running != entry.traceparent, "it is not the running step"
+    with pytest.raises(HearthNetError, match="late"), steps.client_step("GET here", {}):
         raise HearthNetError("timeout", "late")
     span_ended(served, token)
     traces.end(served)
     post, get, _ = entries(traces)
     assert post.detail is not None
     assert (post.parent, post.detail.name, post.detail.attributes) == (served.handler, "POST", {"a": 1})
-    assert (get.code, get.trace) == ("timeout", served.trace)
+    assert (post.code, get.code) == ("", "timeout")
+    assert (get.parent, get.trace) == (served.handler, served.trace)
     assert served.tracer is None
 
 
@@ -70,15 +72,18 @@ def test_what_a_method_says_of_its_span_adds_up() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_request_to_a_model_server_tells_no_key_and_its_status() -> None:
+async def test_a_request_to_a_model_server_tells_no_key_and_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SCRIPTED_KEY", "a-secret-of-its-own")
     traces = Traces()
     with ScriptedModel() as model:
         url = model.url.replace("http://", "http://me:secret@")
-        connection = ModelHttpClient("scripted", "", ("Authorization", "Bearer {key}"))
+        connection = ModelHttpClient("scripted", "SCRIPTED_KEY", ("X-Key", "key {key}"))
         served = traces.serving(header(), 0)
         token = span_started(served)
         wrong = HttpRequest("DELETE", f"{url}/models?key=secret", {})
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError, match="501"):
             async with connection.post(wrong):
                 pass
         span_ended(served, token)
