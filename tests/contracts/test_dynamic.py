@@ -11,6 +11,7 @@ import pytest
 from hearthnet.contracts import registry
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import MOST_BYTES, checked, is_told, versioned
+from hearthnet.contracts.match import MatchRule
 from hearthnet.contracts.registry import Contracts, contracts
 from hearthnet.core.errors import HearthNetError
 
@@ -37,39 +38,53 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
     assert versioned(one).id == one.id
     assert one.version.endswith(".0")
     assert 1 <= one.major < 10**15
-    different = {
-        versioned(contract(**changed)).id
-        for changed in (
-            {"summary": "Reads a note."},
-            {"side_effects": True, "idempotent": "no"},
-            {"request_schema": request({"type": "object", "properties": {"a": {"type": "string"}}})},
-            {"timeout_seconds": 77},
-        )
+    text = {"type": "object", "properties": {"a": {"type": "string"}}}
+    changes: dict[str, dict[str, Any]] = {
+        "name": {"name": "experimental.mcp.notes.write"},
+        "stability": {"stability": "beta"},
+        "summary": {"summary": "Reads a note."},
+        "trust_required": {"trust_required": "trusted"},
+        "side_effects": {"side_effects": True, "idempotent": "no"},
+        "idempotent": {"idempotent": "no"},
+        "timeout_seconds": {"timeout_seconds": 77},
+        "max_concurrent": {"max_concurrent": 77},
+        "request_schema": {"request_schema": request(text)},
+        "response_schema": {"response_schema": text},
+        "stream_schema": {"stream_schema": {"progress": text}},
+        "offer_params": {"offer_params": text},
+        "match": {"match": {"input.a": MatchRule(rule="in", offer="a")}},
+        "errors": {"errors": ["not_found"]},
+        "examples": {"examples": []},
+        "effect_scope": {"effect_scope": "node"},
+        "approval": {"approval": "any"},
     }
-    assert len(different | {one.id}) == 5
+    assert set(changes) == set(Contract.__struct_fields__) - {"version"}
+    versions = {name: versioned(contract(**changed)).version for name, changed in changes.items()}
+    assert len({one.version, *versions.values()}) == 1 + len(changes), versions
 
 
 @pytest.mark.req("MCPADD-2")
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "reason"),
     [
-        {"name": "market.list"},
-        {"name": "experimental.Not a name"},
-        {"summary": "x" * MOST_BYTES},
-        {"request_schema": request({"type": "no type"})},
-        {"request_schema": {"type": "object"}},
-        {"request_schema": request({"type": "object", "properties": []})},
-        {"stream_schema": {"progress": {"type": 7}}},
-        {"side_effects": True, "idempotent": "pure"},
-        {"side_effects": False, "idempotent": "client_id"},
-        {"side_effects": True, "idempotent": "client_id"},  # and no input of that name
-        {"request_schema": request(True)},
-        {"timeout_seconds": 0},
-        {"max_concurrent": -1},
+        ({"name": "market.list"}, "is not under experimental"),
+        ({"name": "experimental.Not a name"}, "is not a capability"),
+        ({"summary": "x" * MOST_BYTES}, "65536 at most"),
+        ({"request_schema": request({"type": "no type"})}, "not a JSON Schema"),
+        ({"request_schema": {"type": "object"}}, "no object of params and input"),
+        ({"request_schema": request({"type": "object", "properties": []})}, "not a JSON Schema"),
+        ({"stream_schema": {"progress": {"type": 7}}}, "not a JSON Schema"),
+        ({"side_effects": True, "idempotent": "pure"}, "with side effects is not 'pure'"),
+        ({"side_effects": False, "idempotent": "client_id"}, "without side effects is not 'client_id'"),
+        ({"side_effects": True, "idempotent": "client_id"}, "has to require client_id"),
+        ({"request_schema": request(True)}, "no object of params and input"),
+        ({"timeout_seconds": 0}, "are at least 1"),
+        ({"max_concurrent": -1}, "are at least 1"),
     ],
+    ids=range(13),
 )
-def test_what_cannot_be_told_is_refused(changed: dict[str, Any]) -> None:
-    with pytest.raises(HearthNetError) as caught:
+def test_what_cannot_be_told_is_refused(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(HearthNetError, match=reason) as caught:
         versioned(contract(**changed))
     assert caught.value.code == "bad_request"
 
@@ -79,14 +94,17 @@ def test_what_was_told_is_held_against_its_version() -> None:
     true = versioned(contract())
     told = msgspec.to_builtins(true)
     assert checked(told, true.id).id == true.id
-    lies: list[tuple[Any, str]] = [
-        ({**told, "side_effects": not true.side_effects}, true.id),
-        (told, "experimental.mcp.notes.write@1.0"),
-        ({"name": true.name}, true.id),
-        ("nothing", true.id),
+    other = {**told, "side_effects": True, "idempotent": "no"}
+    versioned(msgspec.convert(other, Contract))
+    lies: list[tuple[Any, str, str]] = [
+        (other, true.id, "is not the version of what it says"),
+        ({**told, "version": "1.0"}, f"{true.name}@1.0", "is not the version of what it says"),
+        (told, "experimental.mcp.notes.write@1.0", "is not the contract of"),
+        ({"name": true.name}, true.id, "is no contract: Object missing required field"),
+        ("nothing", true.id, "is no contract: Expected `object`"),
     ]
-    for lie, capability in lies:
-        with pytest.raises(HearthNetError) as caught:
+    for lie, capability, reason in lies:
+        with pytest.raises(HearthNetError, match=reason) as caught:
             checked(lie, capability)
         assert caught.value.code == "bad_request"
 
@@ -112,5 +130,5 @@ def test_what_was_learned_is_found_and_is_no_installed_contract(monkeypatch: pyt
     known.learn(first)
     known.learn(versioned(contract(summary="A third one.")))
     assert known.get(first.id) is first, "it was told again, and so later"
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError, match="nobody has told what"):
         known.get(second.id)

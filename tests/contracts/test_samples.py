@@ -27,7 +27,9 @@ def test_each_capability_has_a_sample_that_its_contract_takes(name: str) -> None
 def test_every_field_of_a_contract_is_spoilt() -> None:
     contract = contracts().get("market.post@1.0")
     spoilt = [bad.what for bad in mutations(contract, sample(contract, STOCK))]
-    assert {"/input/location/lat", "/input/tags", "/params"} <= {str(field) for field in fields(contract)}
+    named = {str(field) for field in fields(contract)}
+    assert {"/input/location/lat", "/input/tags", "/params"} <= named
+    assert {what.partition(": ")[0] for what in spoilt if what.startswith("/")} == named
     for what in ("/input/location/lat: off the globe", "/input/tags: 10,000 items", "/input/title: 1 MB"):
         assert what in spoilt
     assert len(spoilt) == len(set(spoilt))

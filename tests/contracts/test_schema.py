@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
 
 import jsonschema
 import pytest
@@ -98,10 +102,37 @@ def test_what_is_no_schema_is_refused_when_it_is_compiled(schema: Any) -> None:
 
 
 @pytest.mark.req("CONTRACT-9")
-@pytest.mark.parametrize("place", ["http://127.0.0.1:9/x", "file:///etc/hostname", "other.json"])
-def test_a_schema_never_makes_us_fetch_anything(place: str) -> None:
-    with pytest.raises(HearthNetError, match="not a JSON Schema"):
-        compile_schema({"$ref": place})
+def test_a_schema_never_makes_us_fetch_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it refers to is there, and is a schema: fetched, it would be taken."""
+    (tmp_path / "other.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _OneSchema) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with urllib.request.urlopen(f"{url}/asked") as answer:
+            assert answer.read() == b"{}"
+        for place in (f"{url}/x", (tmp_path / "other.json").as_uri(), "other.json"):
+            with pytest.raises(HearthNetError, match="not a JSON Schema"):
+                compile_schema({"$ref": place})
+        server.shutdown()
+    assert _OneSchema.asked == ["/asked"]
+
+
+class _OneSchema(BaseHTTPRequestHandler):
+    """Answers every request with a schema, and notes it."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.asked.append(self.path)
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
 
 
 @pytest.mark.req("CONTRACT-9")
