@@ -101,8 +101,18 @@ def test_nothing_else_is_ever_raised(pieces: list[bytes]) -> None:
         return
 
 
-def test_a_large_message_in_many_pieces_is_read_in_one_go() -> None:
+def test_a_large_message_in_many_pieces_is_read_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joined and looked through with each piece, it would cost as much as it is large, squared."""
+    looked: list[int] = []
+    consume = NatsParser._consume
+
+    def counting(reader: NatsParser, data: bytes) -> tuple[int, int]:
+        looked.append(len(data))
+        return consume(reader, data)
+
+    monkeypatch.setattr(NatsParser, "_consume", counting)
     data = bytes(range(256)) * 4096
     whole = b"MSG a 1 %d\r\n%b\r\n" % (len(data), data)
     pieces = [whole[start : start + 1000] for start in range(0, len(whole), 1000)]
     assert read(pieces) == [(1, "a", "", data, False)]
+    assert looked == [1000, len(whole)]
