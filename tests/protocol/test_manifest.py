@@ -14,6 +14,7 @@ from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.manifest import (
     CHUNK_BYTES,
+    HASH_BYTES,
     LARGEST_BYTES,
     Cutter,
     Manifest,
@@ -76,20 +77,42 @@ def test_a_chunk_is_proved_by_itself() -> None:
 
 
 @pytest.mark.req("FILE-2")
-@pytest.mark.parametrize("size", [-1, 2 * CHUNK_BYTES, 2 * CHUNK_BYTES + 6, LARGEST_BYTES + 1])
-def test_a_wrong_size_is_refused(size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        (-1, "the size of content is 0 to"),
+        (2 * CHUNK_BYTES, "are 2 chunks, not 3"),
+        (2 * CHUNK_BYTES + 6, "are not those of"),
+        (LARGEST_BYTES + 1, "the size of content is 0 to 4294967296 bytes"),
+    ],
+)
+def test_a_wrong_size_is_refused(size: int, reason: str) -> None:
     true = manifest_of(pattern(2 * CHUNK_BYTES + 5))
-    with pytest.raises(HearthNetError) as caught:
+    with pytest.raises(HearthNetError, match=reason) as caught:
         Manifest(size, true.hashes).check(true.cid)
     assert caught.value.code == "bad_request"
 
 
 @pytest.mark.req("FILE-2")
+def test_content_of_the_largest_size_passes_and_more_does_not() -> None:
+    hashes = bytes(HASH_BYTES * (LARGEST_BYTES // CHUNK_BYTES + 1))
+    largest, more = Manifest(LARGEST_BYTES, hashes[HASH_BYTES:]), Manifest(LARGEST_BYTES + 1, hashes)
+    largest.check(largest.cid)
+    with pytest.raises(HearthNetError, match="the size of content is 0 to"):
+        more.check(more.cid)
+
+
+@pytest.mark.req("FILE-2")
 def test_wrong_hashes_are_refused() -> None:
     true = manifest_of(pattern(2 * CHUNK_BYTES))
-    for hashes in (true.hashes[:32], true.hashes[32:] + true.hashes[:32], bytes(64)):
-        with pytest.raises(HearthNetError):
+    for hashes, reason in (
+        (true.hashes[:32], "are 2 chunks, not 1"),
+        (true.hashes[32:] + true.hashes[:32], "are not those of"),
+        (bytes(64), "are not those of"),
+    ):
+        with pytest.raises(HearthNetError, match=reason) as caught:
             Manifest(true.size, hashes).check(true.cid)
+        assert caught.value.code == "bad_request"
 
 
 @pytest.mark.req("FILE-2")
@@ -99,7 +122,7 @@ def test_what_is_no_cid() -> None:
     assert hash_of(cid) == chunk_hash(b"x")
     for text in ("", cid[:-1], cid + "0", cid.upper(), "sha256:" + cid[7:], cid + "\n", "../" + cid):
         assert not is_cid(text)
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError, match="a CID is blake3: and 64 hex characters"):
             hash_of(text)
 
 

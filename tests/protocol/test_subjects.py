@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hearthnet.core.capability_name import Capability, parse_capability
@@ -80,14 +80,18 @@ def test_what_is_for_all_names_its_sender(node: str) -> None:
 
 @pytest.mark.req("WIRE-10")
 @given(KEYS, KEYS)
-def test_all_of_it_is_what_the_server_allows(caller: str, provider: str) -> None:
+def test_each_subject_is_one_that_its_sender_may_publish(caller: str, provider: str) -> None:
+    """And nobody else, by the permissions of which the server's configuration is made."""
+    assume(caller != provider)
     mine, theirs = node_permissions(caller), node_permissions(provider)
     call = subjects.call(caller, provider, THERE, QUERY)
+    control = subjects.control(caller, provider, THERE, CALL)
     reply = subjects.reply(provider, caller, HERE, CALL)
     find, announce = subjects.find(caller, "rag.query.v1"), subjects.announce(provider, QUERY)
     event = subjects.event(provider, "auth.token.revoked")
     for sent, sender, hearer in (
         (call, mine, theirs),
+        (control, mine, theirs),
         (reply, theirs, mine),
         (find, mine, theirs),
         (announce, theirs, mine),
@@ -95,6 +99,7 @@ def test_all_of_it_is_what_the_server_allows(caller: str, provider: str) -> None
     ):
         assert any(covers(pattern, sent) for pattern in sender.publish)
         assert any(covers(pattern, sent) for pattern in hearer.subscribe)
+        assert not any(covers(pattern, sent) for pattern in hearer.publish)
 
 
 @pytest.mark.req("WIRE-10")
