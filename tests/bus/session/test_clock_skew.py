@@ -1,3 +1,5 @@
+"""The clock of another node, learned from what it refuses."""
+
 from __future__ import annotations
 
 import asyncio
