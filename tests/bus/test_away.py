@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -54,7 +55,9 @@ async def test_no_call_takes_longer_than_an_hour(mesh: Mesh, seconds: float) -> 
     async with mesh.hosting(service), await mesh.bus() as bus:
         await bus.call(QUERY, query(), timeout_seconds=seconds)
         assert await _talk(bus, seconds) == "done"
-    assert service.calls[0].remaining() <= 3600
+    left = [call.remaining() for call in service.calls]
+    assert len(left) == 2
+    assert 3000 < min(left) <= max(left) <= 3600
 
 
 @pytest.mark.req("BUS-17")
@@ -71,9 +74,11 @@ async def test_who_asks_while_the_server_is_away_waits_for_it(mesh: Mesh) -> Non
 async def test_a_server_that_stays_away_is_a_partition_at_the_deadline(mesh: Mesh) -> None:
     bus = await mesh.bus()
     await _down(mesh, bus.peer.link)
+    began = time.monotonic()
     with pytest.raises(HearthNetError, match="is the node running") as caught:
         await bus.call(QUERY, query(), timeout_seconds=0.2)
     assert caught.value.code == "partition"
+    assert time.monotonic() - began >= 0.2
     mesh.server = mesh.server.again()
     await bus.close()
 
@@ -84,7 +89,7 @@ async def test_a_bus_that_was_left_says_so(mesh: Mesh) -> None:
     await bus.close()
     with pytest.raises(HearthNetError, match="closed"):
         await bus.call(QUERY, query())
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError, match="it is away"):
         await bus.peer.link.flush_subscriptions()
     await bus.peer.link.closed()
 

@@ -78,13 +78,16 @@ async def test_what_waits_is_sent_in_its_order_and_gone_once_it_is_answered(worl
 
 @pytest.mark.req("MARKET-22")
 @pytest.mark.parametrize(
-    "code", ["partition", "timeout", "outcome_unknown", "capacity_exceeded", "not_found"]
+    "code", ["partition", "timeout", "outcome_unknown", "capacity_exceeded", "rate_limited", "not_found"]
 )
 async def test_what_may_be_sent_again_waits_on(world: World, code: str) -> None:
     one = world.put(title="a")
     world.code = code
     assert await world.deliver() == []
     assert world.codes() == {one: ""}
+    world.code = ""
+    assert await world.deliver() == [one]
+    assert world.sent == [one, one]
 
 
 @pytest.mark.req("MARKET-22")

@@ -94,7 +94,9 @@ async def test_who_is_told_to_come_back_much_later_is_told_so(mesh: Mesh) -> Non
 
     service.answer = later
     async with mesh.hosting(service), await mesh.bus() as bus:
-        assert await _code(bus.call(QUERY, query())) == "rate_limited"
+        with pytest.raises(HearthNetError, match="wait a minute") as caught:
+            await bus.call(QUERY, query())
+    assert (caught.value.code, caught.value.retry_after_ms) == ("rate_limited", 60_000)
     assert len(service.calls) == 1
 
 

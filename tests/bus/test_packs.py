@@ -157,13 +157,14 @@ async def test_a_process_that_does_not_say_so_gets_no_packs(
 
 @pytest.mark.req("BUS-95")
 async def test_each_call_of_a_pack_has_an_answer_of_its_own(mesh: Mesh) -> None:
-    service = ProbeService(places=MANY)
+    service, refused = ProbeService(places=MANY), list[str]()
 
     async def answer(call: Call[Any, Any]) -> None:
         if call.body["input"]["query"] == "refuse":
+            refused.append(call.id)
             raise HearthNetError("not_found", "no")
         if call.body["input"]["query"] == "wait":
-            await asyncio.sleep(0.05)
+            await wait_for(lambda: len(refused) == 2, PATIENCE)
 
     service.answer = answer
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
@@ -174,9 +175,19 @@ async def test_each_call_of_a_pack_has_an_answer_of_its_own(mesh: Mesh) -> None:
 
 @pytest.mark.req("BUS-95", "BUS-5")
 async def test_calls_for_which_there_is_no_place_come_again(mesh: Mesh) -> None:
-    service = ProbeService(places=2)
+    service, running, most = ProbeService(places=2), 0, 0
+
+    async def answer(call: Call[Any, Any]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+
+    service.answer = answer
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         assert codes(await at_once(bus, [query()] * 6, timeout_seconds=PATIENCE)) == [""] * 6
+    assert (len(service.calls), most) == (6, 2)
 
 
 @pytest.mark.req("BUS-96")

@@ -35,12 +35,13 @@ async def test_a_blob_is_kept_under_its_hash_once(mesh: Mesh) -> None:
 @pytest.mark.req("STORE-1")
 async def test_what_is_not_there_or_damaged_is_said(mesh: Mesh) -> None:
     async with await mesh.store() as store:
-        with pytest.raises(HearthNetError) as caught:
-            await store.get_blob(content_hash(b"never stored"))
+        absent = content_hash(b"never stored")
+        with pytest.raises(HearthNetError, match=absent[:23]) as caught:
+            await store.get_blob(absent)
         assert caught.value.code == "not_found"
         cid = content_hash(b"the real content")
         await (await store.js.object_store("blobs")).put(cid, b"something else")
-        with pytest.raises(HearthNetError) as damaged:
+        with pytest.raises(HearthNetError, match=f"{cid[:23]}.* damaged") as damaged:
             await store.get_blob(cid)
     assert damaged.value.code == "internal_error"
 
@@ -80,6 +81,6 @@ async def test_a_store_that_was_left_says_so(mesh: Mesh, caplog: pytest.LogCaptu
     await store.link.connected()
     await store.close()
     for late in (store.link.connected(), store.link.subscribe("mk.post.>", lambda: None)):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=r"the connection to the server .* closed") as caught:
             await late
-        assert caught.value.code == "partition"
+        assert (caught.value.code, caught.value.rule) == ("partition", "connection_lost")

@@ -92,16 +92,24 @@ async def test_an_error_ends_the_stream_once(mesh: Mesh) -> None:
 
 @pytest.mark.req("STREAM-4")
 async def test_a_frame_outside_the_contract_ends_the_stream(mesh: Mesh) -> None:
-    service = ProbeService()
+    service, refused = ProbeService(), list[str]()
 
     async def talk(call: Call[Any, Any], stream: Stream) -> None:
-        await stream.send("token", {"text": 7})
+        await stream.send("token", {"text": "so far"})
+        try:
+            await stream.send("token", {"text": 7})
+        except Exception as error:
+            refused.append(str(error))
+            raise
 
     service.talk = talk
     async with mesh.hosting(service), await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
-        with pytest.raises(HearthNetError) as caught:
+        assert (await anext(stream)).data == {"text": "so far"}
+        with pytest.raises(HearthNetError):
             await anext(stream)
-    assert "/text" in caught.value.message
+        assert [frame async for frame in stream] == []
+    (reason,) = refused
+    assert '/text: 7 is not of type "string"' in reason
 
 
 @pytest.mark.req("STREAM-5")

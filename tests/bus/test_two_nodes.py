@@ -31,18 +31,15 @@ async def test_a_member_calls_and_streams_from_another_node(mesh: Mesh) -> None:
 
 @pytest.mark.req("BUS-12")
 async def test_the_own_node_is_asked_first(mesh: Mesh) -> None:
+    """Another node's process is known to be quick, and its own one was never asked."""
     near, far = ProbeService(), ProbeService()
-    async with mesh.hosting(near), await mesh.guest_bus() as guest:
-        far.events = None
-        async with mesh.hosting(far):
-            for _ in range(6):
-                await guest.call(QUERY, query())
-    assert len(near.calls) + len(far.calls) == 6
-    async with await mesh.bus() as bus, mesh.hosting(near):
-        before = len(near.calls)
-        for _ in range(4):
-            await bus.call(QUERY, query())
-        assert len(near.calls) == before + 4
+    async with mesh.hosting(far), mesh.hosting(near, at=mesh.guest), await mesh.guest_bus() as guest:
+        await offered(guest, QUERY, 2)
+        for _ in range(3):
+            await guest.call(QUERY, query(), node=mesh.identity.node_id)
+        asked = {(await guest.call(QUERY, query())).provider for _ in range(6)}
+    assert asked == {guest.peer.node_id}
+    assert (len(near.calls), len(far.calls)) == (6, 3)
 
 
 @pytest.mark.req("BUS-22")
@@ -91,7 +88,7 @@ async def test_what_is_for_the_own_node_is_neither_found_nor_given_to_others(mes
 @pytest.mark.req("BUS-8")
 async def test_announcements_reach_who_uses_the_capability(mesh: Mesh) -> None:
     async with await mesh.guest_bus() as guest:
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError, match="nobody in the mesh offers"):
             await guest.call(QUERY, query())
         registry = guest._discovery.registry
         async with mesh.hosting(ProbeService()):

@@ -13,14 +13,13 @@ import pytest
 from hearthnet.bus.blobs import stream
 from hearthnet.bus.blobs.blob_store import Blobs
 from hearthnet.bus.blobs.metadata import (
-    META,
     MOST_HOLDS,
     STREAM,
     BlobRecord,
     Hold,
     index_subject,
     joined_holds,
-    read_entry,
+    meta_subject,
 )
 from hearthnet.bus.blobs.stream import BlobLink, SequenceChanged
 from hearthnet.bus.blobs.writer import Writer
@@ -362,13 +361,14 @@ async def test_too_large_is_refused_at_the_chunk(mesh: Mesh, monkeypatch: pytest
     async with await mesh.store() as store:
         assert (await refusal(store.blobs.put([LARGE]))).code == "bad_request"
         assert await messages(store) == 0
-    assert LARGEST_BYTES > 1 << 30
+    assert LARGEST_BYTES == 4 << 30
 
 
 async def test_a_damaged_entry_is_said(mesh: Mesh) -> None:
-    cid = content_hash(new_ulid().encode())
-    with pytest.raises(HearthNetError, match="damaged"):
-        read_entry(b"{")
+    cid, other = (content_hash(new_ulid().encode()) for _ in range(2))
     async with await mesh.store() as store:
-        await store.js.publish(META + "eA==", b'{"name": "x"}')
-        assert (await refusal(store.get_blob(cid))).code == "not_found"
+        await store.js.publish(meta_subject(cid), b'{"name": 7}')
+        error = await refusal(store.get_blob(cid))
+        assert error.code == "internal_error"
+        assert error.message.startswith("an entry of the blob store is damaged: Expected `str`, got `int`")
+        assert (await refusal(store.get_blob(other))).code == "not_found"

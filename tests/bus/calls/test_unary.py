@@ -247,7 +247,8 @@ async def test_an_offer_for_the_own_node_is_announced_to_nobody(mesh: Mesh) -> N
 
 @pytest.mark.req("BUS-11")
 async def test_a_frame_over_the_limit_is_refused_before_it_is_sent(mesh: Mesh) -> None:
-    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
         body = {
             "params": {},
             "input": {"messages": [{"role": "user", "content": "x" * bus.peer.link.max_payload}]},
@@ -255,6 +256,9 @@ async def test_a_frame_over_the_limit_is_refused_before_it_is_sent(mesh: Mesh) -
         error = await _refusal(bus.call("llm.chat@2.0", body))
         assert error.code == "payload_too_large"
         assert str(bus.peer.link.max_payload) in error.message
+        assert bus.peer.link.is_connected, "the server ends the connection of who sends it"
+        assert (await bus.call("llm.chat@2.0", CHAT_BODY)).output
+    assert len(service.calls) == 1
 
 
 @pytest.mark.req("BUS-31")
