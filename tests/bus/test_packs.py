@@ -13,7 +13,7 @@ import pytest
 from hearthnet import Call
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.session.batching import ENOUGH
+from hearthnet.bus.session.batching import ENOUGH, LARGEST, MOST_BYTES
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.schema import SchemaCheck
 from hearthnet.core import ids
@@ -191,10 +191,19 @@ async def test_calls_for_which_there_is_no_place_come_again(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("BUS-96")
-async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alone(mesh: Mesh) -> None:
-    service = ProbeService(places=500)
+async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alone(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, packs, unpack = ProbeService(places=500), list[tuple[int, int]](), batch.calls
+
+    def calls(frame: Frame) -> list[Frame]:
+        found = unpack(frame)
+        packs.append((len(found), len(frame.body)))
+        return found
+
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
+        monkeypatch.setattr(batch, "calls", calls)
         padded = [{**query(), "more": "x" * size} for size in (15_000, 300_000) for _ in range(20)]
         too_large = {**query(), "more": "x" * bus.peer.link.max_payload}
         deep: dict[str, Any] = {**query(), "more": []}
@@ -204,6 +213,9 @@ async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alo
         assert codes(came) == [""] * 40 + ["payload_too_large"] + [""] * 201
         assert str(bus.peer.link.max_payload) in came[40].message
         assert expected(bus) == 0
+    assert sum(items for items, _ in packs) >= 200
+    assert max(items for items, _ in packs) <= ENOUGH
+    assert max(size for _, size in packs) <= MOST_BYTES + LARGEST
 
 
 @pytest.mark.req("BUS-96")
@@ -487,7 +499,17 @@ async def _say(own: Session, caller: Session, body: bytes, **changes: Any) -> No
 
 
 @pytest.mark.req("BUS-96")
-async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> None:
+async def test_answers_keep_their_order_and_large_ones_go_alone(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packs, unpack = list[list[int]](), batch.answers
+
+    def answers(frame: Frame) -> list[Frame]:
+        found = unpack(frame)
+        packs.append([one.header.seq for one in found])
+        return found
+
+    monkeypatch.setattr(batch, "answers", answers)
     async with mesh.hosting(ProbeService()) as host, await mesh.guest_bus() as bus:
         call_id, heard = ids.new_ulid(), list[Frame]()
         bus.peer.replies.expect(call_id, _Listener(heard))
@@ -499,6 +521,7 @@ async def test_answers_keep_their_order_and_large_ones_go_alone(mesh: Mesh) -> N
         await wait_for(lambda: len(heard) == len(sizes), PATIENCE)
         assert [frame.header.seq for frame in heard] == list(range(1, len(sizes) + 1))
         assert [len(frame.body) for frame in heard] == [size + 11 for size in sizes]
+        assert packs == [[3, 4, 5, 6, 7, 8, 9, 10]], "the second is alone, and so the first before it"
         bad = Answered(id=call_id, seq=99, event="\ud800", body=msgspec.Raw(b"{}"))
         good = Answered(id=call_id, seq=100, event="token", body=msgspec.Raw(b"{}"))
         for item in (bad, good):

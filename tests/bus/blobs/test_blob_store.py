@@ -358,8 +358,17 @@ async def test_a_full_disk_takes_nothing(mesh: Mesh, monkeypatch: pytest.MonkeyP
 
 async def test_too_large_is_refused_at_the_chunk(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hearthnet.bus.blobs.writer.LARGEST_BYTES", CHUNK_BYTES)
+    taken: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(4):
+            taken.append(number)
+            yield bytes(CHUNK_BYTES)
+
     async with await mesh.store() as store:
-        assert (await refusal(store.blobs.put([LARGE]))).code == "bad_request"
+        error = await refusal(store.blobs.put(pieces()))
+        assert (error.code, error.message) == ("bad_request", f"content has at most {CHUNK_BYTES} bytes")
+        assert taken == [0, 1]
         assert await messages(store) == 0
     assert LARGEST_BYTES == 4 << 30
 

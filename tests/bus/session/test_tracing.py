@@ -13,6 +13,7 @@ from hearthnet import Call, NodeContext, Stream
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.tracing import KEPT, UNTRACED, Traces, span_ended, span_started
 from hearthnet.core.errors import HearthNetError
+from hearthnet.nats.connection import NatsConnection
 from hearthnet.protocol import traceparent
 from hearthnet.protocol.header import Header
 from hearthnet.telemetry import steps
@@ -358,11 +359,22 @@ async def test_a_process_sends_what_it_traced_to_where_it_was_told(mesh: Mesh) -
 async def test_a_process_that_cannot_send_it_leaves_the_bus_and_says_why(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    made: list[NatsConnection] = []
+    opened = NatsConnection.open
+
+    async def noted(*arguments: Any) -> NatsConnection:
+        made.append(await opened(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(NatsConnection, "open", noted)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
     with pytest.raises(HearthNetError, match="otlp"):
         await mesh.bus()
+    (left,) = made
+    await wait_for(lambda: not left.alive, what="it to leave")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
-    await (await mesh.bus()).close()
+    async with await mesh.bus():
+        assert made[-1].alive
 
 
 @pytest.mark.req("TRACE-1")
