@@ -272,7 +272,7 @@ async def test_signs_of_life_go_on_at_the_next_provider_and_outlast_a_failure(
             await bus.peer.link.close()
             with pytest.raises(HearthNetError) as caught:
                 await anext(stream)
-    assert caught.value.code == "partition"
+    assert (caught.value.code, caught.value.rule) == ("partition", "connection_lost")
 
 
 async def _silent(call: Call[Any, Any], stream: Stream) -> None:
