@@ -70,6 +70,8 @@ async def test_what_waits_is_sent_in_its_order_and_gone_once_it_is_answered(worl
     assert await world.deliver() == []
     assert world.sent == [first]
     assert world.codes() == {first: "", second: ""}
+    modes = {file.name: file.stat().st_mode & 0o777 for file in world.home.outbox.glob("*.json")}
+    assert modes == {f"{first}.json": 0o600, f"{second}.json": 0o600}
     world.code = ""
     assert await world.deliver() == [first, second]
     assert world.codes() == {}

@@ -47,6 +47,7 @@ PARTS = {
         (CHOICE, {}, Problem("", "required", '"name" is a required property')),
         (CHOICE, 5, Problem("", "anyOf", '5 is not one of "auto", "none", and 5 is not of type "object"')),
         (PARTS, {"type": "image"}, Problem("", "required", '"cid" is a required property')),
+        (PARTS, {"type": "image", "text": "x"}, Problem("", "required", '"cid" is a required property')),
         ({"items": PARTS}, [{"type": "text"}], Problem("/0", "required", '"text" is a required property')),
         (
             {"oneOf": [{"type": "integer"}, {"minimum": 2}]},

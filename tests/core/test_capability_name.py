@@ -54,6 +54,14 @@ def test_other_forms_are_refused(text: str) -> None:
 
 
 @pytest.mark.req("WIRE-14")
+def test_a_name_of_more_than_140_characters_is_refused() -> None:
+    longest = f"a.{'b' * 134}@1.0"
+    assert str(parse_capability(longest)) == longest
+    with pytest.raises(HearthNetError, match="not a capability"):
+        parse_capability(f"a{longest}")
+
+
+@pytest.mark.req("WIRE-14")
 @pytest.mark.parametrize(
     ("offered", "serves"), [("1.0", False), ("1.1", True), ("1.2", True), ("2.1", False), ("0.9", False)]
 )

@@ -84,6 +84,8 @@ def test_words_end_at_spaces_and_tabs_alone() -> None:
         b"HMSG a 1 -5 3\r\nabc\r\n",
         b"MSG a 1 99999999999\r\n",
         b"HMSG 5\r\nabcde\r\n",
+        b"MSG a 1 r more 1\r\nx\r\n",
+        b"HMSG a 1 r more 5 5\r\nabcde\r\n",
         b"x" * (LONGEST_LINE + 1),
     ],
 )
