@@ -41,8 +41,9 @@ def test_a_refusal_names_capability_path_and_rule_in_one_line() -> None:
 
 @pytest.mark.req("CONTRACT-4")
 def test_a_refusal_says_how_much_else_is_wrong() -> None:
-    error = refusal(QUERY.check_request, {"params": {"corpus": "A"}, "input": {"query": "", "k": 0}})
-    assert error.message.endswith("(and 2 more)")
+    for query, more in (("", "(and 2 more)"), ("water", "(and 1 more)")):
+        error = refusal(QUERY.check_request, {"params": {"corpus": "A"}, "input": {"query": query, "k": 0}})
+        assert error.message.endswith(more)
 
 
 @pytest.mark.req("CONTRACT-4")

@@ -49,9 +49,9 @@ def test_a_key_that_cannot_be_used_says_why(tmp_path: Path) -> None:
 @pytest.mark.req("BUS-20")
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o610, 0o601, 0o666, 0o777])
 def test_a_key_is_for_its_owner_alone(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "device.key"
+    path = tmp_path / "keys" / "device.key"
     made = keyring.create_identity(path)
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
     path.chmod(mode)
     assert _refused(path).code == "unauthorized"
     for good in (0o600, 0o400):
