@@ -332,11 +332,11 @@ def test_an_act_that_would_not_count_is_refused_before_it_is_made() -> None:
     event = make(said.co_signers)
     assert isinstance(event.content, Invited)
     assert event.content.client_id == said.client_id
-    for co_signers, name, code in (
-        (said.co_signers[:1], said.what, "unauthorized"),
-        (said.co_signers, "Mallory's", "invalid_signature"),
+    for co_signers, name, code, why in (
+        (said.co_signers[:1], said.what, "unauthorized", "takes 3 signatures .* and has 2"),
+        (said.co_signers, "Mallory's", "invalid_signature", "has signed something else"),
     ):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=why) as caught:
             make(co_signers, name)
         assert caught.value.code == code
 

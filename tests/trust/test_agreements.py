@@ -103,7 +103,7 @@ def test_two_who_hand_in_one_proposal_apart_both_count_as_one() -> None:
     merged = rosters[0]
     assert levels(merged).get("uma") is None
     assert sum("carried out before" in merged.flaw(event) for event in (one, other)) == 1
-    assert merged.flaw(late)
+    assert merged.flaw(late) == "to invite takes level member, which its author did not have"
 
 
 @pytest.mark.req("COMM-8")

@@ -32,11 +32,17 @@ SHARED = shared_contract(GREET, ANNA.node_id)
 SIGNED = sign_contract(ANNA, GREET)
 
 
-def refuses(contract: Contract, value: Any) -> bool:
-    """Whether a contract under its name between homes is refused with this signature."""
-    with pytest.raises(HearthNetError) as caught:
+UNSIGNED = "the contract is not signed by"
+ANOTHER = "the signature is for another contract than"
+FOREIGN_KEY = "did not sign its contract"
+MALFORMED = "the contract's signature is malformed: "
+
+
+def refused(contract: Contract, value: Any, said: str) -> None:
+    """A contract under its name between homes is refused with this signature, for this reason."""
+    with pytest.raises(HearthNetError, match=said) as caught:
         check_shared(contract, value)
-    return caught.value.code == "invalid_signature"
+    assert caught.value.code == "invalid_signature"
 
 
 @pytest.mark.req("OTHERS-5")
@@ -53,26 +59,39 @@ def test_a_shared_contract_is_checked_against_its_key() -> None:
 def test_two_keys_make_two_names() -> None:
     other = shared_contract(GREET, BERTA.node_id)
     assert other.name != SHARED.name
-    assert refuses(other, SIGNED.as_json())
-    assert refuses(SHARED, sign_contract(BERTA, GREET).as_json())
+    refused(other, SIGNED.as_json(), FOREIGN_KEY)
+    refused(SHARED, sign_contract(BERTA, GREET).as_json(), FOREIGN_KEY)
 
 
 @pytest.mark.req("OTHERS-5")
 @pytest.mark.parametrize(
-    "changed",
+    ("changed", "said"),
     [
-        {"capability": "hello.greet@1.1"},
-        {"capability": "hello.other@1.0"},
-        {"capability": "hello.greet"},
-        {"contract": "blake3:" + "0" * 64},
-        {"key": BERTA.node_id},
-        {"key": "ed25519:nothing"},
-        {"v": 2},
-        {"more": 1},
+        ({"capability": "hello.greet@1.1"}, UNSIGNED),
+        ({"capability": "hello.other@1.0"}, UNSIGNED),
+        ({"capability": "hello.greet"}, MALFORMED + "'hello.greet' needs its version"),
+        ({"contract": "blake3:" + "0" * 64}, UNSIGNED),
+        ({"key": BERTA.node_id}, FOREIGN_KEY),
+        ({"key": "ed25519:nothing"}, MALFORMED + "'ed25519:nothing' is not a node id"),
+        ({"v": 2}, UNSIGNED),
+        ({"more": 1}, MALFORMED + "Object contains unknown field `more`"),
+        ({"signature": ""}, UNSIGNED),
+        ({"signature": sign_contract(BERTA, GREET).signature}, UNSIGNED),
+        ({"signature": ANNA.token}, UNSIGNED),
     ],
+    ids=range(11),
 )
-def test_an_altered_signature_is_refused(changed: dict[str, Any]) -> None:
-    assert refuses(SHARED, {**SIGNED.as_json(), **changed})
+def test_an_altered_signature_is_refused(changed: dict[str, Any], said: str) -> None:
+    refused(SHARED, {**SIGNED.as_json(), **changed}, said)
+
+
+@pytest.mark.req("OTHERS-5")
+def test_a_true_statement_that_another_key_signed_is_refused() -> None:
+    forged = signed_document.sign(msgspec.structs.replace(SIGNED, signature=""), BERTA, PURPOSE)
+    assert msgspec.structs.replace(forged, signature=SIGNED.signature) == SIGNED
+    refused(SHARED, forged.as_json(), UNSIGNED)
+    elsewhere = signed_document.sign(msgspec.structs.replace(SIGNED, signature=""), ANNA, "roster")
+    refused(SHARED, elsewhere.as_json(), UNSIGNED)
 
 
 @pytest.mark.req("OTHERS-5")
@@ -80,11 +99,17 @@ def test_a_statement_about_another_contract_is_refused() -> None:
     draft = msgspec.structs.replace(SIGNED, v=2)
     newer = signed_document.sign(draft, ANNA, PURPOSE)
     altered = msgspec.structs.replace(GREET, side_effects=True, idempotent="no")
-    for value in (None, "text", {}, newer.as_json(), sign_contract(ANNA, altered).as_json()):
-        assert refuses(SHARED, value)
+    for value, said in (
+        (None, MALFORMED),
+        ("text", MALFORMED),
+        ({}, MALFORMED),
+        (newer.as_json(), f"{ANOTHER} hello.greet@1.0"),
+        (sign_contract(ANNA, altered).as_json(), f"{ANOTHER} hello.greet@1.0"),
+    ):
+        refused(SHARED, value, said)
     with pytest.raises(HearthNetError, match="another contract"):
         check_contract(SIGNED, altered)
-    assert refuses(contracts().get("market.list@1.0"), SIGNED.as_json())
+    refused(contracts().get("market.list@1.0"), SIGNED.as_json(), "in market.list did not sign")
 
 
 @pytest.mark.req("OTHERS-5")
@@ -92,7 +117,7 @@ def test_names_of_this_project_are_not_signed() -> None:
     with pytest.raises(HearthNetError, match="namespace of HearthNet"):
         sign_contract(ANNA, contracts().get("market.list@1.0"))
     long = msgspec.structs.replace(GREET, name=f"hello.{'a' * 90}")
-    with pytest.raises(HearthNetError) as caught:
+    with pytest.raises(HearthNetError, match="is not a capability") as caught:
         shared_contract(long, ANNA.node_id)
     assert caught.value.code == "bad_request"
 

@@ -11,13 +11,14 @@ import nkeys
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame
-from hearthnet.trust.authorization import approval
+from hearthnet.trust import audit_chain, contract_signature
+from hearthnet.trust.authorization import approval, grant, revocation
 from hearthnet.trust.community import events, roster
 from hearthnet.trust.keys import Identity, is_login, signing_input, verify, verify_login, verify_raw
 
@@ -31,6 +32,11 @@ PURPOSES = (
     events.PROOF_PURPOSE,
     events.INVITE_PURPOSE,
     events.COSIGN_PURPOSE,
+    grant.PURPOSE,
+    revocation.PURPOSE,
+    contract_signature.PURPOSE,
+    audit_chain.PURPOSE,
+    audit_chain.HEAD_PURPOSE,
 )
 DATA = st.binary(max_size=64)
 
@@ -66,6 +72,8 @@ def test_a_signature_is_its_signers_over_these_bytes_for_this_purpose(purpose: s
 
 @pytest.mark.req("TRUST-1")
 @given(st.sampled_from(PURPOSES), DATA, st.sampled_from(PURPOSES), DATA)
+@example("login", b" proofx", "login proof", b"x")
+@example("audit", b" head{}", "audit head", b"{}")
 def test_two_things_signed_are_never_the_same_bytes(
     one: str, first: bytes, other: str, second: bytes
 ) -> None:
@@ -86,6 +94,11 @@ def test_what_is_signed_for_us_is_neither_text_nor_a_token() -> None:
 @pytest.mark.parametrize("length", [0, 1, 63, 65, 128])
 def test_a_signature_has_64_bytes(length: int) -> None:
     assert not verify(ANNA.node_id, "frame", b"", (ANNA.sign("frame", b"") * 2)[:length])
+    # The rest of a longer one is not read as the beginning of what is signed.
+    rest = bytes(max(0, length - 64))
+    longer = ANNA.sign_raw(rest + signing_input("frame", b"")) + rest
+    assert verify(ANNA.node_id, "frame", b"", longer[:64]) is (rest == b"")
+    assert not verify(ANNA.node_id, "frame", b"", longer[:length])
 
 
 @pytest.mark.req("TRUST-2")
@@ -171,6 +184,8 @@ def test_a_key_file_with_one_character_changed_is_refused_or_the_same(at: int, p
         with pytest.raises(HearthNetError) as caught:
             Identity.from_text(altered)
         assert caught.value.code == "bad_request"
+    else:
+        assert Identity.from_text(altered).node_id == ANNA.node_id
 
 
 @pytest.mark.req("TRUST-2", "TRUST-3")
@@ -202,7 +217,10 @@ def test_the_keys_of_a_pair_are_shared_directed_and_nobody_elses() -> None:
 
 @pytest.mark.req("WIRE-6")
 def test_two_processes_of_one_node_have_a_key_too() -> None:
-    assert len(ANNA.box_key(ANNA.node_id, ANNA.node_id)) == 32
+    key = ANNA.box_key(ANNA.node_id, ANNA.node_id)
+    assert key == Identity(bytes([1]) * 32).box_key(ANNA.node_id, ANNA.node_id)
+    assert key not in (bytes(32), BERTA.box_key(BERTA.node_id, BERTA.node_id))
+    assert key not in (BERTA.box_key(BERTA.node_id, ANNA.node_id), BERTA.box_key(ANNA.node_id, BERTA.node_id))
 
 
 @pytest.mark.req("TRUST-10")

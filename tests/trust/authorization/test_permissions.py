@@ -35,6 +35,10 @@ def test_a_node_publishes_under_its_own_id_only(mine: bytes, other: bytes) -> No
     for kind in ("call", "ctl", "find", "adv", "event", "rep"):
         assert any(allows(pattern, f"hn.{kind}.{me}.{you}.x") for pattern in publish)
         assert me == you or not any(allows(pattern, f"hn.{kind}.{you}.{me}.x") for pattern in publish)
+    # All else that it may publish are its answers to the operators of its own server.
+    own = {f"hn.{kind}.{me}.>" for kind in ("call", "ctl", "find", "adv", "event", "rep")}
+    assert set(publish) - own == {"_INBOX_ops.>"}
+    assert set(node_permissions(node_id(mine), at_home=False).publish) == own
 
 
 @pytest.mark.req("UP-20")
@@ -49,6 +53,7 @@ def test_a_node_hears_what_is_for_it_and_what_is_for_all(mine: bytes, other: byt
         f"hn.find.{you}.rag.query.v1",
         f"hn.adv.{you}.rag.query.v1",
         f"hn.event.{you}.x",
+        f"_INBOX.{me}.x",
         "$SRV.PING",
     ):
         assert any(allows(pattern, subject) for pattern in subscribe)
@@ -61,6 +66,8 @@ def test_nothing_of_jetstream_is_in_reach(mine: bytes) -> None:
     permissions = node_permissions(node_id(mine))
     for subject in ("$JS.API.INFO", "$KV.bucket.key", "$O.blobs.C.x", "$SYS.REQ.SERVER.PING", "mk.post.x.y"):
         assert not any(allows(pattern, subject) for pattern in (*permissions.publish, *permissions.subscribe))
+    roots = {pattern.split(".")[0] for pattern in (*permissions.publish, *permissions.subscribe)}
+    assert roots == {"hn", "$SRV", "_INBOX", "_INBOX_ops"}
 
 
 def test_what_is_no_node_id_gets_nothing() -> None:

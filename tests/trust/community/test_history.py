@@ -161,7 +161,7 @@ def test_heads_say_what_one_lacks() -> None:
     assert town().lacks(held.heads())
     assert not held.lacks(town().heads())
     assert held.missing({}) == held.events
-    assert held.missing({EVE.node_id: [f"1:{newest[0].hash}"]})[0] == held.events[0]
+    assert held.missing({EVE.node_id: [f"1:{newest[0].hash}"]}) == held.events
     first = town().heads()[MAX.node_id]
     assert first == [f"1:{town().history.tips[MAX.node_id][0].hash}"]
 
@@ -191,6 +191,7 @@ def test_heads_and_removals_stay_small_however_often_an_author_writes_in_one_pla
     assert len(held.history.tips[MAX.node_id]) == len(KEYS) > MAX_ENDS
     assert len(held.heads()[MAX.node_id]) == MAX_ENDS
     out = commands.CommunityAuthor(held, ROOT).revoke(MAX.node_id, "other", client_id="x", now_ms=NOW)
+    assert len(out.data["target_heads"]) == MAX_ENDS
     assert with_events(held, out).is_revoked(MAX.node_id)
 
 

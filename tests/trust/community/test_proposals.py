@@ -90,16 +90,25 @@ def test_an_invite_is_agreed_to_by_those_who_may_invite() -> None:
 def test_a_proposal_is_checked_against_the_roster() -> None:
     forged = CoSigner(SAM.node_id, ids.b64(bytes(64)))
     moved = PROPOSAL.sign(SAM)
-    for proposal, code in (
-        (msgspec.structs.replace(PROPOSAL, community_id=EVE.node_id), "unauthorized"),
-        (msgspec.structs.replace(PROPOSAL, target_node_id=EVE.node_id), "not_found"),
-        (msgspec.structs.replace(PROPOSAL, co_signers=(forged,)), "invalid_signature"),
-        (msgspec.structs.replace(moved, what="inactive"), "invalid_signature"),
-        (msgspec.structs.replace(moved, client_id="other"), "invalid_signature"),
-        (msgspec.structs.replace(moved, target_node_id=UMA.node_id), "invalid_signature"),
-        (msgspec.structs.replace(LOWER, co_signers=moved.co_signers), "invalid_signature"),
+    other = f"{ids.short_id(SAM.node_id)} has signed something else"
+    for proposal, code, said in (
+        (
+            msgspec.structs.replace(PROPOSAL, community_id=EVE.node_id),
+            "unauthorized",
+            "is about another community",
+        ),
+        (
+            msgspec.structs.replace(PROPOSAL, target_node_id=EVE.node_id),
+            "not_found",
+            "is no member of Ahornweg",
+        ),
+        (msgspec.structs.replace(PROPOSAL, co_signers=(forged,)), "invalid_signature", other),
+        (msgspec.structs.replace(moved, what="inactive"), "invalid_signature", other),
+        (msgspec.structs.replace(moved, client_id="other"), "invalid_signature", other),
+        (msgspec.structs.replace(moved, target_node_id=UMA.node_id), "invalid_signature", other),
+        (msgspec.structs.replace(LOWER, co_signers=moved.co_signers), "invalid_signature", other),
     ):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=said) as caught:
             proposal.check(town())
         assert caught.value.code == code
 

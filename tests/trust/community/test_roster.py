@@ -131,10 +131,12 @@ def test_another_shape_is_refused(change: str) -> None:
 @pytest.mark.parametrize("own", ["", BERTA.node_id])
 def test_an_event_in_it_that_is_nested_too_deeply_is_refused(depth: int, own: str) -> None:
     nested = b'"data": {"x": ' + b"[" * depth + b"]" * depth + b", "
+    # From some depth on, which depends on the stack, the reader of JSON gives up first.
+    said = "nested at most 16 deep" if depth <= 400 else "nested at most 16 deep|maximum recursion depth"
     for good in (roster.encode(LARGER), roster.encode(roster.seal(LARGER, BERTA))):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=said) as caught:
             roster.decode(good.replace(b'"data": {', nested, 1), own)
-        assert caught.value.code in {"bad_request", "invalid_signature"}
+        assert caught.value.code == "bad_request"
     value: Any = 0
     for _ in range(5_000):
         value = [value]
