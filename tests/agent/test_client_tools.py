@@ -53,7 +53,8 @@ def test_a_call_the_client_must_not_run_is_judged_first() -> None:
     bench = Bench()
     assert not of(AskClient, bench.call("look_at_screen", {"part": 1}, "a"))
     assert bench.frames("tool_result")[0]["content"].startswith("invalid_arguments: /part")
-    assert isinstance(TOOLBOX["open_page"].prepare({"part": "\ud800"}, ""), str)
+    wrong = TOOLBOX["open_page"].prepare({"part": "\ud800"}, "")
+    assert str(wrong).startswith("invalid_arguments: has no canonical JSON")
 
 
 @pytest.mark.req("TOOL-45", "TOOL-5")
@@ -125,7 +126,8 @@ def test_when_patience_ends_the_run_waits_no_longer_for_the_client() -> None:
     bench = Bench(Limits(patience_ms=1000))
     bench.call("look_at_screen", {}, "a")
     bench.model_done("tool_calls")
-    assert of(Suspend, bench.later(1000))
+    assert not of(Suspend, bench.later(999))
+    assert [one.tool_call_id for one in only(Suspend, bench.later(1)).wanted] == ["a"]
 
 
 @pytest.mark.req("TOOL-45", "TOOL-16")
@@ -192,7 +194,7 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_late(monkeypatch: pyt
     with pytest.raises(HearthNetError, match="no longer") as late:
         client.give("second", 1)
     assert late.value.code == "expired"
-    with pytest.raises(HearthNetError) as forgotten:
+    with pytest.raises(HearthNetError, match="no call 'first' waits for this client") as forgotten:
         client.give("first", 1)
     assert forgotten.value.code == "not_found", "what is remembered of old calls is bounded"
 
@@ -215,6 +217,7 @@ async def test_a_client_that_breaks_is_not_there() -> None:
 
     message, _, _ = await driven(broken, calls("look_at_screen", {}, "a"))
     assert message["requires_follow_up"] is True
+    assert [one["tool_call_id"] for one in message["wanted"]] == ["a"]
 
 
 @pytest.mark.req("TOOL-45")
@@ -223,11 +226,16 @@ async def test_a_confirmed_effect_goes_to_the_client_and_not_over_the_bus() -> N
     async def yes(_pending: PendingApproval) -> Decision:
         return Approve()
 
+    handed: list[ClientCallRequest] = []
+
     async def run(wanted: ClientCallRequest) -> ClientResult | None:
+        handed.append(wanted)
         return ClientResult({"opened": wanted.arguments})
 
     message, bus, _ = await driven(run, calls("open_page", {"part": "x"}, "a"), decide=yes)
     assert message["content"] == "Red."
+    assert [(one.name, one.arguments) for one in handed] == [("open_page", {"part": "x"})]
+    assert bus.requests[1]["messages"][-1]["content"] == '{"opened":{"part":"x"}}'
     assert bus.calls == []
 
 

@@ -112,6 +112,7 @@ async def test_a_process_whose_run_was_taken_over_stops_without_doing_anything_m
     outcome = await second.drive()
     assert outcome.message["content"] == "Posted."
     assert len({post.idempotency_key for post in home.posts}) == 1
+    assert len(home.bus.requests) == 2, "only the second process asked the model again"
 
 
 async def asking(home: Node) -> tuple[ToolRun, asyncio.Task[Outcome]]:
@@ -372,11 +373,17 @@ async def test_where_the_disk_is_full_a_run_that_only_reads_goes_on_and_one_with
     full = Node(Full("capacity_exceeded"), READS, [says("Found."), done()], tools=tools)
     assert (await full.executor().run_chat_with_tools(QUESTION))["content"] == "Found."
     acting = Node(Full("capacity_exceeded"), WANTS)
-    with pytest.raises(HearthNetError, match="no room"):
-        await acting.executor().run_chat_with_tools(QUESTION)
+
+    async def nobody_is_asked(_pending: PendingApproval) -> Decision:
+        raise AssertionError("asked about a run that cannot be kept")
+
+    with pytest.raises(HearthNetError, match="no room") as ended:
+        await acting.executor().run_chat_with_tools(QUESTION, decide=nobody_is_asked)
+    assert (ended.value.code, acting.posts) == ("capacity_exceeded", [])
     away = Node(Full("partition"), READS, tools=tools)
-    with pytest.raises(HearthNetError, match="no room"):
+    with pytest.raises(HearthNetError, match="no room") as ended:
         await away.executor().run_chat_with_tools(QUESTION)
+    assert ended.value.code == "partition"
 
 
 @pytest.mark.req("RUN-5", "RUN-13")

@@ -18,6 +18,7 @@ from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.result_text import DEEPEST, too_deep
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Edit, PendingApproval
+from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import LOOK, QUESTION, RUN, Bench, asked, paired
 from tests.agent.keeping import QUESTION as OF_NODE
 from tests.agent.keeping import Node
@@ -47,7 +48,8 @@ def free() -> Bench:
 
 @pytest.mark.parametrize("kind", [dict, list])
 def test_depth_is_counted(kind: type[Any]) -> None:
-    assert not too_deep(nested(DEEPEST, kind))
+    # The outermost value is nested in nothing.
+    assert not too_deep(nested(DEEPEST + 1, kind))
     assert too_deep(nested(DEEPEST + 2, kind))
     assert not too_deep("text")
 
@@ -60,9 +62,13 @@ def test_arguments_nested_without_end_are_refused_and_not_kept(name: str, levels
     bench.call(name, nested(levels), "c")
     bench.model_done("tool_calls")
     (result,) = bench.results()
-    assert result["content"].startswith(("invalid_arguments: ", "unknown_tool: "))
+    unknown = "unknown_tool: there is no tool 'nothing'; there are: free, act"
+    deep = f"invalid_arguments: /: nested deeper than {DEEPEST} levels (rule: depth)"
+    assert result["content"] == (unknown if name == "nothing" else deep)
     saved = msgspec.json.encode(bench.loop.state)
-    paired(msgspec.json.decode(saved, type=RunState).messages)
+    messages = msgspec.json.decode(saved, type=RunState).messages
+    paired(messages)
+    assert messages[-2]["tool_calls"] == [{"id": "c", "name": name, "arguments": {}}]
 
 
 def test_an_edit_that_is_nested_without_end_is_asked_about_again() -> None:
@@ -73,14 +79,29 @@ def test_an_edit_that_is_nested_without_end_is_asked_about_again() -> None:
     assert again.arguments == {"x": 1}
 
 
-@pytest.mark.parametrize("content", [nested(5_000), "\ud800", {"\ud800": 1}, float("nan"), {1, 2}, object()])
-def test_whatever_a_client_gives_is_a_result(content: Any) -> None:
+NO_TEXT = "internal_error: what the tool gave back has no JSON text"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (nested(5_000), NO_TEXT),
+        ("\ud800", NO_TEXT),
+        ({"\ud800": 1}, NO_TEXT),
+        (object(), NO_TEXT),
+        (float("nan"), "null"),
+        ({1, 2}, "[1,2]"),
+    ],
+    ids=range(6),
+)
+def test_whatever_a_client_gives_is_a_result(content: Any, said: str) -> None:
     bench = free()
     bench.call("free", {}, "c")
     bench.answered("c", content)
     bench.model_done("tool_calls")
     (result,) = bench.results()
-    assert result["tool_call_id"] == "c"
+    assert (result["tool_call_id"], result["content"]) == ("c", said)
+    assert result["is_error"] is (said == NO_TEXT)
     msgspec.json.encode(bench.loop.state)
 
 
@@ -120,8 +141,10 @@ async def test_a_model_that_says_more_than_any_model_is_stopped(monkeypatch: pyt
         calls("search_corpus", {"query": "x" * 300}, ""),
     ):
         bus = ScriptedBus([line] * 5)
-        with pytest.raises(Exception, match="the model said more than"):
+        with pytest.raises(HearthNetError, match="the model said more than") as stopped:
             await ToolExecutor(bus, tools("search_corpus")).run_chat_with_tools(OF_NODE)
+        assert stopped.value.code == "payload_too_large"
+        assert bus.turns[0].left
 
 
 @pytest.mark.asyncio

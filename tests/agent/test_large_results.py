@@ -100,7 +100,9 @@ def test_what_is_shown_fits_and_has_both_ends(text: str, limit: int) -> None:
 
 @pytest.mark.req("TOOL-52")
 def test_of_a_small_place_only_the_note_is_left() -> None:
-    assert shown("x" * 999, CID, 10)["tail"] == ""
+    view = shown("x" * 999, CID, 10)
+    assert (view["head"], view["tail"], view["bytes"]) == ("", "", 999)
+    assert view["note"] == f"the first 0 and the last 0 bytes are shown; {READ_RESULT} reads the rest"
 
 
 @pytest.mark.req("TOOL-52")
@@ -216,7 +218,9 @@ async def test_a_small_result_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.req("TOOL-53")
 async def test_without_a_place_for_results_there_is_nothing_to_read() -> None:
     executor = ToolExecutor(ScriptedBus(), tools("search_corpus"))
-    assert (await executor.dispatch(ToolCall("a", READ_RESULT, {"cid": CID, "offset": 0}))).is_error
+    refused = await executor.dispatch(ToolCall("a", READ_RESULT, {"cid": CID, "offset": 0}))
+    assert str(refused.content).startswith("unknown_tool: there is no tool 'read_result'; ")
+    assert refused.is_error
     read = Dispatch(
         tool_call_id="a",
         name=READ_RESULT,
@@ -227,7 +231,10 @@ async def test_without_a_place_for_results_there_is_nothing_to_read() -> None:
     )
     outcome = await executor._dispatcher.outcome(read, lambda _: None)
     assert not isinstance(outcome, ToolReturned)
-    assert outcome.code == "not_found"
+    assert (outcome.code, outcome.message) == (
+        "not_found",
+        "results are not kept here; ask for less instead",
+    )
 
 
 @pytest.mark.asyncio

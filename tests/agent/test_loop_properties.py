@@ -26,10 +26,10 @@ from hearthnet.agent.loop.events import (
     Suspend,
 )
 from hearthnet.agent.loop.loop import ToolLoop
-from hearthnet.agent.loop.state import CallPhase, CallState, Limits, Phase, RunState
+from hearthnet.agent.loop.state import CallPhase, CallState, Limits, Phase, RunState, new_run
 from hearthnet.agent.tools.types import Approve, ClientCallRequest, Decision, Deny, Edit, PendingApproval
 from hearthnet.core.canonical_json import digest
-from tests.agent.bench import POST, QUERY, RUN, TOOLBOX, Bench, of, paired
+from tests.agent.bench import POST, QUERY, QUESTION, RUN, TOOLBOX, Bench, of, paired
 
 LIMITS = Limits(
     max_iterations=3,
@@ -306,3 +306,10 @@ def test_ids_follow_from_the_run() -> None:
     (first,), (second,) = of(AskPerson, one.actions), of(AskPerson, other.actions)
     assert first == second
     assert first.pending.run == RUN
+    elsewhere = Bench(start=False)
+    elsewhere.loop = ToolLoop(new_run(RUN[:-1] + "8", QUESTION, "auto", Limits()), TOOLBOX)
+    elsewhere.feed(Start(now=elsewhere.now))
+    elsewhere.call("market_post", POST, "c1")
+    (third,) = of(AskPerson, elsewhere.actions)
+    ids = {first.pending.client_id, first.pending.confirmation_id}
+    assert len(ids | {third.pending.client_id, third.pending.confirmation_id}) == 4

@@ -205,14 +205,18 @@ def test_a_large_frame_is_kept_as_its_hash() -> None:
 def test_a_head_is_signed_by_the_node_it_names() -> None:
     line = audit_chain.head(ANNA, ROOT.node_id, END, 99)
     assert (HEAD.node, HEAD.sequence, HEAD.hash) == (ANNA.node_id, 2 * CALLS, END.hash)
-    for bad, code in (
-        (line.replace(b'"sequence":8', b'"sequence":7'), "invalid_signature"),
-        (line.replace(ANNA.node_id.encode(), BERTA.node_id.encode()), "invalid_signature"),
-        (line.replace(ANNA.node_id.encode(), b"somebody"), "bad_request"),
-        (line[:-1] + b',"v":1}', "bad_request"),
-        (LINES[0], "bad_request"),
-        (b"", "bad_request"),
+    for bad, code, said in (
+        (line.replace(b'"sequence":8', b'"sequence":7'), "invalid_signature", "head is not signed by"),
+        (
+            line.replace(ANNA.node_id.encode(), BERTA.node_id.encode()),
+            "invalid_signature",
+            f"head is not signed by {ids.short_id(BERTA.node_id)}",
+        ),
+        (line.replace(ANNA.node_id.encode(), b"somebody"), "bad_request", "'somebody' is not a node id"),
+        (line[:-1] + b',"v":1}', "bad_request", "a key stands twice"),
+        (LINES[0], "bad_request", "unknown field"),
+        (b"", "bad_request", "ambiguous JSON"),
     ):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=said) as caught:
             audit_chain.read_head(bad)
         assert caught.value.code == code

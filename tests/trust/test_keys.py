@@ -156,19 +156,23 @@ def test_new_identities_differ() -> None:
 
 @pytest.mark.req("TRUST-2")
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "",
-        "hearthnet-key-1",
-        ANNA.to_text() * 2,
-        ANNA.to_text().replace("key-1", "key-2"),
-        f"hearthnet-key-1 {ids.b64(bytes(31))} {ANNA.node_id}",
-        f"hearthnet-key-1 ?? {ANNA.node_id}",
-        f"hearthnet-key-1 {ids.b64(bytes([1]) * 32)} {BERTA.node_id}",
+        ("", "is no HearthNet key"),
+        ("hearthnet-key-1", "is no HearthNet key"),
+        (ANNA.to_text() * 2, "is no HearthNet key"),
+        (ANNA.to_text().replace("key-1", "key-2"), "is no HearthNet key"),
+        (f"hearthnet-key-1 {ids.b64(bytes(31))} {ANNA.node_id}", "an identity seed has 32 bytes"),
+        (f"hearthnet-key-1 ?? {ANNA.node_id}", "not base64url"),
+        (
+            f"hearthnet-key-1 {ids.b64(bytes([1]) * 32)} {BERTA.node_id}",
+            "its seed and its node id do not belong together",
+        ),
     ],
+    ids=range(7),
 )
-def test_a_damaged_key_file_is_refused_and_its_seed_not_repeated(text: str) -> None:
-    with pytest.raises(HearthNetError) as caught:
+def test_a_damaged_key_file_is_refused_and_its_seed_not_repeated(text: str, said: str) -> None:
+    with pytest.raises(HearthNetError, match=said) as caught:
         Identity.from_text(text)
     assert caught.value.code == "bad_request"
     assert ids.b64(bytes([1]) * 32) not in caught.value.message

@@ -143,7 +143,7 @@ class ToolExecutor:
 
     async def _run_call(self, call: ToolCall, arguments: dict[str, Any], *, is_confirmed: bool) -> ToolResult:
         tool = self._toolbox.find(call.name)
-        if tool is None:
+        if tool is None or isinstance(tool, ReaderTool):  # a single call has no results to read
             return _error(call, error_text(UNKNOWN, self._toolbox.unknown(call.name).message))
         if not isinstance(tool, BoundTool):
             return _error(call, error_text("bad_request", "only the client can run its own tool"))

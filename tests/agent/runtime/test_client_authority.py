@@ -207,8 +207,11 @@ async def test_an_effect_on_a_node_is_approved_for_the_one_that_there_is() -> No
     for mesh in (Mesh(NODE), Mesh(GUEST, NODE)):
         assert (await wanted(INGESTING, mesh)).provider == NODE.node_id
     assert (await wanted(INGESTING, Mesh(GUEST))).provider == GUEST.node_id
-    for mesh, code in ((Mesh(), "not_found"), (Mesh(GUEST, Identity.generate()), "bad_request")):
-        with pytest.raises(HearthNetError) as caught:
+    for mesh, code, said in (
+        (Mesh(), "not_found", "nobody offers rag.ingest@1.0 now"),
+        (Mesh(GUEST, Identity.generate()), "bad_request", "cannot tell for which home"),
+    ):
+        with pytest.raises(HearthNetError, match=said) as caught:
             await wanted(INGESTING, mesh)
         assert caught.value.code == code
     assert (await wanted()).provider == ANY_PROVIDER

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.runtime import dispatch
+from hearthnet.agent.runtime.event_queue import MOST_WAITING
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import Decide
 from hearthnet.agent.tools.builtin import builtin_tools
@@ -31,7 +33,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord
 from hearthnet.trust.keys import Identity
 from tests.agent.bench import POST, QUERY, paired
-from tests.agent.scripted import PROVIDER, ScriptedBus, calls, done, gives, raises, says
+from tests.agent.scripted import PROVIDER, Line, ScriptedBus, calls, done, gives, raises, says
 from tests.helpers.waiting import wait_for
 
 BODY: dict[str, Any] = {
@@ -112,7 +114,9 @@ async def test_dispatch_confirmed_takes_a_no_and_an_edit() -> None:
     call = ToolCall("a", "market_post", POST)
     assert (await executor.dispatch_confirmed(call, Deny("later"))).content == "denied: later"
     assert (await executor.dispatch_confirmed(call, Deny())).content == "denied: the user said no"
-    assert (await executor.dispatch_confirmed(call, Edit({}))).is_error
+    wrong = await executor.dispatch_confirmed(call, Edit({}))
+    assert str(wrong.content).startswith('invalid_arguments: /: "category" is a required property')
+    assert wrong.is_error
     assert bus.calls == []
     await executor.dispatch_confirmed(call, Edit({**POST, "title": "Other"}))
     assert bus.calls[0].body["input"]["title"] == "Other"
@@ -179,8 +183,9 @@ async def test_what_only_the_caller_calls_an_effect_is_asked_but_not_signed() ->
     bus = ScriptedBus(tools={"market.search@1.0": gives({"posts": []})})
     executor = ToolExecutor(bus, [strict])
     call = ToolCall("a", "search", {"query": "stove"})
-    with pytest.raises(ToolError):
+    with pytest.raises(ToolError, match=REQUIRES_CONFIRMATION):
         await executor.dispatch(call)
+    assert bus.calls == []
     assert (await executor.dispatch_confirmed(call)).is_error is False
     assert bus.calls[0].approval is None
 
@@ -422,7 +427,7 @@ async def test_an_effect_waits_for_a_place_and_for_a_provider_that_is_coming_bac
         ToolCall("a", "market_post", POST)
     )
     assert result.content == {"event_id": "e"}
-    assert all(sent == bus.calls[0] for sent in bus.calls)
+    assert bus.calls == [bus.calls[0]] * 13
 
 
 @pytest.mark.req("TOOL-15")
@@ -532,23 +537,26 @@ async def test_cancel_returns_what_was_said_and_stops_the_tools() -> None:
 
 @pytest.mark.req("TOOL-16")
 @pytest.mark.parametrize(
-    ("line", "code"),
+    ("line", "code", "said"),
     [
-        (HearthNetError("capacity_exceeded", "full", retry_after_ms=5), "capacity_exceeded"),
-        (RuntimeError("bug"), "internal_error"),
-        (("error", {"error": "timeout", "message": "slow"}), "timeout"),
-        (("unheard_of", {}), "partition"),
+        (HearthNetError("capacity_exceeded", "full", retry_after_ms=5), "capacity_exceeded", "full"),
+        (RuntimeError("bug"), "internal_error", "unexpected; look in the log for"),
+        (("error", {"error": "timeout", "message": "slow"}), "timeout", "slow"),
+        (("unheard_of", {}), "partition", "the model's stream ended before it was done"),
     ],
 )
 @pytest.mark.asyncio
-async def test_a_model_that_breaks_raises_its_error_after_an_error_frame(line: Any, code: str) -> None:
+async def test_a_model_that_breaks_raises_its_error_after_an_error_frame(
+    line: Any, code: str, said: str
+) -> None:
     listener = Listener()
     executor = ToolExecutor(ScriptedBus([says("I"), line]), tools("search_corpus"))
-    with pytest.raises(HearthNetError) as raised:
+    with pytest.raises(HearthNetError, match=said) as raised:
         await executor.run_chat_with_tools(BODY, stream_to=listener)
     assert raised.value.code == code
     assert listener.frames[-1]["event"] == "error"
     assert listener.frames[-1]["data"]["error"] == code
+    assert listener.frames[-1]["data"]["message"] == raised.value.message
 
 
 @pytest.mark.asyncio
@@ -565,15 +573,29 @@ async def test_a_listener_that_breaks_ends_the_run_and_its_work() -> None:
 
 @pytest.mark.asyncio
 async def test_a_slow_listener_slows_the_model_and_loses_nothing() -> None:
-    bus = ScriptedBus([says(str(number)) for number in range(200)] + [done()])
+    said: list[Line] = []
+
+    class Talk(list[Line]):
+        """Lines that note how far the model has come."""
+
+        def __iter__(self) -> Iterator[Line]:
+            for line in super().__iter__():
+                said.append(line)
+                yield line
+
+    bus = ScriptedBus(Talk([says(str(number)) for number in range(200)] + [done()]))
     heard: list[str] = []
+    ahead: list[int] = []
 
     async def slow(frame: dict[str, Any]) -> None:
         await asyncio.sleep(0)
         if frame["event"] == "token":
+            ahead.append(len(said) - len(heard))
             heard.append(frame["data"]["text"])
 
     message = await ToolExecutor(bus, []).run_chat_with_tools(BODY, stream_to=slow)
+    # Those that are on their way to the listener, those that wait, and the one that finds no room.
+    assert max(ahead) <= 2 * MOST_WAITING + 1
     assert heard == [str(number) for number in range(200)]
     assert message["content"] == "".join(heard)
     assert "tools" not in bus.requests[0]

@@ -188,11 +188,14 @@ def test_a_changed_tool_voids_its_grants(tmp_path: Path, change: dict[str, Any])
 
 
 @pytest.mark.req("TOOL-50")
-def test_a_changed_contract_voids_its_grants(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = grant_store.tool_digest(POSTING)
+def test_a_changed_contract_voids_its_grants(tmp_path: Path) -> None:
+    book = GrantBook(tmp_path / "grants.json")
+    book.add(entry(), NOW)
     other = msgspec.structs.replace(POSTING.contract, response_schema={"type": "object"})
     changed = BoundTool(POSTING.definition, other, "market_post")
-    assert grant_store.tool_digest(changed) != before
+    assert book.claim_use(question(), changed, NOW) is None
+    assert book.entries()[0].standing(NOW, grant_store.tool_digest(changed)) == "changed"
+    assert book.claim_use(question(), POSTING, NOW) is not None
 
 
 @pytest.mark.req("TOOL-47")
@@ -224,8 +227,8 @@ def test_a_revoked_grant_is_gone_and_old_ones_are_forgotten(
     with pytest.raises(HearthNetError, match="revoke some"):
         book.add(entry(), NOW)
     assert book.remove(kept.grant.id) == kept
-    for look in (book.remove, book.find):
-        with pytest.raises(HearthNetError) as raised:
+    for look, said in ((book.remove, "there is no standing grant"), (book.find, "was revoked")):
+        with pytest.raises(HearthNetError, match=said) as raised:
             look(kept.grant.id)
         assert raised.value.code == "not_found"
     book.add(kept, NOW)
@@ -311,6 +314,7 @@ async def test_a_book_that_breaks_counts_as_none() -> None:
 async def test_a_grant_that_was_revoked_meanwhile_sends_nothing() -> None:
     bus, questions = await driven(Broken())
     assert (bus.calls, questions) == ([], [])
+    assert bus.requests[-1]["messages"][-1]["content"] == "not_found: revoked meanwhile"
 
 
 @pytest.mark.asyncio

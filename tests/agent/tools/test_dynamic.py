@@ -78,8 +78,9 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
     record.owner = identity.node_id
     sealed = Sealer(record, identity.runs_key()).seal(record)
     monkeypatch.setattr(contracts(), "_told", {})
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError) as unknown:
         contracts().get(made.id)
+    assert unknown.value.code == "not_found"
     read = unseal(sealed, record.run, identity)
     assert toolbox_of(read).bound(made.name).contract.id == made.id
 

@@ -157,27 +157,28 @@ def test_it_has_a_beginning_and_an_end_with_a_minute_for_clocks(now: int, valid:
 
 @pytest.mark.req("TRUST-8")
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "said"),
     [
-        {"more": 1},
-        {"grant": "g"},
-        {"time": -1},
-        {"expires": 2**53},
-        {"expires": "soon"},
-        {"time": 1.5},
-        {"approver": "somebody"},
-        {"approver": ANNA.node_id + "="},
-        {"id": None},
-        {"v": "1"},
-        {"via": ""},
-        {"via": "telephone"},
+        ({"more": 1}, "unknown field `more`"),
+        ({"grant": "g"}, "unknown field `grant`"),
+        ({"time": -1}, "Expected `int` >= 0 - at `$.time`"),
+        ({"expires": 2**53}, "Expected `int` <= 9007199254740991 - at `$.expires`"),
+        ({"expires": "soon"}, "got `str` - at `$.expires`"),
+        ({"time": 1.5}, "got `float` - at `$.time`"),
+        ({"approver": "somebody"}, "'somebody' is not a node id"),
+        ({"approver": ANNA.node_id + "="}, "=' is not a node id"),
+        ({"id": None}, "got `null` - at `$.id`"),
+        ({"v": "1"}, "got `str` - at `$.v`"),
+        ({"via": ""}, "at `$.via`"),
+        ({"via": "telephone"}, "'telephone' - at `$.via`"),
     ],
-    ids=str,
+    ids=range(12),
 )
-def test_another_shape_is_no_approval(changes: dict[str, Any]) -> None:
+def test_another_shape_is_no_approval(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(HearthNetError) as caught:
         approval.decode({**msgspec.to_builtins(GOOD), **changes})
     assert caught.value.code == "bad_request"
+    assert said in caught.value.message
 
 
 @pytest.mark.req("TRUST-8")

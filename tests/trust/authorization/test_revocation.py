@@ -41,13 +41,14 @@ def revoked_by(who: Identity, token: str = TOKEN, now_ms: int = NOW) -> TokenRev
     return revocation.TokenRevocation.sign(who, token, ISSUER.node_id, "manual", now_ms=now_ms)
 
 
-def refusal(document: TokenRevocation) -> str:
-    """The code with which it is not taken in."""
+def refused(document: TokenRevocation, code: str, said: str) -> None:
+    """It is not taken in, with this code and for this reason."""
     known = Revocations()
-    with pytest.raises(HearthNetError) as caught:
+    with pytest.raises(HearthNetError, match=said) as caught:
         known.add(document, HERE)
+    assert caught.value.code == code
     assert known.current(NOW) == ()
-    return caught.value.code
+    assert not known.revoked(document.issuer, document.token_id)
 
 
 @pytest.mark.req("TOKEN-1")
@@ -62,13 +63,13 @@ def test_the_issuer_the_trusted_and_the_root_revoke(who: Identity) -> None:
 @pytest.mark.req("TOKEN-1")
 @pytest.mark.parametrize("who", [MEMBER, FOREIGN], ids=["a member", "a stranger"])
 def test_others_do_not(who: Identity) -> None:
-    assert refusal(revoked_by(who)) == "unauthorized"
+    refused(revoked_by(who), "unauthorized", "by its issuer, a trusted member or the community's root")
 
 
 @pytest.mark.req("TOKEN-1")
 def test_a_stranger_revokes_not_even_its_own() -> None:
     own = revocation.TokenRevocation.sign(FOREIGN, TOKEN, FOREIGN.node_id, "manual", now_ms=NOW)
-    assert refusal(own) == "unauthorized"
+    refused(own, "unauthorized", "by its issuer, a trusted member or the community's root")
 
 
 @pytest.mark.req("TOKEN-1")
@@ -94,23 +95,23 @@ def test_every_member_is_under_the_signature(field: str) -> None:
     }
     changed = replace(good, **{field: other[field]})
     changed = replace(changed, forget_at=changed.revoked_at + KEPT_MS)
-    assert refusal(changed) == "invalid_signature"
+    refused(changed, "invalid_signature", f"is not signed by {ids.short_id(changed.by)}")
 
 
 @pytest.mark.req("TOKEN-1")
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "said"),
     [
-        {"token_id": "x"},
-        {"issuer": "somebody"},
-        {"by": "somebody"},
-        {"forget_at": NOW},
-        {"forget_at": NOW + KEPT_MS + 1},
+        ({"token_id": "x"}, "names no token"),
+        ({"issuer": "somebody"}, "'somebody' is not a node id"),
+        ({"by": "somebody"}, "'somebody' is not a node id"),
+        ({"forget_at": NOW}, "is kept for a day and two minutes"),
+        ({"forget_at": NOW + KEPT_MS + 1}, "is kept for a day and two minutes"),
     ],
-    ids=str,
+    ids=range(5),
 )
-def test_what_says_nothing_is_refused(changes: dict[str, Any]) -> None:
-    assert refusal(replace(revoked_by(ISSUER), **changes)) == "bad_request"
+def test_what_says_nothing_is_refused(changes: dict[str, Any], said: str) -> None:
+    refused(replace(revoked_by(ISSUER), **changes), "bad_request", said)
 
 
 @pytest.mark.req("TOKEN-1")
@@ -118,15 +119,15 @@ def test_it_survives_its_journey_and_has_one_meaning() -> None:
     good = revoked_by(ISSUER)
     data = msgspec.json.encode(good)
     assert revocation.decode(data) == good
-    for bad in (
-        b"",
-        b"null",
-        data + b"{}",
-        data.replace(b'"manual"', b'"spite"'),
-        data.replace(b'"by"', b'"by": "x", "by"'),
-        data.replace(b'{"', b'{"more": 1, "', 1),
+    for bad, said in (
+        (b"", "truncated"),
+        (b"null", "Expected `object`, got `null`"),
+        (data + b"{}", "trailing characters"),
+        (data.replace(b'"manual"', b'"spite"'), "Invalid enum value 'spite'"),
+        (data.replace(b'"by"', b'"by": "x", "by"'), "a key stands twice"),
+        (data.replace(b'{"', b'{"more": 1, "', 1), "unknown field `more`"),
     ):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=said) as caught:
             revocation.decode(bad)
         assert caught.value.code == "bad_request"
 

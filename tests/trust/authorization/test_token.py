@@ -217,8 +217,12 @@ def test_a_session_that_contradicts_itself_is_refused(changes: dict[str, Any]) -
 
 @pytest.mark.req("TOKEN-2")
 def test_a_session_that_contradicts_itself_is_not_minted() -> None:
-    for wrong in ({"run": "r"}, {"principal": ""}, {"cnf": "somebody"}):
-        with pytest.raises(HearthNetError) as caught:
+    for wrong, why in (
+        ({"run": "r"}, "a session's token is not bound to one run"),
+        ({"principal": ""}, "cnf is a session's, which has a principal"),
+        ({"cnf": "somebody"}, "'somebody' is not a node id"),
+    ):
+        with pytest.raises(HearthNetError, match=why) as caught:
             session(**wrong)
         assert caught.value.code == "bad_request"
 
@@ -499,21 +503,21 @@ def test_it_may_be_shown_in_its_life_with_a_minute_for_clocks(now: int) -> None:
 
 @pytest.mark.req("TRUST-5")
 @pytest.mark.parametrize(
-    ("code", "arguments"),
+    ("code", "why", "arguments"),
     [
-        ("token_expired", {"now": NOW - SKEW_SECONDS - 1}),
-        ("token_expired", {"now": NOW + 300 + SKEW_SECONDS}),
-        ("token_expired", {"now": 0}),
-        ("unauthorized", {"community": BERTA}),
-        ("invalid_signature", {"caller": ANNA}),
-        ("invalid_signature", {"caller": CARLA}),
+        ("token_expired", "is not valid yet", {"now": NOW - SKEW_SECONDS - 1}),
+        ("token_expired", "life is over", {"now": NOW + 300 + SKEW_SECONDS}),
+        ("token_expired", "is not valid yet", {"now": 0}),
+        ("unauthorized", "is for another community", {"community": BERTA}),
+        ("invalid_signature", "belongs to another node than the caller", {"caller": ANNA}),
+        ("invalid_signature", "belongs to another node than the caller", {"caller": CARLA}),
     ],
     ids=range(6),
 )
 def test_outside_its_life_its_community_or_its_holder_it_is_nothing(
-    code: str, arguments: dict[str, Any]
+    code: str, why: str, arguments: dict[str, Any]
 ) -> None:
-    with pytest.raises(HearthNetError) as caught:
+    with pytest.raises(HearthNetError, match=why) as caught:
         use(**arguments)
     assert caught.value.code == code
 
@@ -558,7 +562,7 @@ def test_a_known_token_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_no_token_is_none_again() -> None:
     known, bad = Verified(), TOKEN[:-86] + "A" * 86
     for _ in range(2):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match="not signed by its issuer") as caught:
             known.claims(bad)
         assert caught.value.code == "token_invalid"
     assert len(known) == 0

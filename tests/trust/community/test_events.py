@@ -101,7 +101,7 @@ def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> No
         {"signature": ""},
         {"signature": INVITE.signature if event is not INVITE else JOIN.signature},
     ):
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=f"not signed by {ids.short_id(event.author)}") as caught:
             event_validation.validate_event(msgspec.structs.replace(event, **changes), COMMUNITY)
         assert caught.value.code == "invalid_signature"
     with pytest.raises(HearthNetError, match="of another community"):
@@ -123,7 +123,7 @@ def test_whatever_is_altered_or_borrowed_is_noticed(event: CommunityEvent) -> No
         ({"event_type": events.POLICY}, "root alone"),
         ({"author": ROOT.node_id}, "begins with its root's first event"),
         ({"author": ROOT.node_id, "event_type": events.CREATED, "sequence": 2}, "first event, and only"),
-        ({"data": {"x": "y" * event_validation.MAX_BYTES}}, "at most"),
+        ({"data": {"x": "y" * event_validation.MAX_BYTES}}, "at most 16384 bytes"),
         ({"data": {"x": 2**53}}, "no canonical JSON"),
     ],
 )
@@ -150,7 +150,7 @@ def test_the_largest_events_that_are_of_use_fit() -> None:
     change = act(HELD, ROOT, events.POLICY, PolicyUpdated(policy=Policy(), heads=heads))
     event_validation.validate_event(change, COMMUNITY)
     larger = {**change.data, "heads": dict.fromkeys(authors, hashes[:4])}
-    refused(resigned(change, ROOT, data=larger), "bad_request", "at most")
+    refused(resigned(change, ROOT, data=larger), "bad_request", "at most 1048576 bytes")
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -356,27 +356,28 @@ def test_as_many_sign_as_the_policy_wants_or_all_who_could(wanted: int, others: 
 
 @pytest.mark.req("COMM-1")
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "said"),
     [
-        {"lamport": 0},
-        {"lamport": 2**53},
-        {"lamport": 1.5},
-        {"sequence": 0},
-        {"sequence": -1},
-        {"schema_version": 0},
-        {"event_type": "market.post.created"},
-        {"event_type": "community."},
-        {"data": []},
-        {"more": 1},
-        {"signature": None},
+        ({"lamport": 0}, "Expected `int` >= 1 - at `$.lamport`"),
+        ({"lamport": 2**53}, "Expected `int` <= 9007199254740991 - at `$.lamport`"),
+        ({"lamport": 1.5}, "got `float` - at `$.lamport`"),
+        ({"sequence": 0}, "Expected `int` >= 1 - at `$.sequence`"),
+        ({"sequence": -1}, "Expected `int` >= 1 - at `$.sequence`"),
+        ({"schema_version": 0}, "Expected `int` >= 1 - at `$.schema_version`"),
+        ({"event_type": "market.post.created"}, "at `$.event_type`"),
+        ({"event_type": "community."}, "at `$.event_type`"),
+        ({"data": []}, "got `array` - at `$.data`"),
+        ({"more": 1}, "unknown field `more`"),
+        ({"signature": None}, "got `null` - at `$.signature`"),
     ],
-    ids=str,
+    ids=range(11),
 )
-def test_what_is_no_event_is_not_read(changes: dict[str, Any]) -> None:
+def test_what_is_no_event_is_not_read(changes: dict[str, Any], said: str) -> None:
     text = json.dumps({**json.loads(INVITE.encode()), **changes})
     with pytest.raises(HearthNetError) as caught:
         events.decode(text.encode())
     assert caught.value.code == "bad_request"
+    assert said in caught.value.message
 
 
 @pytest.mark.req("COMM-1", "WIRE-13")

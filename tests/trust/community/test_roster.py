@@ -76,8 +76,9 @@ def test_whatever_is_altered_is_noticed(change: str) -> None:
     for text in (roster.encode(LARGER), roster.encode(roster.seal(LARGER, BERTA))):
         whole = json.loads(text)
         CHANGES[change](whole)
+        said = "the community is not signed by" if change == "an event" else "not what its events say"
         for own in ("", BERTA.node_id):
-            with pytest.raises(HearthNetError) as caught:
+            with pytest.raises(HearthNetError, match=said) as caught:
                 roster.decode(json.dumps(whole).encode(), own)
             assert caught.value.code == "invalid_signature"
 
@@ -104,15 +105,18 @@ def test_a_seal_of_a_version_that_knew_fewer_rules_is_none_and_the_events_prove_
     assert roster.decode(roster.encode(foreign), BERTA.node_id).members == LARGER.members
 
 
-MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "level": lambda whole: whole["members"][0].update(level="king"),
-    "more": lambda whole: whole.update(more=1),
-    "more of a member": lambda whole: whole["members"][0].update(more=1),
-    "version": lambda whole: whole.update(version="1"),
-    "missing": lambda whole: whole.pop("members"),
-    "root": lambda whole: whole.update(community_id="ed25519:x"),
-    "no events": lambda whole: whole.update(events=[]),
-    "a gap": lambda whole: whole["events"].pop(0),
+MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "level": (lambda whole: whole["members"][0].update(level="king"), "'king' - at `$.members[0].level`"),
+    "more": (lambda whole: whole.update(more=1), "unknown field `more`"),
+    "more of a member": (
+        lambda whole: whole["members"][0].update(more=1),
+        "unknown field `more` - at `$.members[0]`",
+    ),
+    "version": (lambda whole: whole.update(version="1"), "got `str` - at `$.version`"),
+    "missing": (lambda whole: whole.pop("members"), "missing required field `members`"),
+    "root": (lambda whole: whole.update(community_id="ed25519:x"), "the event is of another community"),
+    "no events": (lambda whole: whole.update(events=[]), "nothing founds it"),
+    "a gap": (lambda whole: whole["events"].pop(0), "events that others build on are not in it"),
 }
 
 
@@ -120,10 +124,12 @@ MALFORMED: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("change", MALFORMED)
 def test_another_shape_is_refused(change: str) -> None:
     whole = json.loads(roster.encode(LARGER))
-    MALFORMED[change](whole)
+    alter, said = MALFORMED[change]
+    alter(whole)
     with pytest.raises(HearthNetError) as caught:
         roster.decode(json.dumps(whole).encode())
     assert caught.value.code == "bad_request"
+    assert said in caught.value.message
 
 
 @pytest.mark.req("TRUST-3", "WIRE-13")
