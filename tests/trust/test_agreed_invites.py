@@ -281,7 +281,17 @@ def test_what_was_agreed_brings_nobody_back_who_was_put_out_since() -> None:
     assert caught.value.code == "unauthorized"
     second = proposal(out, QUINN, SAM)
     assert second.recalls == out.revocation_of(EVE.node_id)
-    back = let_in(with_events(out, carried_out(out, TILDA, second)), MAX, EVE)
+    recalling = commands.CommunityAuthor(out, TILDA).invite(
+        KEY,
+        display_name=second.what,
+        expires_at=second.expires_at,
+        now_ms=NOW,
+        invitee=EVE.node_id,
+        client_id=second.client_id,
+        co_signers=second.co_signers,
+    )
+    assert recalling.content == carried_out(out, TILDA, second).content
+    back = let_in(with_events(out, recalling), MAX, EVE)
     assert levels(back)["eve"] == "member"
     again = with_events(back, removal(back, UMA, EVE, QUINN, SAM))
     assert again.revocation_of(EVE.node_id) not in ("", second.recalls)

@@ -286,6 +286,23 @@ def test_a_removed_member_does_not_undo_its_removal_however_it_dates_and_whom_it
 
 
 @pytest.mark.req("COMM-8")
+def test_a_removal_that_rests_on_promotions_by_the_removed_falls_with_them() -> None:
+    """Neither is about a signer of the other, so that only the promotions connect the two."""
+    friends = (EVE, MALLORY, ACCOMPLICES[2])
+    held = town()
+    for friend in friends:
+        held = raise_to(take_in(held, TILDA, friend, "x", NOW), TILDA, friend, "trusted", NOW)
+    theirs = removal(held, EVE, MAX, *friends)
+    assert with_events(held, theirs).is_revoked(MAX.node_id)
+    out = removal(held, QUINN, TILDA, SAM, UMA, FOUNDER, known=())
+    for both in ((theirs, out), (out, theirs)):
+        after = with_events(held, *both)
+        assert after.is_revoked(TILDA.node_id)
+        assert after.level(MAX.node_id) == "member"
+        assert "takes level trusted" in after.flaw(theirs)
+
+
+@pytest.mark.req("COMM-8")
 def test_one_who_is_trusted_and_not_removed_can_do_harm_until_the_root_or_the_founder_says_no() -> None:
     """Said in the threat model: by the rules of promotion one trusted member can make others."""
     held = with_events(town(), invited(town(), TILDA, Identity(bytes([95]) * 32)))

@@ -520,7 +520,7 @@ def test_missing_repeated_and_overlong_ids_become_our_own() -> None:
         {"role": "user", "content": "And now?"},
     ]
     bench = Bench(messages=earlier)
-    for given in ("", "old", "x" * 94, "same", "same", "call_6"):
+    for given in ("", "old", "x" * 41, "same", "same", "call_6"):
         bench.call("list_corpora", {}, given)
     taken = [frame["id"] for frame in bench.frames("tool_call")]
     assert taken == ["call_2", "call_3", "call_4", "same", "call_6", "call_7"]
@@ -529,6 +529,8 @@ def test_missing_repeated_and_overlong_ids_become_our_own() -> None:
     bench.model_done()
     bench.call("list_corpora", {}, "same")
     assert bench.frames("tool_call")[-1]["id"] == "call_8"
+    bench.call("list_corpora", {}, "x" * 40)
+    assert bench.frames("tool_call")[-1]["id"] == "x" * 40, "the longest that every vendor takes"
     paired(bench.asked_model().messages)
 
 

@@ -67,7 +67,7 @@ def test_other_arguments_are_another_call() -> None:
 
 @pytest.mark.req("TOOL-40")
 def test_an_effect_makes_the_run_forget_what_it_read() -> None:
-    bench = Bench()
+    bench = Bench(Limits(max_equal_calls=9))
     bench.call("list_marketplace", {}, "before")
     bench.returned("before", {"posts": []})
     bench.call("market_post", POST, "post")
@@ -78,6 +78,21 @@ def test_an_effect_makes_the_run_forget_what_it_read() -> None:
     bench.returned("during", {"posts": []})
     bench.model_done("tool_calls")
     assert dispatched(bench.call("list_marketplace", {}, "after")) == ["after"], "it may show the post"
+    bench.returned("after", {"posts": []})
+    bench.model_done("tool_calls")
+    bench.call("list_marketplace", {}, "again")
+    assert statuses(bench, "again") == ["pending", "cached"], "what was read since is remembered"
+
+
+@pytest.mark.req("TOOL-40")
+def test_an_effect_at_the_client_makes_the_run_forget_what_it_read() -> None:
+    bench = Bench()
+    bench.call("list_marketplace", {}, "before")
+    bench.returned("before", {"posts": []})
+    bench.call("open_page", {}, "open")
+    bench.decided(asked(bench.actions).pending.confirmation_id, Approve())
+    assert statuses(bench, "open")[-1] == "wanted"
+    assert dispatched(bench.call("list_marketplace", {}, "during")) == ["during"]
 
 
 @pytest.mark.req("TOOL-40")

@@ -92,6 +92,13 @@ def test_what_the_own_node_reads_with_serves_every_run(wall: Wall) -> None:
     assert other.token(SEARCH, BERTA.node_id) != one.token(SEARCH, BERTA.node_id)
 
 
+@pytest.mark.req("TOOL-26")
+def test_a_token_for_another_node_is_for_the_run_and_some_calls(authority: RunAuthority) -> None:
+    claims = tokens.decode(authority.token(SEARCH, BERTA.node_id))
+    assert (claims.kind, claims.run, claims.iss, claims.sub) == ("run", RUN, ANNA.node_id, BERTA.node_id)
+    assert claims.scope == Scope(("rag.query@1.0",), {"corpus": ["system"]}, max_calls_total=128)
+
+
 @pytest.mark.req("TOOL-21")
 def test_tools_that_are_fixed_to_the_same_share_a_token_reads_and_effects_apart(
     authority: RunAuthority,

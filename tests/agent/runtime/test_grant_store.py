@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.grant_store import GrantBook, StoredGrant, new_entry
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
-from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval
+from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
 from hearthnet.bus.bus import find_contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -71,6 +73,9 @@ def test_without_a_fitting_grant_the_person_is_asked() -> None:
     assert asked(bench.not_granted(pending.confirmation_id)).pending == pending
     assert not bench.granted(pending.confirmation_id), "too late"
     assert not bench.not_granted("unknown")
+    again = bench.decided(pending.confirmation_id, Edit({**POST, "title": ""}))
+    assert asked(again).pending.problem
+    assert not of(AskGrant, again), "who has begun to decide goes on"
     assert only(Dispatch, bench.decided(pending.confirmation_id, Approve())).grant == ""
 
 
@@ -160,13 +165,34 @@ def test_uses_are_handed_out_once_each_until_there_are_none(tmp_path: Path) -> N
 
 
 @pytest.mark.req("TOOL-47")
+def test_uses_claimed_at_the_same_time_are_handed_out_once_each(tmp_path: Path) -> None:
+    file = tmp_path / "grants.json"
+    GrantBook(file).add(entry(uses=20), NOW)
+    pending, begin = question(), threading.Barrier(8)
+
+    def claim(_number: int) -> list[int]:
+        book = GrantBook(file)
+        begin.wait()
+        uses = [book.claim_use(pending, POSTING, NOW) for _ in range(3)]
+        return [use.number for use in uses if use is not None]
+
+    with ThreadPoolExecutor(8) as pool:
+        claimed = [number for some in pool.map(claim, range(8)) for number in some]
+    assert sorted(claimed) == list(range(1, 21))
+
+
+@pytest.mark.req("TOOL-47")
 def test_a_grant_is_for_its_arguments_its_time_and_its_tool_alone(tmp_path: Path) -> None:
     book = GrantBook(tmp_path / "grants.json")
     book.add(entry(only={"input.category": ["request"]}), NOW)
     assert book.claim_use(question(), POSTING, NOW) is None
     assert book.claim_use(question(category="request"), POSTING, NOW + HOUR) is None
     assert book.claim_use(question(category="request"), TOOLBOX.bound("market_expire"), NOW) is None
-    assert book.claim_use(question(category="request"), POSTING, NOW) is not None
+    asked_for = question(category="request")
+    for other in ({"provider": ME.node_id}, {"capability": "market.post@1.1"}):
+        assert book.claim_use(msgspec.structs.replace(asked_for, **other), POSTING, NOW) is None
+    assert book.claim_use(msgspec.structs.replace(asked_for, provider=PROVIDER), POSTING, NOW) is not None
+    assert book.claim_use(asked_for, POSTING, NOW) is not None
     assert entry().standing(NOW + HOUR, grant_store.tool_digest(POSTING)) == "expired"
 
 

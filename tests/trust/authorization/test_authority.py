@@ -201,6 +201,19 @@ def test_no_token_covers_the_issue_of_tokens(kind: str, trust: str) -> None:
 
 
 @pytest.mark.req("TRUST-6")
+def test_a_token_is_between_members_or_of_the_serving_node_itself() -> None:
+    itself, stranger = CallerStatus(NODE, "unknown"), CallerStatus(CALLER, "unknown")
+    scope = Scope(("rag.query",))
+    held = claims("grant", NODE, NODE, scope)
+    assert outcome(itself, PresentedToken(held, itself), demand("unknown"), BODY)[0] == ""
+    for caller, issuer, who in ((stranger, itself, "holder"), (itself, stranger, "issuer")):
+        held = claims("grant", issuer.node, caller.node, scope)
+        with pytest.raises(HearthNetError, match=f"the token's {who} is no member") as caught:
+            authorize(caller, PresentedToken(held, issuer), demand("unknown"), BODY)
+        assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("TRUST-6")
 @pytest.mark.parametrize(
     ("entry", "covered"),
     [

@@ -165,3 +165,15 @@ def test_nobody_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert known.add(revoked_by(TRUSTED), HERE)
     known.current(NOW + KEPT_MS + 1)
     assert known.add(revoked_by(ISSUER), HERE)
+
+
+@pytest.mark.req("TOKEN-1")
+def test_what_was_replaced_counts_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revocation, "MOST_OF_ONE", 1)
+    known = Revocations()
+    assert known.add(revoked_by(TRUSTED, now_ms=NOW - 1), HERE)
+    assert known.add(revoked_by(ISSUER), HERE)
+    other = revoked_by(TRUSTED, ids.new_ulid(1))
+    assert known.add(other, HERE)
+    with pytest.raises(HearthNetError, match="has revoked 1 tokens"):
+        known.add(revoked_by(TRUSTED, ids.new_ulid(2)), HERE)

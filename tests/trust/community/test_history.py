@@ -190,8 +190,14 @@ def test_heads_and_removals_stay_small_however_often_an_author_writes_in_one_pla
     held = with_events(town(), *(invited(town(), MAX, key, place) for key in KEYS))
     assert len(held.history.tips[MAX.node_id]) == len(KEYS) > MAX_ENDS
     assert len(held.heads()[MAX.node_id]) == MAX_ENDS
+    first = min((one for one in held.events if one.sequence == place[0]), key=lambda one: one.hash)
+    assert first.author == MAX.node_id
+    last = invited(held, MAX, Identity(bytes([77]) * 32), (place[0] + 1, first.hash, first.lamport + 1))
+    held = with_events(held, last)
+    assert f"{last.sequence}:{last.hash}" in held.heads()[MAX.node_id], "the longest chain is among them"
     out = commands.CommunityAuthor(held, ROOT).revoke(MAX.node_id, "other", client_id="x", now_ms=NOW)
     assert len(out.data["target_heads"]) == MAX_ENDS
+    assert out.data["target_heads"][0] == last.hash
     assert with_events(held, out).is_revoked(MAX.node_id)
 
 
