@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.agent.persistence.run_record import Sealer
@@ -58,6 +59,26 @@ async def test_the_question_of_a_run_that_reached_a_limit_is_still_the_persons()
     assert record.state.limit == "max_iterations"
     assert "The limit of 1 rounds" in record.state.messages[-2]["content"]
     assert question(record) == "Lend it."
+
+
+@pytest.mark.req("RUN-8")
+async def test_the_newest_run_is_listed_first() -> None:
+    home = Node(MemoryRuns(), WANTS, WANTS, WANTS)
+    made = [await suspended(home) for _ in range(3)]
+    assert [record.run for record in (await home.desk().listing()).runs] == made[::-1]
+
+
+@pytest.mark.req("RUN-6")
+async def test_a_decision_about_other_arguments_than_those_that_wait_moves_nothing() -> None:
+    home = node()
+    run = await suspended(home)
+    (asked,) = (await home.desk().load(run)).record.pending
+    other = msgspec.structs.replace(asked, arguments_digest="blake3:" + "0" * 64)
+    await home.desk().decision_log.put(other, Approve(), "test", other.arguments_digest)
+    answer = await home.executor().resume(run)
+    assert answer["requires_follow_up"] is True
+    assert [one["tool_call_id"] for one in answer["pending"]] == ["p"]
+    assert home.posts == []
 
 
 @pytest.mark.req("RUN-5")

@@ -39,6 +39,8 @@ def test_a_plain_replacement_will_do_where_it_is_free() -> None:
     assert mapped.to_safe("mesh.search") == "mesh_search"
     assert mapped.to_declared("mesh.search") == "mesh.search", "a model may know it by its own name"
     assert mapped.to_declared("mesh-search") is None
+    long = NameMap(["r" * 65]).to_safe("r" * 65)
+    assert (long[:56], len(long)) == ("r" * 55 + "-", 64), "a shortened name is never a plain one"
 
 
 @pytest.mark.req("TOOL-19")

@@ -43,6 +43,13 @@ def test_the_same_question_shows_the_same_tools() -> None:
 
 
 @pytest.mark.req("TOOL-56")
+def test_a_word_of_a_tools_name_counts_more_than_one_of_its_description() -> None:
+    named = msgspec.structs.replace(LOOK, name="rain_meter", description="Tells how full it is.")
+    told = msgspec.structs.replace(LOOK, name="other_thing", description="Tells of the rain.")
+    assert select([told, named], "rain", most=1) == [named]
+
+
+@pytest.mark.req("TOOL-56")
 def test_few_tools_are_all_shown() -> None:
     assert select(TOOLS[:64], ASKED) == TOOLS[:64]
     nameless = [msgspec.structs.replace(LOOK, name="_", description="")] * 3

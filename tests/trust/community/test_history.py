@@ -182,6 +182,11 @@ def test_two_events_in_one_place_are_found_out_and_spread() -> None:
     assert len(one_then.heads()[MAX.node_id]) == 2
     assert one_then.next(MAX.node_id)[0] == 4, "the longest chain goes on"
     assert len(one_then.invites) == 3, "both count until somebody says what it knew"
+    fork = other.events[-1]
+    longer = f"9:blake3:{'0' * 64}"
+    heads = {**one_then.heads(), MAX.node_id: [*one.heads()[MAX.node_id], longer]}
+    assert one_then.missing(heads) == (fork,), "what is beyond the ends known here is sent at once"
+    assert one_then.missing({**one_then.heads(), MAX.node_id: [longer]}) == ()
 
 
 @pytest.mark.req("COMM-4")
