@@ -224,6 +224,7 @@ async def test_a_link_cannot_read_what_is_for_others(
     literal = await link(bob, name="other")
     literal.send(f"LS+ hn.rep.{founder.identity.token}.{carol.token}.abcdefgh.1")
     await wait_for(lambda: literal.over, what="a subscription to another's answers to be refused")
+    assert "Permissions Violation" in literal.errors()[0]
 
 
 @pytest.mark.req("UP-40")
@@ -295,7 +296,12 @@ async def test_a_revoked_home_is_cut_off_and_stays_out(founder: House, bob: Hous
     assert me.cut == 0
     # Its own home goes on, and its people are told why it is alone.
     assert at_bob.cut == 0
-    assert bob.news[0] == f"linked to the home at {founder.server.state.address}"
+    await wait_for(lambda: len(bob.news) == 2, what="people to be told")
+    assert bob.news == [
+        f"linked to the home at {founder.server.state.address}",
+        f"no link to the home at {founder.server.state.address} (it refuses this node: there it does not "
+        "belong to the community); this home works alone meanwhile",
+    ]
 
 
 @pytest.mark.req("UP-42")

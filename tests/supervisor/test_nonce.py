@@ -54,6 +54,8 @@ class Asker:
         """Greets like a server, with what is to be signed as the nonce, and reads the answer."""
         self.writers.append(writer)
         info = b'{"server_id":"X","version":"2.15.1","proto":1,"headers":true,"auth_required":true'
+        # As a listener for links has it: a server hangs up on any other kind before it logs in.
+        info += b',"client_id":1,"leafnode_urls":["127.0.0.1:1"]'
         info += b',"max_payload":1048576,"nonce":"' + self.wanted + b'"}'
         writer.write(b"INFO " + info + b"\r\n")
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, msgspec.DecodeError):
@@ -123,6 +125,7 @@ async def test_a_process_that_logs_in_signs_nothing_of_ours(asker: Asker, number
     login = identity.login()
     with contextlib.suppress(HearthNetError):
         await NatsClient.connect(f"nats://127.0.0.1:{asker.port}", login, "victim")
+    assert asker.writers, "nobody came to be asked"
     for signature in asker.signatures():
         nothing_of_ours(identity, login, signature, asker.wanted)
     if number < 2:
@@ -147,6 +150,8 @@ async def test_a_server_that_links_signs_nothing_of_ours(asker: Asker, tmp_path:
             )
             for signature in asker.signatures():
                 nothing_of_ours(bob.identity, login, signature, wanted)
+            # Bytes that are no text are not even signed; anything else is what a login signs.
+            assert bool(asker.signatures()) is (wanted[:1] != b"\xff")
             for each in asker.got:
                 assert each["nkey"] == login.public
                 assert bob.identity.token not in str(each)

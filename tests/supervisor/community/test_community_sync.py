@@ -28,7 +28,7 @@ from hearthnet.supervisor.community.roster_file import RosterFile
 from hearthnet.supervisor.nats.access_control import AllowedLogins
 from hearthnet.trust.community import commands, invites
 from hearthnet.trust.community import roster as rosters
-from hearthnet.trust.community.events import CommunityEvent
+from hearthnet.trust.community.events import CommunityEvent, Invited
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.processes import kill
@@ -128,9 +128,12 @@ async def test_a_revocation_is_on_the_disk_and_its_node_gone_within_two_seconds(
 @pytest.mark.req("UP-33", "UP-50")
 async def test_an_invite_opens_the_door_until_it_runs_out(village: Village, callers: Callers) -> None:
     key = Identity.generate()
-    await village.tell(village.invite(key, lasts_ms=6_000))
+    event = village.invite(key, lasts_ms=6_000)
+    assert isinstance(event.content, Invited)
+    await village.tell(event)
     guest = await reaches(callers, village, key)
     await wait_for(lambda: guest.cut, what="the invite's connection to end with the invite")
+    assert now_ms() >= event.content.expires_at, "and not before it"
     with pytest.raises(Exception, match="Authorization Violation"):
         await callers.connect(village.house.url, key.login())
 
@@ -192,7 +195,7 @@ async def test_a_damaged_roster_is_told_and_left_and_the_door_follows_all_the_sa
 
 
 @pytest.mark.req("UP-32")
-async def test_what_happens_while_the_server_is_away_counts_when_it_is_back(
+async def test_the_community_is_followed_again_after_the_server_was_away(
     village: Village, callers: Callers
 ) -> None:
     bob = village.street.key("bob")

@@ -103,7 +103,9 @@ def test_another_server_at_that_address_is_found_out(hearth: Hearth, tmp_path: P
 def test_an_invite_that_never_was_opens_nothing(hearth: Hearth, tmp_path: Path, told: list[str]) -> None:
     home = make_home(tmp_path / "shed", "shed")
     for _ in range(2):  # the second time with a key of its own, which is tried too
-        assert refused(home, hearth.invite(bytes(32)), told).code == "unauthorized"
+        error = refused(home, hearth.invite(bytes(32)), told)
+        assert error.code == "unauthorized"
+        assert "does not accept this invite: it was used, withdrawn or has expired" in error.message
 
 
 @pytest.mark.req("JOIN-7")

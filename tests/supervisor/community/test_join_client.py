@@ -39,6 +39,7 @@ class Inviter(Service):
         self.pages: list[Iterable[Any]] = []
         self.answer: Iterable[Any] = ()
         self.heads: list[dict[str, Any]] = []
+        self.joins = 0
 
     def offers(self) -> list[Offer]:
         """What a newcomer asks for."""
@@ -54,6 +55,7 @@ class Inviter(Service):
     @capability("community.join@1.0", event_sourced=True)
     async def join(self, call: Call[Anything, Any]) -> Reply:
         """Says yes, whatever it is."""
+        self.joins += 1
         return Reply({"event_id": ids.new_ulid(), "lamport": 9, "events": [*self.answer]})
 
 
@@ -183,6 +185,7 @@ async def test_a_yes_without_an_event_that_says_so_is_none(
     with pytest.raises(HearthNetError, match="but its events do not") as caught:
         await newcomer.join(held, Identity.generate(), "Shed")
     assert caught.value.code == "unauthorized"
+    assert inviter.joins == 1
 
 
 @pytest.mark.req("JOIN-8")
@@ -193,6 +196,7 @@ async def test_without_an_open_invite_nothing_is_asked(
     with pytest.raises(HearthNetError, match="used or withdrawn") as caught:
         await newcomer.join(held, Identity.generate(), "Shed")
     assert caught.value.code == "unauthorized"
+    assert inviter.joins == 0
 
 
 @pytest.mark.req("JOIN-8")
