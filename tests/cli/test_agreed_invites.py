@@ -106,17 +106,17 @@ def test_what_cannot_be_agreed_to_is_one_line_with_its_exit_code(here: Here, hou
     assert run_at(here, household, "", "create", "--for", NEWCOMER, "--name", "x" * 65) == 2
     assert "at most 64 characters" in here.err
     assert run_at(here, household, "", "create", "--for", "attic") == 2
+    assert here.err == "hearthnet: 'attic' is not a node id (ed25519: and 43 characters)\n"
     assert here("revoke", "--sign", text, "--yes", "--home", household["attic"].path) == 2
     assert "the proposal is for: hearthnet invite sign" in here.err
 
 
 @pytest.mark.req("JOIN-10")
-def test_where_one_signature_is_enough_the_node_makes_the_invite_at_once(
-    here: Here, household: Household
-) -> None:
+def test_where_one_signature_is_enough_the_node_itself_is_asked(here: Here, household: Household) -> None:
     rule(household)
     assert run_at(here, household, "", "create", "--for", NEWCOMER) == 3
     assert "no node is running" in here.err
+    assert here.out == "", "no proposal to pass on"
 
 
 @pytest.mark.req("JOIN-10")

@@ -5,22 +5,44 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from hearthnet import __version__
 from hearthnet.cli import main
+from hearthnet.cli.app import app
 from hearthnet.cli.output import terminal
 from tests.cli.conftest import Here
 from tests.helpers.shell import Shell
 
-COMMANDS = ["up", "status", "ask", "ingest", "caps", "call", "logs", "models", "version"]
+COMMANDS = app.list_commands(click.Context(app))
+WITHOUT_A_HOME = {
+    ("version",),
+    ("models", "install"),
+    ("service", "new"),
+    ("contract", "freeze"),
+    ("contract", "key"),
+    ("contract", "sign"),
+}
+"""Commands that concern no node."""
+
+
+def runnable(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
+    """The words of this command, or of each command of the group."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from runnable(inner, *words, name)
+    else:
+        yield words
 
 
 @pytest.mark.req("CLI-1")
 def test_alone_it_prints_its_help(here: Here) -> None:
     assert here() == 0
+    assert {"up", "status", "ask", "invite", "version"} <= set(COMMANDS)
     for name in COMMANDS:
         assert f"\n  {name} " in here.out
     assert "Exit codes" in here.out
@@ -31,13 +53,20 @@ def test_alone_it_prints_its_help(here: Here) -> None:
 def test_every_command_explains_itself_and_takes_a_home(name: str, here: Here) -> None:
     assert here(name, "--help") == 0
     assert here.out.startswith(f"Usage: hearthnet {name}")
-    if name not in {"version", "models"}:
-        assert "--home DIR" in here.out
+    command = app.get_command(click.Context(app), name)
+    assert command is not None
+    for words in runnable(command, name):
+        assert here(*words, "--help") == 0
+        assert here.out.startswith(f"Usage: hearthnet {' '.join(words)} ")
+        assert ("--home DIR" in here.out) is (words not in WITHOUT_A_HOME), words
 
 
 def test_models_alone_prints_its_help(here: Here) -> None:
     assert here("models") == 0
-    assert "install" in here.out
+    alone = here.out
+    assert alone.startswith("Usage: hearthnet models ")
+    assert here("models", "--help") == 0
+    assert alone == here.out
 
 
 def test_version(here: Here) -> None:
@@ -89,16 +118,18 @@ def test_without_a_node_it_says_so_and_ends_with_3(arguments: list[str], here: H
 @pytest.mark.req("CLI-2", "CLI-4")
 def test_with_json_the_error_object_stands_on_stdout_too(here: Here) -> None:
     assert here("caps", "--json") == 3
-    assert json.loads(here.out)["error"] == "partition"
+    body = json.loads(here.out)
+    assert body["error"] == "partition"
+    assert here.err == f"hearthnet: {body['message']}\n"
     assert here("ask", "hello", "--frames") == 3
-    assert json.loads(here.out)["data"]["error"] == "partition"
+    assert json.loads(here.out) == {"event": "error", "data": body}
 
 
 @pytest.mark.req("CLI-4")
 def test_home_stands_above_the_environment(here: Here, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert here("status", "--home", other) == 3
-    assert str(other) in here.err
+    assert f"no node is running in {other};" in here.err
 
 
 @pytest.mark.req("CLI-2")

@@ -22,6 +22,8 @@ RAW = (
     "TaskGroup",
     "DecodeError",
     "went wrong",
+    "codec can't",
+    "Errno",
 )
 CALLS = (
     ("status",),
@@ -71,6 +73,12 @@ CALLS = (
     ("contract", "freeze", "DOC"),
     ("contract", "sign", "--key", "DOC", "DOC"),
 )
+READ_BY = {
+    "hearthnet.toml": ("models", "remove", "none"),
+    "roster.json": ("members",),
+    "device.key": ("members",),
+}
+"""A command that cannot do without the file, and so has to name it."""
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +127,15 @@ def test_commands_with_damaged_files_say_so_in_words(
         try:
             for call in CALLS:
                 arguments = [str(document) if part == "DOC" else part for part in call]
-                check(here, arguments, here(*arguments, "--home", used))
+                code = here(*arguments, "--home", used)
+                check(here, arguments, code)
+                if READ_BY.get(file.name) == call and (damage or file.suffix != ".toml"):
+                    assert code, f"{call} took the damaged {file.name} for good"
+                    assert str(file) in here.err.splitlines()[-1]
         finally:
             file.write_bytes(before)
+            for posted in set(files_of(used)) - set(found):
+                posted.unlink()
 
 
 @pytest.mark.req("CLI-42")
@@ -153,5 +167,8 @@ def test_errors_out_of_task_groups_are_translated_alone(
 
     monkeypatch.setattr(app.app, "invoke", fails)
     assert here("version") == status
-    assert words in here.err
+    if words:
+        assert here.err.startswith(f"hearthnet: {words}")
+    else:
+        assert here.err == ""
     assert "TaskGroup" not in here.err

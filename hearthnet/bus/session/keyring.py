@@ -36,11 +36,11 @@ def load_identity(path: Path) -> Identity:
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
-        text = path.read_text("ascii")
+        text = path.read_text("ascii", "replace")  # damaged bytes are judged with the rest of the text
     except FileNotFoundError as error:
         raise HearthNetError("not_found", f"no key at {path}; `hearthnet up` makes one") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise HearthNetError("bad_request", f"cannot read the key {path}: {error}") from error
+    except OSError as error:
+        raise HearthNetError("bad_request", f"cannot read the key {path}: {error.strerror}") from error
     if mode & 0o077:
         raise HearthNetError("unauthorized", f"the key {path} can be read by others; run: chmod 600 {path}")
     try:
@@ -76,7 +76,7 @@ def load_roster(path: Path, own: str = "") -> Roster:
             "not_found", f"no roster at {path}; `hearthnet up` founds a community"
         ) from error
     except OSError as error:
-        raise HearthNetError("bad_request", f"cannot read the roster {path}: {error}") from error
+        raise HearthNetError("bad_request", f"cannot read the roster {path}: {error.strerror}") from error
     try:
         return rosters.decode(data, own)
     except HearthNetError as error:

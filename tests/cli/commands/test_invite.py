@@ -12,6 +12,7 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.os.lock import home_lock
+from hearthnet.trust.community import commands
 from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here
@@ -69,10 +70,16 @@ def test_an_invite_to_withdraw_is_named_by_id_name_or_text(here: Here, household
     home = household.founder.path
     invite = household.invite("Shed")
     for name in (invite.event_id, "Shed"):
-        assert here("invite", "withdraw", name, "--home", home) == 3
+        assert here("invite", "withdraw", name, "--home", home) == 3, "found, and no node to withdraw it"
     for name in ("Barn", ids.new_ulid(), text()):
         assert here("invite", "withdraw", name, "--home", home) == 5
         assert "there is no such open invite" in here.err
+    at_once = Identity(bytes([8] * 32))
+    with_text = commands.CommunityAuthor(household.roster, household.key()).invite(
+        at_once, display_name="Loft", expires_at=now_ms() + 60_000, now_ms=now_ms()
+    )
+    household.happen(with_text)
+    assert here("invite", "withdraw", text(seed=ids.b64(bytes([8] * 32))), "--home", home) == 3
     household.invite("Shed")
     assert here("invite", "withdraw", "Shed", "--home", home) == 2
     assert "2 invites are for 'Shed'" in here.err
@@ -80,9 +87,19 @@ def test_an_invite_to_withdraw_is_named_by_id_name_or_text(here: Here, household
 
 
 @pytest.mark.req("JOIN-3")
-@pytest.mark.parametrize("expires", ["8d", "10s", "soon"])
-def test_how_long_an_invite_is_good_has_bounds(here: Here, household: Household, expires: str) -> None:
+@pytest.mark.parametrize(
+    ("expires", "said"),
+    [
+        ("8d", "'8d' is outside what is allowed, 1 min to 7 d"),
+        ("10s", "'10s' is outside what is allowed, 1 min to 7 d"),
+        ("soon", "'soon' is no length of time"),
+    ],
+)
+def test_how_long_an_invite_is_good_has_bounds(
+    here: Here, household: Household, expires: str, said: str
+) -> None:
     assert here("invite", "create", "--expires", expires, "--home", household.founder.path) == 2
+    assert said in here.err
     assert here.err.count("\n") == 1
 
 
@@ -97,21 +114,25 @@ def test_an_invite_is_made_by_a_running_node(here: Here, household: Household) -
 
 @pytest.mark.req("JOIN-4")
 @pytest.mark.parametrize(
-    "given",
+    ("given", "said"),
     [
-        "hello",
-        "",
-        "hninvite://v1/",
-        text()[:-1],
-        text()[:50],
-        text().replace("A", "B", 1),
-        text() + "x" * 3000,
+        ("hello", "this is no invite; one begins with hninvite://v1/"),
+        ("", "this is no invite; one begins with hninvite://v1/"),
+        ("hninvite://v1/", "the invite is damaged; copy the whole text once more, or ask for another"),
+        (text()[:-1], "the invite is damaged; copy the whole text once more, or ask for another"),
+        (text()[:50], "the invite is damaged; copy the whole text once more, or ask for another"),
+        (
+            text().replace("A", "B", 1),
+            "the invite is damaged; copy the whole text once more, or ask for another",
+        ),
+        (text() + "x" * 3000, "this is no invite; one begins with hninvite://v1/"),
     ],
 )
-def test_a_damaged_invite_is_refused_and_nothing_is_made(here: Here, home: Path, given: str) -> None:
+def test_a_damaged_invite_is_refused_and_nothing_is_made(
+    here: Here, home: Path, given: str, said: str
+) -> None:
     assert here("invite", "redeem", given) == 2
-    assert "invite" in here.err
-    assert here.err.count("\n") == 1
+    assert here.err == f"hearthnet: {said}\n"
     assert list(home.iterdir()) == []
 
 

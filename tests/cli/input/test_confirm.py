@@ -99,8 +99,14 @@ async def test_all_that_would_be_sent_is_shown_with_hidden_characters_as_codes(d
     assert await decide(desk, (PROMPT, "a\n", 1)) == Approve()
     assert "market.post@1.0" in desk.shown
     assert "ed25519:AAAA-AAAA-AAAA-AAAA" in desk.shown
-    for value in ('"offer"', '"Water\\u202e filter"', '"one\\ntwo\\u001b[2J"', f'"{CLIENT_ID}"'):
-        assert value in desk.shown
+    lines = desk.shown.splitlines()
+    for name, value in (
+        ("category", '"offer"'),
+        ("title", '"Water\\u202e filter"'),
+        ("body", '"one\\ntwo\\u001b[2J"'),
+        ("client_id", f'"{CLIENT_ID}"'),
+    ):
+        assert f"  {name:<9}  {value}" in lines
     assert pending().arguments_digest[:23] in desk.shown
     assert "\u202e" not in desk.shown
     assert "\x1b[2J" not in desk.shown
@@ -133,7 +139,8 @@ async def test_a_question_names_the_home_that_an_effect_is_for(desk: Desk, home:
         await desk.expect(PROMPT)
         desk.type("r\n")
         assert await asking == Deny()
-    assert ("at the home Kitchen" in desk.shown) is bool(home)
+    assert ("  at the home Kitchen\\u202e (ed25519:AAAA)\r\n" in desk.shown) is bool(home)
+    assert ("at the home" in desk.shown) is bool(home)
     assert "\u202e" not in desk.shown
 
 
@@ -191,7 +198,9 @@ async def test_an_edit_goes_field_by_field_and_is_shown_again_before_the_yes(des
     again = desk.shown.rpartition("Exactly this would be sent:")[2]
     for value in ('"request"', '"Filter wanted"', '["water","lend"]', "3600", CLIENT_ID):
         assert value in again
-    assert pending().arguments_digest[:23] not in again
+    prepared = Toolbox(TOOLS)["market_post"].prepare({**ARGUMENTS, **changed}, CLIENT_ID)
+    assert isinstance(prepared, Prepared)
+    assert f"digest {prepared.arguments_digest[:23]}" in again
 
 
 @pytest.mark.req("ASK-5")
@@ -245,7 +254,8 @@ async def test_yes_to_approves_exactly_what_it_names_and_says_so(capsys: pytest.
     for name in ("market.post", "market.post@1.0"):
         assert await Person(NODE, TOOLS, [name], can_ask=False).decide(pending()) == Approve()
         said = capsys.readouterr().err
-        assert "approved by --yes-to market.post" in said
+        assert said.startswith("approved by --yes-to market.post: market_post {")
+        assert '"title":"Water\\u202e filter"' in said
         assert "\u202e" not in said
     assert await Person(NODE, TOOLS, ["market.expire"], can_ask=False).decide(pending()) is None
 
@@ -269,6 +279,7 @@ async def test_calls_are_asked_about_one_at_a_time(desk: Desk, monkeypatch: pyte
     person = Person(NODE, TOOLS, [], can_ask=True)
     both = [asyncio.create_task(person.decide(pending())) for _ in range(2)]
     await desk.expect(PROMPT)
+    assert desk.shown.count("Exactly this would be sent") == 1
     desk.type("a\n")
     await desk.expect(PROMPT, 2)
     assert desk.shown.count("Exactly this would be sent") == 2

@@ -27,30 +27,34 @@ def test_text_a_file_and_stdin_are_read_alike(tmp_path: Path, monkeypatch: pytes
     [
         ('{"params": {},\n "input": {,}}', "--body: line 2, column 12: "),
         ("", "--body: line 1, column 1: "),
-        ('{"params": {}, "params": {}}', "'params' stands twice in one object"),
-        ('{"params": NaN}', "NaN is not JSON"),
-        ("[" * 100_000, "nested too deeply"),
+        ('{"params": {}, "params": {}}', "--body: 'params' stands twice in one object; "),
+        ('{"params": NaN}', "--body: NaN is not JSON; "),
+        ("[" * 100_000, "--body: nested too deeply; "),
     ],
 )
 def test_malformed_json_names_the_place(text: str, complaint: str) -> None:
     with pytest.raises(HearthNetError) as caught:
         read_body(text)
     assert caught.value.code == "bad_request"
-    assert complaint in caught.value.message
-    assert caught.value.message.startswith("malformed JSON in ")
+    assert caught.value.message.startswith(f"malformed JSON in {complaint}")
+    assert caught.value.message.endswith('; it must be {"params": {...}, "input": {...}}')
 
 
 def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
-    with pytest.raises(HearthNetError, match="there is no file") as caught:
-        read_body(f"@{tmp_path / 'nothing.json'}")
-    assert caught.value.code == "not_found"
+    missing = tmp_path / "nothing.json"
+    with pytest.raises(HearthNetError) as caught:
+        read_body(f"@{missing}")
+    assert (caught.value.code, caught.value.message) == ("not_found", f"there is no file {missing}")
 
 
 def test_a_file_that_is_no_text_or_no_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "bytes").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(HearthNetError, match="byte 8 is not UTF-8"):
-        read_body(f"@{tmp_path / 'bytes'}")
-    with pytest.raises(HearthNetError, match="cannot read"):
-        read_body(f"@{tmp_path}")
-    with pytest.raises(HearthNetError, match="names no file"):
-        read_body("@")
+    file = tmp_path / "bytes"
+    file.write_bytes(b'{"a": "\xff"}')
+    for source, message in (
+        (f"@{file}", f"malformed JSON in {file}: byte 8 is not UTF-8"),
+        (f"@{tmp_path}", f"cannot read {tmp_path}: Is a directory"),
+        ("@", "--body names no file; write its name, or - for stdin"),
+    ):
+        with pytest.raises(HearthNetError) as caught:
+            read_body(source)
+        assert (caught.value.code, caught.value.message) == ("bad_request", message)

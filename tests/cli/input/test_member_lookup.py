@@ -32,11 +32,13 @@ def test_a_node_is_found_by_id_short_id_and_name(text: str) -> None:
 
 @pytest.mark.req("CLI-14")
 def test_a_name_that_two_have_is_answered_with_their_ids() -> None:
-    twins = [*PEOPLE, KnownMember(Identity(bytes([4] * 32)).node_id, "Attic")]
+    twin = Identity(bytes([4] * 32)).node_id
+    twins = [*PEOPLE, KnownMember(twin, "Attic")]
     with pytest.raises(HearthNetError, match="2 members are called 'Attic'") as caught:
         resolve_member("Attic", twins)
     assert caught.value.code == "bad_request"
-    assert ids.short_id(ATTIC) in caught.value.message
+    assert f": {ids.short_id(ATTIC)}, {ids.short_id(twin)}; name one by its id" in caught.value.message
+    assert caught.value.alt == [ATTIC, twin]
 
 
 @pytest.mark.req("CLI-14")

@@ -19,4 +19,4 @@ def test_what_would_not_be_read_as_settings_is_not_written(tmp_path: Path) -> No
         settings_file.write(home, "[node\n")
     assert caught.value.code == "bad_request"
     assert "edit it by hand" in caught.value.message
-    assert "Kitchen" in settings_file.text_of(home)
+    assert settings_file.text_of(home) == '[node]\ndisplay_name = "Kitchen"\n'

@@ -22,5 +22,5 @@ def test_pages_in_words(runs: list[tuple[int, int]], words: str) -> None:
     assert without_text({"pages_without_text": shown}) == words
 
 
-def test_a_provider_that_does_not_say_is_not_asked_for_it() -> None:
+def test_a_document_without_the_member_gets_no_note() -> None:
     assert without_text({}) == ""

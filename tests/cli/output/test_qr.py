@@ -31,6 +31,7 @@ def test_the_lines_hold_the_code_with_a_quiet_border(monkeypatch: pytest.MonkeyP
     drawn: list[list[bool]] = []
     for line in screen.getvalue().splitlines():
         assert line.startswith("\x1b[38;5;16;48;5;231m")
+        assert line.endswith("\x1b[0m"), "the colours would go on after the code"
         letters = line.removeprefix("\x1b[38;5;16;48;5;231m").removesuffix("\x1b[0m")
         drawn += [[INK[letter][half] for letter in letters] for half in (0, 1)]
     wanted = [
@@ -51,6 +52,10 @@ def test_a_narrow_terminal_and_one_without_colour_are_told_why(
     qr.show(TEXT)
     assert "and the terminal has 60" in capsys.readouterr().err
     monkeypatch.setenv("NO_COLOR", "1")
+    qr.show(TEXT)
+    assert "it needs colours" in capsys.readouterr().err
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
     qr.show(TEXT)
     assert "it needs colours" in capsys.readouterr().err
     assert screen.getvalue() == ""

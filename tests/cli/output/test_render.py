@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hearthnet.cli.output.citations import passages, sources
+from hearthnet.cli.output.citations import Passage, passages, sources
 from hearthnet.cli.output.text import as_lines
 
 
@@ -47,7 +47,7 @@ def test_passages_are_found_in_any_result_that_has_them_and_in_no_other() -> Non
     content = {
         "chunks": [chunk("c1", "Rain", date="2026-01-01", sources=["WHO"]), {"text": "no metadata"}, 7]
     }
-    assert [passage.title for passage in passages(content)] == ["Rain"]
+    assert passages(content) == [Passage("c1", "Rain", "", "words", "2026-01-01", ("WHO",))]
     for other in ({}, {"chunks": 3}, "text", None, [1]):
         assert passages(other) == []
 
