@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from hearthnet.core.ids import is_ulid
+from hearthnet.cli.output.render import as_lines
+from hearthnet.core.ids import is_ulid, short_id
+from hearthnet.supervisor.services.specs import installed
 from tests.helpers.shell import Shell
 from tests.services.rag.made import IMAGE, pdf
 
@@ -48,6 +50,7 @@ def test_status_for_scripts_has_every_process_and_its_memory(shell: Shell) -> No
     assert page["node_id"].startswith("ed25519:")
     assert page["server"]["url"].startswith("nats://127.0.0.1:")
     services = {service["name"]: service for service in page["services"]}
+    assert services.keys() == {*installed(), "gateway"}
     assert {"llm", "market", "rag"} <= services.keys()
     assert "rag.query@1.0 corpus=system" in services["rag"]["offers"]
     for process in (page, page["server"], *services.values()):
@@ -76,7 +79,9 @@ def test_caps_watched_says_what_is_there_and_wants_a_name(shell: Shell) -> None:
     with shell.start("caps", "market.list", "--watch") as watching:
         assert watching.stdout is not None
         assert "appeared  market.list@1.0" in watching.stdout.readline()
-    assert shell.run("caps", "--watch").returncode == 2
+    nameless = shell.run("caps", "--watch")
+    assert (nameless.returncode, nameless.stdout) == (2, "")
+    assert "name what to watch, such as: hearthnet caps rag.query --watch" in nameless.stderr
 
 
 @pytest.mark.req("CLI-7")
@@ -105,7 +110,8 @@ def test_caps_for_people_and_for_one_name(shell: Shell) -> None:
 def test_caps_of_an_unknown_name_gives_the_nearest(shell: Shell) -> None:
     error = refusal(shell, "not_found", 5, "caps", "market.lst")
     assert "market.list" in error["alt_capabilities"]
-    refusal(shell, "bad_request", 2, "caps", "Market")
+    error = refusal(shell, "bad_request", 2, "caps", "Market")
+    assert "'Market' is not a capability" in error["message"]
 
 
 @pytest.mark.req("CLI-7")
@@ -130,14 +136,16 @@ def refusal_of_ask(shell: Shell) -> str:
 
 @pytest.mark.req("CLI-8")
 def test_a_call_prints_exactly_the_reply(shell: Shell) -> None:
-    reply = shell.json("call", "market.list@1.0", "--body", LISTING, "--json")
+    done = shell.run("call", "rag.list_corpora@1.0", "--body", LISTING, "--json")
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    reply = json.loads(done.stdout)
     assert reply.keys() == {"output", "meta"}
-    assert isinstance(reply["output"]["posts"], list)
-    readable = shell.run("call", "rag.list_corpora", "--body", "-").stdout
-    assert readable == ""
-    readable = shell.run("call", "rag.list_corpora", "--body", "-", stdin=LISTING).stdout
-    assert "corpora:\n  - name: " in readable
-    assert "from ed25519:" in readable
+    assert reply["output"] == {"corpora": shell.json("corpus", "list", "--json")}
+    *readable, last = shell.run("call", "rag.list_corpora", "--body", "-", stdin=LISTING).stdout.splitlines()
+    assert readable == list(as_lines(reply["output"]))
+    assert last.startswith(f"from {short_id(shell.json('status', '--json')['node_id'])}: {{")
+    nothing = shell.run("call", "rag.list_corpora", "--body", "-")
+    assert (nothing.returncode, nothing.stdout) == (2, "")
 
 
 @pytest.mark.req("CLI-8")
@@ -179,7 +187,7 @@ def test_what_a_neighbour_wrote_cannot_steer_the_terminal(shell: Shell, tmp_path
         ("market.post", post(ttl_seconds=1), "bad_request", 2, "/input/ttl_seconds"),
         ("rag.query", NO_CORPUS, "not_found", 5, "corpus 'system'"),
         ("rag.query", "@no-such-file.json", "not_found", 5, "there is no file"),
-        ("llm.chat", NO_MODEL, "not_found", 5, "none"),
+        ("llm.chat", NO_MODEL, "not_found", 5, "no offer of llm.chat@2.0 fits model 'none'; offered: "),
     ],
 )
 def test_bad_input_is_one_clear_line_with_its_code(
@@ -255,20 +263,27 @@ def test_ingesting_shows_a_bar_where_a_person_looks(shell: Shell, tmp_path: Path
 
 @pytest.mark.req("CLI-5", "CLI-9")
 @pytest.mark.parametrize(
-    ("corpus", "code", "status"),
-    [("system", "unauthorized", 4), ("Bad Name", "bad_request", 2), ("x" * 65, "bad_request", 2)],
+    ("corpus", "code", "status", "said"),
+    [
+        ("system", "unauthorized", 4, "the corpus system comes with HearthNet and is read-only"),
+        ("Bad Name", "bad_request", 2, "'Bad Name' is no name for a corpus"),
+        ("x" * 65, "bad_request", 2, f"'{'x' * 65}' is no name for a corpus"),
+    ],
 )
 def test_a_corpus_that_cannot_be_written_is_refused(
-    shell: Shell, tmp_path: Path, corpus: str, code: str, status: int
+    shell: Shell, tmp_path: Path, corpus: str, code: str, status: int, said: str
 ) -> None:
     (tmp_path / "a.md").write_text("text")
-    refusal(shell, code, status, "ingest", tmp_path, "--corpus", corpus)
+    error = refusal(shell, code, status, "ingest", tmp_path, "--corpus", corpus)
+    assert error["message"].startswith(said)
 
 
 @pytest.mark.req("CLI-5", "CLI-9")
 def test_paths_that_hold_nothing_are_said(shell: Shell, tmp_path: Path) -> None:
-    refusal(shell, "not_found", 5, "ingest", tmp_path / "nothing", "--corpus", "x")
-    refusal(shell, "not_found", 5, "ingest", tmp_path, "--corpus", "x")
+    error = refusal(shell, "not_found", 5, "ingest", tmp_path / "nothing", "--corpus", "x")
+    assert error["message"] == f"there is no file or folder {tmp_path / 'nothing'}"
+    error = refusal(shell, "not_found", 5, "ingest", tmp_path, "--corpus", "x")
+    assert error["message"].startswith("there is nothing to ingest: none of *.md, ")
 
 
 # --- logs
@@ -300,11 +315,15 @@ def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) 
     assert one["doc_cid"][:23] in shell.run("corpus", "show", "kitchen").stdout
     assert "kitchen" in shell.run("corpus", "list").stdout
     assert {"kitchen", "system"} <= {one["name"] for one in shell.json("corpus", "list", "--json")}
-    refusal(shell, "not_found", 5, "corpus", "remove", "kitchen", "Soup")
-    refusal(shell, "unauthorized", 4, "corpus", "remove", "system", "--all")
+    error = refusal(shell, "not_found", 5, "corpus", "remove", "kitchen", "Soup")
+    assert error["message"].startswith("there is no document 'Soup'")
+    error = refusal(shell, "unauthorized", 4, "corpus", "remove", "system", "--all")
+    assert error["message"].startswith("the corpus system comes with HearthNet and is read-only")
     done = shell.run("corpus", "remove", "kitchen", one["doc_cid"][7:15])
     assert done.stdout == "removed  Bread: 1 passage\n", done.stderr
-    refusal(shell, "not_found", 5, "corpus", "show", "kitchen")
+    error = refusal(shell, "not_found", 5, "corpus", "show", "kitchen")
+    assert error["message"].startswith("no corpus 'kitchen' here; ")
+    assert "system" in {one["name"] for one in shell.json("corpus", "list", "--json")}
 
 
 @pytest.mark.req("CLI-40", "RAG-35")
@@ -322,8 +341,10 @@ def test_a_whole_corpus_is_removed(shell: Shell, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.md").write_text(f"# Note\n\n{name}")
     assert shell.run("ingest", tmp_path, "--corpus", "notes").returncode == 0
-    refusal(shell, "bad_request", 2, "corpus", "remove", "notes", "Note")
-    refusal(shell, "unauthorized", 7, "corpus", "remove", "notes", "--all")
+    error = refusal(shell, "bad_request", 2, "corpus", "remove", "notes", "Note")
+    assert error["message"].startswith("'Note' stands for 2 documents: blake3:")
+    error = refusal(shell, "unauthorized", 7, "corpus", "remove", "notes", "--all")
+    assert "say it with --yes" in error["message"]
     with shell.terminal("corpus", "remove", "notes", "--all") as screen:
         screen.expect("Remove the corpus notes with 2 documents? [y]es or [n]o?")
         screen.type("n\n")
@@ -332,5 +353,5 @@ def test_a_whole_corpus_is_removed(shell: Shell, tmp_path: Path) -> None:
     gone = shell.json("corpus", "remove", "notes", "--all", "--yes", "--json")
     assert [one["title"] for one in gone["removed"]] == ["Note", "Note"]
     assert "notes" not in {one["name"] for one in shell.json("corpus", "list", "--json")}
-    assert shell.run("corpus", "remove", "notes").returncode == 2
-    assert "Usage" in shell.run("corpus").stdout
+    neither = shell.run("corpus", "remove", "notes")
+    assert (neither.returncode, "name the documents, or give --all" in neither.stderr) == (2, True)

@@ -471,15 +471,29 @@ def test_a_streaming_call_prints_its_frames_as_they_come(shell: Shell, model: Sc
     text, _, rest = readable.partition("\n")
     assert text.strip() == "One two."
     assert rest.startswith("done {")
+    endless: dict[str, Any] = {"messages": [{"role": "user", "content": "Say it for ever."}]}
+    model.turns["Say it for ever."] = [Say(forever=True)]
+    body["input"] = endless
+    with shell.start("call", "llm.chat@2.0", "--body", json.dumps(body), "--json") as talking:
+        assert talking.stdout is not None
+        came = [json.loads(talking.stdout.readline()) for _ in range(3)]
+    assert [(frame["event"], frame["seq"]) for frame in came] == [("token", 1), ("token", 2), ("token", 3)]
     given["stream"] = False
+    body["input"] = given
     reply = shell.json("call", "llm.chat@2.0", "--body", json.dumps(body), "--json")
     assert reply["output"]["message"]["content"].strip() == "One two."
 
 
 def test_the_models_are_listed_with_what_they_can(shell: Shell) -> None:
-    listed = shell.run("models", "list").stdout
-    assert NAME in listed
-    assert "smollm2-135m-instruct" in listed
-    assert "there to try things out" in listed
-    names = {offer["params"]["model"] for offer in shell.json("models", "list", "--json")}
-    assert NAME in names
+    table, _, advice = shell.run("models", "list").stdout.partition("\n\n")
+    headings, *rows = table.splitlines()
+    assert headings.split() == ["model", "node", "backend", "context", "languages", "tools"]
+    said = {row.split()[0]: row.split()[2:] for row in rows}
+    assert said == {
+        NAME: ["openai", "8192", "-", "yes"],
+        "smollm2-135m-instruct": ["llama.cpp", "4096", "en", "by", "name"],
+    }
+    assert "there to try things out" in advice
+    offers = {offer["params"]["model"]: offer["params"] for offer in shell.json("models", "list", "--json")}
+    assert offers.keys() == said.keys()
+    assert [offers[NAME][param] for param in ("ctx", "tools_supported")] == [8192, True]

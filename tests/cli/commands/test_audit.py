@@ -180,13 +180,17 @@ def test_what_is_no_log_of_a_member_is_refused(
 
 @pytest.mark.req("AUDIT-8")
 def test_where_it_cannot_be_asked_it_says_so(
-    here: Here, shell: Shell, stopped: Shell, tmp_path: Path, exported: Lines
+    here: Here, shell: Shell, tmp_path: Path, exported: Lines
 ) -> None:
     assert here("audit", "list") == 3
-    assert here("audit", "export", tmp_path / "new.jsonl") == 5  # no key there, and so nothing to export
+    assert "no node is running" in here.err
+    assert here("audit", "export", tmp_path / "new.jsonl") == 5
+    assert "no key at" in here.err, "and so nothing to export"
+    assert not (tmp_path / "new.jsonl").exists()
     assert here("audit", "verify", tmp_path / "absent", "--roster", _roster(shell)) == 5
     assert "there is no file" in here.err
     assert here("audit", "verify", tmp_path, "--roster", _roster(shell)) == 2
+    assert f"cannot read {tmp_path}: Is a directory" in here.err
     assert here("audit", "verify", written(tmp_path, exported)) == 5
     assert "no roster" in here.err
     assert here("audit") == 0

@@ -83,13 +83,14 @@ def test_contract_sign_names_what_it_cannot_sign(
     taken = folder / "market.greet@1.0.json"
     taken.write_text(json.dumps(contract("market.greet@1.0")))
     (folder.parent / "empty").mkdir()
-    for path, reason in (
-        (taken, "market is a namespace of HearthNet itself"),
-        (folder / "hello.gone@1.0.json", "it cannot be read: No such file"),
-        (folder.parent / "empty", "no contract name@major.minor.json in"),
+    for path, status, reason in (
+        (taken, 2, "market is a namespace of HearthNet itself"),
+        (folder / "hello.gone@1.0.json", 2, "it cannot be read: No such file"),
+        (folder.parent / "empty", 5, "no contract name@major.minor.json in"),
     ):
-        assert run(["contract", "sign", "--key", str(key), str(path)]) != 0
+        assert run(["contract", "sign", "--key", str(key), str(path)]) == status
         assert reason in capsys.readouterr().err
+    assert list(folder.glob("*.sig")) == []
     (folder / f"{GREET}.sig").mkdir()
     assert run(["contract", "sign", "--key", str(key), str(folder / f"{GREET}.json")]) == 2
     assert f"cannot sign {folder / GREET}.json: Is a directory" in capsys.readouterr().err

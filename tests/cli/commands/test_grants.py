@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 
 import pytest
 
@@ -52,6 +53,7 @@ def test_a_grant_is_for_a_tool_with_effects_that_somebody_offers(shell: Shell, h
     assert here("grants", "add", "list_marketplace", *at) == 2
     assert "has no side effects" in here.err
     assert here("grants", "add", "market_pots", *at) == 5
+    assert "there is no tool 'market_pots'; did you mean market_post" in here.err
     assert here("grants") == 0
     assert "hearthnet grants add market_post" in here.out
     for title in ("--for", "8h"), ("--uses", "2"):
@@ -68,6 +70,8 @@ def test_where_nobody_offers_it_there_is_nothing_to_grant(village: Village, here
     assert here("grants", "add", "market_post", *at) == 5
     assert "nobody offers it now" in here.err
     assert here("grants", "add", "market_post", "--node", "cellar", *at) == 5
+    assert "nobody offers it now" in here.err
+    assert here.json("grants", "list", *at) == {"grants": []}
     rows = {row["name"]: row for row in here.json("tools", *at)["tools"]}
     assert rows["market_post"]["available"] is False
     assert rows["market_post"]["reason"] == "nobody offers market.post now"
@@ -110,6 +114,7 @@ def test_tools_lists_each_tool_for_scripts_and_as_a_line(shell: Shell, here: Her
 
 
 @pytest.mark.req("TOOL-47")
-def test_midnight_is_less_than_a_day_away() -> None:
-    now = now_ms()
-    assert 0 < grants._midnight(now) - now <= 86_400_000
+@pytest.mark.parametrize("hour", [0, 12, 23])
+def test_a_grant_without_a_length_ends_at_midnight(hour: int) -> None:
+    now = int(datetime(2026, 11, 22, hour, 30).timestamp() * 1000)
+    assert grants._midnight(now) == int(datetime(2026, 11, 23).timestamp() * 1000)

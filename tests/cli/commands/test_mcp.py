@@ -123,11 +123,12 @@ def test_what_keeps_a_server_from_working_is_said(lone: Shell, tmp_path: Path) -
     ],
 )
 def test_what_cannot_be_added_is_refused_and_no_key_repeated(
-    here: Here, arguments: tuple[str, ...], code: int, reason: str
+    here: Here, home: Path, arguments: tuple[str, ...], code: int, reason: str
 ) -> None:
     assert here("mcp", "add", *arguments) == code
     assert reason in here.err
     assert "sk-abc" not in here.out + here.err
+    assert not (home / "hearthnet.toml").exists()
 
 
 @pytest.mark.req("MCPADD-11")
@@ -142,6 +143,7 @@ def test_without_a_node_the_settings_are_listed_and_changed(here: Here, home: Pa
     assert (server.env, server.command) == (("HOME",), ("sh", "-c", "${HN_X}"))
     assert here("mcp", "remove", "t") == 5
     assert here("mcp", "remove", "s") == 0
+    assert load_config(Home(home)).mcp.servers == ()
 
 
 @pytest.mark.req("MCPADD-11")
@@ -159,6 +161,8 @@ def test_servers_that_a_person_wrote_stay_as_they_are(home: Path, text: str) -> 
     assert [server.name for server in settings_file.settings(place).mcp.servers] == ["a", "b"]
     first, second = settings_file.settings(place).mcp.servers
     assert second.command == ("y", "z")
+    for line in text.splitlines():
+        assert line.partition("}]")[0] in settings_file.text_of(place).splitlines() or "}]" in line
     settings_file.delete(place, second)
     assert [server.name for server in settings_file.settings(place).mcp.servers] == ["a"]
     settings_file.delete(place, first)
@@ -169,12 +173,12 @@ def test_servers_that_a_person_wrote_stay_as_they_are(home: Path, text: str) -> 
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ('name = "a"\ncommand = []', "command"),
+        ('name = "a"\ncommand = []', "mcp.servers.0.command: Expected `array` of length >= 1"),
         ('name = "a"\ncommand = [" "]', "command is the program"),
         ('name = "a"\ncommand = ["x"]\nenv = ["not a name"]', "env has names"),
         ('name = "a"\ncommand = ["x", "ghp_abcdefghijklmnop1234"]', "a key does not belong"),
         ('name = "a"\ncommand = ["x"]\n[[mcp.servers]]\nname = "a"\ncommand = ["y"]', "two servers"),
-        ('name = "a"\ncommand = ["x"]\nshell = true', "there is no setting"),
+        ('name = "a"\ncommand = ["x"]\nshell = true', "there is no setting mcp.servers"),
     ],
 )
 def test_settings_that_are_wrong_are_named(home: Path, lines: str, reason: str) -> None:

@@ -223,8 +223,8 @@ def test_following_prints_what_comes(chain: Chain) -> None:
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "words"),
     [
-        (("0" * 31 + "1",), 5, "remembers"),
-        (("not hexadecimal",), 2, "trace"),
+        (("0" * 31 + "1",), 5, f"no process of this node remembers a trace {'0' * 31}1; "),
+        (("not hexadecimal",), 2, '"not hexadecimal" does not match "^[0-9a-f]{1,32}$"'),
         (("abc", "--follow"), 2, "shown whole"),
         (("--code", "timout"), 5, "did you mean timeout?"),
     ],

@@ -168,6 +168,8 @@ def test_a_key_is_refused_and_not_repeated(here: Here, arguments: tuple[str, ...
 @pytest.mark.req("CLI-30")
 def test_without_a_node_adding_says_so_and_removing_works(here: Here, home: Path) -> None:
     assert here("models", "add", "ollama") == 3
+    assert "no node is running" in here.err
+    assert not (home / "hearthnet.toml").exists()
     place = Home.resolve(home)
     place.path.mkdir(parents=True, exist_ok=True)
     settings_file.insert(place, ModelConfig("ollama", "one", "http://me:secret@127.0.0.1:1", "m"))

@@ -28,10 +28,10 @@ DATA = bytes(range(256)) * 1024 * 2 + b"the end"
 CID = manifest_of(DATA).cid
 
 
-def refused(code: str, work: Any, *given: Any) -> None:
-    with pytest.raises(HearthNetError) as caught:
+def refused(message: str, work: Any, *given: Any) -> None:
+    with pytest.raises(HearthNetError, match=message) as caught:
         work(*given)
-    assert caught.value.code == code
+    assert caught.value.code == "bad_request"
     assert caught.value.message.isprintable()
 
 
@@ -40,7 +40,7 @@ def test_the_beginning_of_a_hash() -> None:
     assert full_prefix("") == "blake3:"
     assert full_prefix("1f") == full_prefix("blake3:1f") == full_prefix("blake3:1f…") == "blake3:1f"
     for text in ("blake3:" + "0" * 65, "XYZ", "../1f", "1f\n", "sha256:1f"):
-        refused("bad_request", full_prefix, text)
+        refused("is no content hash: blake3: and up to 64 of 0-9a-f$", full_prefix, text)
 
 
 @pytest.mark.req("FILE-14", "FILE-20")
@@ -49,7 +49,7 @@ def test_names_are_no_paths_and_can_be_seen() -> None:
     assert file_name(Path("-")) == ""
     assert file_name(Path("a/b.txt")) == "b.txt"
     for name in ("a/b", "a\\b", "a\x1b[2Jb", "a\u202eb", "x" * 201):
-        refused("bad_request", check_name, name)
+        refused("cannot be a name: up to 200 characters that can be seen, no path", check_name, name)
 
 
 @pytest.mark.req("FILE-14", "FILE-20")
@@ -69,7 +69,7 @@ def test_what_others_call_it_is_never_a_path(tmp_path: Path) -> None:
     assert place_for(tmp_path / "mine", "x.txt", CID, False) == tmp_path / "mine"
     (tmp_path / "there").touch()
     assert place_for(tmp_path / "there", "x.txt", CID, True) == tmp_path / "there"
-    refused("bad_request", place_for, tmp_path / "there", "x.txt", CID, False)
+    refused("/there is there already; --force", place_for, tmp_path / "there", "x.txt", CID, False)
 
 
 @pytest.mark.req("FILE-13", "FILE-20")
@@ -100,13 +100,16 @@ async def test_what_was_left_and_is_wrong_is_not_taken_over(tmp_path: Path) -> N
 
 @pytest.mark.req("FILE-20")
 @pytest.mark.asyncio
-async def test_trouble_with_files_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path, code in ((tmp_path / "none", "not_found"), (tmp_path, "bad_request")):
+async def test_trouble_with_files_is_said(tmp_path: Path) -> None:
+    for path, code, reason in (
+        (tmp_path / "none", "not_found", "No such file or directory"),
+        (tmp_path, "bad_request", "Is a directory"),
+    ):
         with pytest.raises(HearthNetError) as caught:
             async with opened(path):
                 pass
-        assert caught.value.code == code
-    with pytest.raises(HearthNetError) as nowhere:
+        assert (caught.value.code, caught.value.message) == (code, f"{path}: {reason}")
+    with pytest.raises(HearthNetError, match=r"no folder/.*: No such file or directory$") as nowhere:
         async with Target(tmp_path / "no folder" / "out", CID):
             pass
     assert nowhere.value.code == "not_found"
@@ -118,15 +121,15 @@ async def test_trouble_with_files_is_said(tmp_path: Path, monkeypatch: pytest.Mo
             def write(self, data: Any) -> int:
                 raise OSError(errno.ENOSPC, "No space left on device")
 
-        with pytest.raises(HearthNetError) as taken:
+        with pytest.raises(HearthNetError, match=r"/out: Is a directory$") as taken:
             await target.finish()
         assert taken.value.code == "bad_request"
         target._opened().close()
         target._file = Full()
-        with pytest.raises(HearthNetError) as full:
+        with pytest.raises(HearthNetError, match="no room is left on that disk; make room") as full:
             await target.write(0, b"x")
         assert full.value.code == "capacity_exceeded"
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="the target is not open"):
         await Target(tmp_path / "x", CID).finish()
 
 
