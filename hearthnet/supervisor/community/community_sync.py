@@ -28,6 +28,7 @@ from hearthnet.supervisor.nats.access_control import AllowedLogins, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.supervisor.os.cancellation import heed_cancelling
+from hearthnet.trust.community.events import Joined
 from hearthnet.trust.community.roster import Roster
 
 RETRY_SECONDS: Final = 1.0
@@ -118,14 +119,19 @@ class Community:
         return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
 
     def _wanted(self, roster: Roster, now: int) -> AllowedLogins:
-        """Return the logins to admit: members, open invites, and briefly those just used."""
+        """Return the logins to admit: members, open invites, and briefly those just used.
+
+        A withdrawn invite goes at once: its node answers it no longer, and a refused login says why.
+        """
         wanted = admitted_by(roster, now, self._operators.logins)
         held = {invite.invite_key for invite in roster.invites}
         here = self._admitted.invites if self._admitted is not None else ()
+        closed = [invite for invite in here if invite.node_id not in held]
+        used = _used(roster) if closed else set()
         self._lingering = {
             invite: self._lingering.get(invite, now + LINGER_MS)
-            for invite in here
-            if invite.node_id not in held
+            for invite in closed
+            if invite.node_id in used
         }
         lingering = (invite for invite, end in self._lingering.items() if end > now)
         return wanted._replace(invites=(*wanted.invites, *lingering))
@@ -153,6 +159,11 @@ def _always(store: Store) -> Callable[[], Awaitable[Store]]:
         return store
 
     return given
+
+
+def _used(roster: Roster) -> set[str]:
+    """Return the keys of the invites under which nodes asked to join."""
+    return {event.content.invite_key for event in roster.events if isinstance(event.content, Joined)}
 
 
 def _ends(wanted: AllowedLogins, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:

@@ -143,6 +143,7 @@ class _Joining:
         clock, told = asyncio.get_running_loop().time, False
         end = clock() + PATIENCE_SECONDS
         while True:
+            began = clock()
             try:
                 return await self._asked(upstream, known)
             except HearthNetError as error:
@@ -150,7 +151,8 @@ class _Joining:
                 if self._asked_before and (unanswered or error.code == "unauthorized"):
                     with contextlib.suppress(HearthNetError):
                         return await self._as_member(upstream, known)
-                if not unanswered or (told and clock() > end):
+                # While an attempt waited, the invite may have been closed: the next one is refused then.
+                if not unanswered or (told and began > end):
                     raise
             if not told:
                 tell("the node that made the invite does not answer yet; asking again for some seconds")

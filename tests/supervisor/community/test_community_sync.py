@@ -170,6 +170,23 @@ async def test_an_invite_that_was_used_hears_its_answer_and_then_has_to_go(
     assert f"{ids.short_id(newcomer.node_id)} belongs to the community now" in village.house.news
 
 
+@pytest.mark.req("UP-51")
+async def test_an_invite_that_was_withdrawn_has_to_go_at_once(
+    village: Village, callers: Callers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(community_sync, "LINGER_MS", 60_000)
+    key = Identity.generate()
+    invite = village.invite(key)
+    await village.tell(invite)
+    guest = await reaches(callers, village, key)
+    await wait_for(lambda: village.roster.invites, what="the invite to be known")
+    author = commands.CommunityAuthor(village.roster, village.house.identity)
+    await village.tell(author.withdraw(invite.event_id, now_ms()))
+    await wait_for(lambda: guest.cut, what="the withdrawn invite's connection to be cut")
+    with pytest.raises(Exception, match="Authorization Violation"):
+        await callers.connect(village.house.url, key.login())
+
+
 @pytest.mark.req("UP-52")
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"version": 1}', b"\xff"])
 async def test_a_damaged_roster_is_told_and_left_and_the_door_follows_all_the_same(

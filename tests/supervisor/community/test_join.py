@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from hearthnet.supervisor.community import join
 from hearthnet.supervisor.nats.upstream import load_upstream
 from hearthnet.trust.community import commands
 from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.household import Household, make_home, settle
 from tests.helpers.members import DAY_MS
 from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 SEED = bytes([5] * 32)
@@ -89,6 +92,32 @@ def test_a_silent_node_is_asked_again_for_some_seconds_and_named(
     assert ids.short_id(hearth.household.key().node_id) in error.message
     assert "has to run while the invite is redeemed" in error.message
     assert sum("does not answer yet" in line for line in told) == 1
+
+
+@pytest.mark.req("JOIN-4")
+def test_an_invite_that_is_closed_while_it_waits_is_refused(
+    hearth: Hearth, tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second attempt is let in, and outlasts the patience; by the third the invite is closed."""
+    monkeypatch.setattr(join, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(join, "_PAUSE_SECONDS", 0.01)
+    attempts = 0
+
+    async def asked(joining: join._Joining, *given: Any) -> Roster:
+        nonlocal attempts
+        attempts += 1
+        joining._inside = attempts < 3
+        if attempts == 3:
+            raise HearthNetError("unauthorized", "it was used")
+        if attempts == 2:
+            clock = asyncio.get_running_loop().time
+            end = clock() + join.PATIENCE_SECONDS
+            await wait_for(lambda: clock() > end)
+        raise HearthNetError("partition", "no answer")
+
+    monkeypatch.setattr(join._Joining, "_asked", asked)
+    error = refused(make_home(tmp_path / "shed", "shed"), hearth.invite(), told)
+    assert (error.code, error.message, attempts) == ("unauthorized", "it was used", 3)
 
 
 @pytest.mark.req("JOIN-4")
