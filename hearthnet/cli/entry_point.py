@@ -49,6 +49,7 @@ def _invoke(arguments: list[str], settings: CommandSettings) -> int:
     try:
         outcome = app(arguments, prog_name=PROGRAM, standalone_mode=False, obj=settings)
     except (Exception, KeyboardInterrupt, BaseExceptionGroup) as raised:
+        settings.json |= "--json" in arguments  # unread where another argument is wrong
         return _failed(first_of(raised), settings)
     return outcome if isinstance(outcome, int) else OK
 
@@ -59,7 +60,7 @@ def _failed(error: BaseException, settings: CommandSettings) -> int:
         case HearthNetError():
             return report(error, settings)
         case ClickException():
-            return _misused(error)
+            return report(_misused(error), settings)
         case KeyboardInterrupt() | Abort():
             return INTERRUPTED
         case BrokenPipeError():
@@ -76,12 +77,12 @@ def _full(error: OSError) -> HearthNetError:
     return HearthNetError("capacity_exceeded", f"the disk{where} is full; make room, then try again")
 
 
-def _misused(error: ClickException) -> int:
+def _misused(error: ClickException) -> HearthNetError:
     context = error.ctx if isinstance(error, UsageError) else None
     command = PROGRAM if context is None else context.command_path
     message = one_line(error.format_message()).removesuffix(".")
-    terminal.error(f"{message[:1].lower()}{message[1:]} (see: {command} --help)")
-    return error.exit_code
+    text = f"{message[:1].lower()}{message[1:]} (see: {command} --help)"
+    return HearthNetError("bad_request", text, exit_status=error.exit_code)
 
 
 def report(error: HearthNetError, settings: CommandSettings) -> int:

@@ -125,6 +125,17 @@ def test_with_json_the_error_object_stands_on_stdout_too(here: Here) -> None:
     assert json.loads(here.out) == {"event": "error", "data": body}
 
 
+@pytest.mark.req("CLI-2")
+@pytest.mark.parametrize(
+    "arguments", [["caps", "--watch"], ["caps", "--nothing"], ["caps", "a", "b"], ["cap"]]
+)
+def test_with_json_misuse_is_an_error_object_too(arguments: list[str], here: Here) -> None:
+    assert here(*arguments, "--json") == 2
+    body = json.loads(here.out)
+    assert body["error"] == "bad_request"
+    assert here.err == f"hearthnet: {body['message']}\n"
+
+
 @pytest.mark.req("CLI-4")
 def test_home_stands_above_the_environment(here: Here, tmp_path: Path) -> None:
     other = tmp_path / "other"

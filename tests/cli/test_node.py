@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,15 @@ def test_status_for_scripts_has_every_process_and_its_memory(shell: Shell) -> No
 def test_status_for_people_is_a_table(shell: Shell) -> None:
     done = shell.run("status")
     assert done.returncode == 0
-    assert ": ready\n" in done.stdout
-    for word in ("service", "restarts", "market.post@1.0", "nats://127.0.0.1:"):
-        assert word in done.stdout
+    first, second, homes, _, headings, *rows = done.stdout.splitlines()
+    assert first.endswith(": ready")
+    assert "; server nats://127.0.0.1:" in second
+    assert homes.startswith("other homes: ")
+    assert headings.split() == ["service", "state", "since", "pid", "memory", "restarts", "offers"]
+    said = {row.split()[0]: row for row in rows if row[:1].strip()}
+    assert said.keys() >= {*installed(), "gateway"}
+    assert re.match(r"market +ready +\d+ (ms|s|min|h) +\d+ +\d+ MB +0 +market\.", said["market"])
+    assert any(row.split() == ["market.post@1.0"] for row in rows)
     assert "\x1b" not in done.stdout
 
 

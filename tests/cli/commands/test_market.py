@@ -53,17 +53,17 @@ def test_who_wrote_a_post_is_proved_without_a_node(
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        (("events", 0, "data", "title"), "Another", "title"),
-        (("events", 0, "data", "tags"), ["x"], "tags"),
-        (("events", 0, "client_id"), _OTHER, "client id"),
-        (("events", 0, "digest"), "blake3:" + "0" * 64, "arguments"),
-        (("events", 0, "author"), ids.node_id(bytes(32)), "author"),
-        (("events", 0, "community"), ids.node_id(bytes(32)), "community"),
-        (("events", 0, "event_type"), "market.post.expired", "capability"),
+        (("events", 0, "data", "title"), "Another", "its frame says otherwise: title"),
+        (("events", 0, "data", "tags"), ["x"], "its frame says otherwise: tags"),
+        (("events", 0, "client_id"), _OTHER, "its frame says otherwise: client id"),
+        (("events", 0, "digest"), "blake3:" + "0" * 64, "its frame says otherwise: arguments"),
+        (("events", 0, "author"), ids.node_id(bytes(32)), "its frame says otherwise: author"),
+        (("events", 0, "community"), ids.node_id(bytes(32)), "its frame says otherwise: community"),
+        (("events", 0, "event_type"), "market.post.expired", "its frame says otherwise: capability"),
         (("events", 0, "frame"), "", "kept back"),
         (("events", 0, "frame"), "AAAA", "proves nothing"),
-        (("events", 1, "data", "fields"), {"body": "x"}, "fields"),
-        (("events", 1, "data", "target_event_id"), _OTHER, "event_id"),
+        (("events", 1, "data", "fields"), {"body": "x"}, "its frame says otherwise: fields"),
+        (("events", 1, "data", "target_event_id"), _OTHER, "its frame says otherwise: event_id"),
         (("posts", 0, "body"), "By somebody else.", "not what its author wrote"),
     ],
 )
@@ -84,6 +84,8 @@ def test_what_was_altered_is_found(
     at[last] = value
     assert _verify(here, shell, tmp_path, whole) == 4
     assert words in here.err
+    assert here.err.count("\n") == 1
+    assert "proved" not in here.out
 
 
 @pytest.mark.req("MARKET-23")
@@ -115,10 +117,13 @@ def test_what_one_wrote_is_deleted_with_a_yes(shell: Shell) -> None:
     posted = shell.json("market", "post", "--title", "Gone", "--body", "Soon.", "--json")
     unasked = shell.run("market", "delete", posted["event_id"])
     assert unasked.returncode == 7
+    assert "say it with --yes" in unasked.stderr
     told = shell.json("market", "delete", posted["event_id"], "--yes", "--json")
     assert told == {"deleted": 1, "erased": True}
-    assert shell.run("market", "delete", "--yes").returncode == 2
-    assert shell.run("market", "delete", posted["event_id"], "--yes").returncode == 5
+    nameless = shell.run("market", "delete", "--yes")
+    assert (nameless.returncode, "name one post, or --all" in nameless.stderr) == (2, True), nameless.stderr
+    again = shell.run("market", "delete", posted["event_id"], "--yes")
+    assert (again.returncode, "see: market.export" in again.stderr) == (5, True), again.stderr
 
 
 @pytest.mark.req("MARKET-22", "MARKET-17")
