@@ -40,6 +40,7 @@ def test_what_is_granted_is_posted_without_a_question_until_it_is_used_or_revoke
     assert 'only input.category "offer"' in here.out
     assert here.json("grants", "revoke", granted["id"], *at) == {"id": granted["id"], "told_others": True}
     assert here("grants", "revoke", granted["id"], *at) == 5
+    assert f"there is no standing grant '{granted['id']}'" in here.err
     again = "I can lend another kettle."
     model.turns[again] = [Say(calls=(offer("Kettle not granted"),))]
     assert shell.run("ask", again, "--tool", "market_post").returncode == 7

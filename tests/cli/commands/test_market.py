@@ -184,9 +184,11 @@ def test_a_post_is_found_changed_and_ended_by_its_author(here: Here, shell: Shel
     assert here.out == f"ended: {one} (fulfilled: It has a home.)\n"
     assert here("market", "search", "zither", *at) == 0
     assert here.out == "nothing found\n"
-    assert here("market", "end", one, *at) == 5
-    assert here("market", "update", one, "--body", "c", *at) == 5
+    for change in (("end", one), ("update", one, "--body", "c")):
+        assert here("market", *change, *at) == 5
+        assert f"there is no current post {one}" in here.err
     assert here("market", "update", "nonsense", "--body", "c", *at) == 2
+    assert "/input/event_id" in here.err
 
 
 @pytest.mark.req("CLI-1")

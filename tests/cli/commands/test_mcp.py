@@ -142,6 +142,7 @@ def test_without_a_node_the_settings_are_listed_and_changed(here: Here, home: Pa
     (server,) = load_config(Home(home)).mcp.servers
     assert (server.env, server.command) == (("HOME",), ("sh", "-c", "${HN_X}"))
     assert here("mcp", "remove", "t") == 5
+    assert "there is no MCP server 't'; there is s" in here.err
     assert here("mcp", "remove", "s") == 0
     assert load_config(Home(home)).mcp.servers == ()
 

@@ -171,6 +171,7 @@ def test_the_last_signature_carries_it_out(village: Village, here: Here) -> None
         what="the roster on the disk",
     )
     assert here("revoke", "--sign", text, "--yes", *village.at()) == 5
+    assert "is no member of founder's community" in here.err
 
 
 @pytest.mark.e2e

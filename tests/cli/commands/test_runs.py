@@ -74,12 +74,14 @@ def test_what_waits_is_listed_shown_approved_and_resumed(runs: Runs) -> None:
     assert "asked until " in runs.out
     assert asked["arguments_digest"][:23] in runs.out
     assert runs("runs", "approve", run) == 7
+    assert "say it with --yes" in runs.err
     assert "Ladder for tomorrow" not in runs.titles()
     assert runs("runs", "approve", run, "--yes") == 0
     assert f"hearthnet runs resume {run}" in runs.out
     assert runs("runs", "approve", run, asked["tool_call_id"]) == 0
     assert runs.out.startswith("it was approved before"), "and nobody is asked about it again"
     assert runs("runs", "deny", run, asked["tool_call_id"]) == 4
+    assert runs.out.startswith("it was approved before")
     assert runs("runs", "resume", run) == 0
     assert 'tool market_post {"category":"offer","title":"Ladder for tomorrow"' in runs.out
     assert "That is settled." in runs.out
@@ -119,6 +121,7 @@ def test_denied_it_is_never_sent_and_the_model_is_told(runs: Runs) -> None:
     assert runs("runs", "list") == 0
     assert "decided, to be resumed" in runs.out
     assert runs("runs", "approve", run, "--yes") == 5
+    assert f"no call of the run {run} waits for a decision" in runs.err
     assert runs("runs", "resume", run) == 4
     assert "denied" in json.dumps(runs.model.requests[-1]["messages"][-1])
     assert "Axe, sharp" not in runs.titles()
@@ -159,6 +162,7 @@ def test_what_is_not_there_is_said(runs: Runs, here: Here, tmp_path: Path) -> No
         assert runs("runs", command, "01JZZZZZZZZZZZZZZZZZZZZZ09") == 5
         assert "hearthnet runs list" in runs.err
     assert here("runs", "list", "--home", tmp_path) == 3
+    assert f"no node is running in {tmp_path};" in here.err
     assert here("runs") == 0
     assert "hearthnet runs approve RUN" in here.out
 
@@ -176,6 +180,7 @@ def test_other_arguments_are_checked_shown_and_sent(runs: Runs, tmp_path: Path) 
         assert runs("runs", "approve", run, "--arguments", given, "--yes") == 2
         assert said in runs.err
     assert runs("runs", "approve", run, "--edit", str(tmp_path / "none"), "--yes") == 5
+    assert f"there is no file {tmp_path / 'none'}" in runs.err
     assert runs("runs", "approve", run, "--edit", "x", "--arguments", "{}") == 2
     assert "give --edit or --arguments, not both" in runs.err
     file = tmp_path / "other.json"
@@ -186,6 +191,7 @@ def test_other_arguments_are_checked_shown_and_sent(runs: Runs, tmp_path: Path) 
     said = runs.json("runs", "approve", run, "--edit", str(file), "--yes")
     assert (said["word"], said["via"], said["arguments"]) == ("edited", "runs", other)
     assert runs("runs", "approve", run, asked["tool_call_id"], "--yes") == 4
+    assert runs.out.startswith("it was edited before")
     assert runs("runs", "resume", run) == 0
     found = runs.titles()
     assert (found.count("Spade, sharp"), found.count("Spade, blunt")) == (1, 0)
