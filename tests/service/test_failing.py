@@ -183,6 +183,7 @@ async def test_a_clock_that_is_set_ends_no_stream(mesh: Mesh, monkeypatch: pytes
     async with mesh.hosting(service), await mesh.bus() as bus, bus.stream(CHAT, CHAT_BODY) as stream:
         await anext(stream)
         monkeypatch.setattr(time, "time_ns", lambda: real() + 3_600 * 10**9)
+        ticks.clear()
         assert [frame.event async for frame in stream] == ["done"]
 
 
@@ -207,9 +208,13 @@ async def test_announcements_and_signs_of_life_outlast_a_failure(
         await wait_for(lambda: "no sign of life sent" in caplog.text, what="a sign of life to fail")
         monkeypatch.undo()
         monkeypatch.setattr(announcer, "REPUBLISH_MS", 20)
+        alive: list[str] = []
+        replies = f"hn.rep.*.{bus.peer.identity.token}.>"
+        await bus.peer.link.subscribe(replies, lambda subject, data, absent: alive.append(subject))
         heard.clear()
         assert host.in_flight == 1
         await wait_for(lambda: heard, what="an announcement after the failure")
+        await wait_for(lambda: alive, what="a sign of life after the failure")
 
 
 @pytest.mark.req("SERVICE-6")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from hearthnet.core.tasks import TaskSet, heeding_cancellation
 from hearthnet.service.decorators import endpoints
 from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.status import Status
-from tests.helpers.probe import CHAT, QUERY, Anything, ProbeService
+from tests.helpers.probe import CHAT, MODEL, QUERY, Anything, ProbeService
 from tests.helpers.waiting import DEADLINE_SECONDS
 
 
@@ -33,8 +34,8 @@ def test_marked_methods_are_bound_to_their_contracts() -> None:
 @pytest.mark.req("SERVICE-4")
 def test_an_offer_its_contract_does_not_allow_is_the_authors_mistake() -> None:
     with pytest.raises(HearthNetError) as caught:
-        ActiveOffer(contracts().get(CHAT), Offer(capability=CHAT, params={"model": "m"}))
-    assert caught.value.code == "bad_request"
+        ActiveOffer(contracts().get(CHAT), Offer(capability=CHAT, params={**MODEL, "ctx": "long"}))
+    assert (caught.value.code, caught.value.details["path"]) == ("bad_request", "/ctx")
 
 
 @pytest.mark.req("SERVICE-4")
@@ -78,8 +79,9 @@ async def test_without_a_caller_frames_are_checked_and_dropped() -> None:
     assert stream.unary
     await stream.send("token", {"text": "x"})
     await stream.end("done", {})
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError) as caught:
         await stream.send("token", {"text": 1})
+    assert (caught.value.code, caught.value.details["path"]) == ("bad_request", "/text")
     assert not stream.lost_caller()
 
 
@@ -88,10 +90,10 @@ async def test_without_a_caller_frames_are_checked_and_dropped() -> None:
 async def test_what_a_caller_says_is_bounded_and_must_be_json() -> None:
     stream = Stream(contracts().get(CHAT), None)
     for body in (b"{", b"[]", b"\xff", b'{"upto":' * 5000):
-        with pytest.raises(HearthNetError):
-            stream.on_input(body)
-        with pytest.raises(HearthNetError):
-            stream.on_ack(body)
+        for hear in (stream.on_input, stream.on_ack):
+            with pytest.raises(HearthNetError) as refused:
+                hear(body)
+            assert refused.value.code == "bad_request"
     for number in range(64):
         stream.on_input(b'{"n": %d}' % number)
     with pytest.raises(HearthNetError) as caught:
@@ -124,7 +126,11 @@ def test_states_are_lines_of_json_and_a_closed_pipe_harms_nobody(tmp_path: Path)
     status.starting("loading", 1, 2)
     status.ready(["x"], None)
     status.failed("why")
-    assert os.read(reading, 1000).count(b"\n") == 3
+    assert [json.loads(line) for line in os.read(reading, 1000).splitlines()] == [
+        {"state": "starting", "stage": "loading", "current": 1, "total": 2},
+        {"state": "ready", "offers": ["x"], "note": None, "address": ""},
+        {"state": "failed", "note": "why"},
+    ]
     os.close(reading)
     status.failed("nobody listens")
     os.close(writing)

@@ -304,7 +304,8 @@ def test_second_function_for_a_capability_is_refused_with_both_lines() -> None:
 
 @pytest.mark.req("AUTHOR-2")
 @pytest.mark.parametrize(
-    ("name", "says"), [("rag", "HearthNet's own"), ("My service", "cannot name a service"), ("a/b", "cannot")]
+    ("name", "says"),
+    [("rag", "HearthNet's own"), ("My service", "cannot name a service"), ("a/b", "cannot name a service")],
 )
 def test_service_with_another_ones_name_is_refused(name: str, says: str) -> None:
     with pytest.raises(HearthNetError, match=says):

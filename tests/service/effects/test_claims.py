@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.home import FULL_BYTES, Home
+from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.service.effects import exactly_once
 from hearthnet.service.effects.claims import Claims, key
 from hearthnet.service.effects.exactly_once import Effect, Effects
@@ -49,7 +50,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
 ) -> None:
     monkeypatch.setattr(exactly_once, "_AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(exactly_once, "_WRITE_SECONDS", 1.0)
-    effect = Effect(state="taken", capability="x@1.0", digest="", instance="aaaaaaaa", call="1")
+    effect = Effect(state="done", capability="x@1.0", digest="", instance="aaaaaaaa", call="1", output=7)
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
         claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
         effects = Effects(claims, "aaaaaaaa", lambda instance: True)
@@ -62,7 +63,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
 
         async def there() -> bool:
             held = await claims.get(name, 30)
-            return held is not None and held.record != taken.record
+            return held is not None and held.record == msgspec.to_builtins(effect)
 
         await wait_for(there, what="the outcome")
         await effects.close()
@@ -77,8 +78,9 @@ async def test_what_was_begun_may_use_the_last_of_the_disk(monkeypatch: pytest.M
         await room.check()
     assert caught.value.code == "capacity_exceeded"
     room.unwritten()
-    with pytest.raises(HearthNetError):
+    with pytest.raises(HearthNetError) as caught:
         await room.check(0.25)
+    assert caught.value.details["needed_bytes"] == ROOM_BYTES
     monkeypatch.setattr(Home, "free_bytes", lambda home: 10**12)
     await room.check()
     monkeypatch.setattr(Home, "free_bytes", lambda home: 0)

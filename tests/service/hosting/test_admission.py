@@ -92,27 +92,28 @@ async def test_a_model_driven_effect_needs_an_approval_and_happens_once(mesh: Me
 
 @pytest.mark.req("ADMIT-2")
 @pytest.mark.parametrize(
-    "change",
+    ("rule", "change"),
     [
-        {"arguments_digest": digest({"other": "arguments"})},
-        {"run": ids.new_ulid()},
-        {"actor": Identity.generate().node_id},
-        {"provider": Identity.generate().node_id},
-        {"capability": "market.expire@1.0"},
-        {"idempotency_key": ids.new_ulid()},
-        {"community": Identity.generate().node_id},
-        {"v": 2},
+        ("arguments", {"arguments_digest": digest({"other": "arguments"})}),
+        ("run", {"run": ids.new_ulid()}),
+        ("actor", {"actor": Identity.generate().node_id}),
+        ("provider", {"provider": Identity.generate().node_id}),
+        ("capability", {"capability": "market.expire@1.0"}),
+        ("idempotency key", {"idempotency_key": ids.new_ulid()}),
+        ("community", {"community": Identity.generate().node_id}),
+        ("version", {"v": 2}),
     ],
-    ids=lambda change: next(iter(change)),
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_an_approval_of_something_else_is_none(mesh: Mesh, change: dict[str, Any]) -> None:
+async def test_an_approval_of_something_else_is_none(mesh: Mesh, rule: str, change: dict[str, Any]) -> None:
     service = ProbeService()
     async with mesh.hosting(service), await mesh.bus() as bus:
         body = post(ids.new_ulid())
         approval = _approval(bus, body, **change)
         own, token = bus.peer.node_id, _token(bus, POST)
-        work = bus.call(POST, body, token=token, run=RUN, approval=approval, node=own)
-        assert await _code(work) == "unauthorized"
+        with pytest.raises(HearthNetError) as caught:
+            await bus.call(POST, body, token=token, run=RUN, approval=approval, node=own)
+        assert (caught.value.code, caught.value.rule) == ("unauthorized", rule)
         assert service.calls == []
 
 

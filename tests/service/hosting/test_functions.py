@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import hearthnet
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered
@@ -154,7 +155,8 @@ async def test_contract_of_the_next_process_is_learned_anew(mesh: Mesh) -> None:
 @pytest.mark.req("AUTHOR-3")
 def test_scope_covers_no_capability_of_another_namespace() -> None:
     (capability,) = hello(trust="member").functions()
-    assert not covered(Scope((GREET,)), capability.contract)
+    assert not covered(Scope((GREET, "rag.query")), capability.contract)
+    assert covered(Scope((GREET, "rag.query")), contracts().get("rag.query@1.0"))
 
 
 @pytest.mark.req("AUTHOR-2")

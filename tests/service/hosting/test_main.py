@@ -116,7 +116,7 @@ async def test_a_service_ends_with_its_supervisor(node: Mesh, children: list[Chi
 @pytest.mark.req("SERVICE-3")
 async def test_a_service_that_cannot_start_says_why(mesh: Mesh, children: list[Child]) -> None:
     absent = _start(children, mesh, "nosuch")
-    assert "nosuch" in absent.wait_for("failed")["note"]
+    assert absent.wait_for("failed")["note"] == ("no service 'nosuch' is installed; install hearthnet-nosuch")
     assert absent.process.wait(60) == 5
     alone = _start(children, mesh, "market")
     assert "hearthnet up" in alone.wait_for("failed")["note"]
