@@ -120,10 +120,26 @@ class Attacker:
 
     async def call(self, view: OfferView, capability: str, body: dict[str, Any], **changes: Any) -> str:
         """Sends one crafted call to the process in `view`, signed as its contract wants unless told."""
+        return outcome(await self._crafted(view, capability, body, **changes))
+
+    async def refusal(
+        self, view: OfferView, capability: str, body: dict[str, Any], **changes: Any
+    ) -> HearthNetError:
+        """The whole error with which such a call is refused."""
+        (answer,) = await self._crafted(view, capability, body, **changes)
+        try:
+            parse_body(answer)
+        except HearthNetError as error:
+            return error
+        raise AssertionError(f"{capability} was not refused")
+
+    async def _crafted(
+        self, view: OfferView, capability: str, body: dict[str, Any], **changes: Any
+    ) -> list[Frame]:
         signed = changes.pop("signed", capability == POST)
         header = self.header(view, capability, body, **changes)
         data = self.boxed(self.inner(header, body, signed=signed), view)
-        return await self.deliver(self.subject(view, capability), data, header.id)
+        return await self._answers(self.subject(view, capability), data, header.id)
 
     async def posted(self, title: str) -> int:
         """How many posts with this title are in the market."""
@@ -132,6 +148,9 @@ class Attacker:
 
     async def deliver(self, subject: str, data: bytes, call_id: str) -> str:
         """Sends what has to be answered, and says with what code."""
+        return outcome(await self._answers(subject, data, call_id))
+
+    async def _answers(self, subject: str, data: bytes, call_id: str) -> list[Frame]:
         answers = Answers()
         self.peer.replies.expect(call_id, answers)
         try:
@@ -139,7 +158,7 @@ class Attacker:
             await asyncio.wait_for(answers.arrived.wait(), ANSWER_SECONDS)
         finally:
             self.peer.replies.forget(call_id)
-        return outcome(answers.frames)
+        return answers.frames
 
 
 def outcome(answers: list[Frame]) -> str:
