@@ -39,6 +39,7 @@ from tests.services.llm.responses.test_tool_calls import RUN, token, wait_for_of
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("PAIN-12")]
 POST_ID, EXPIRE, LIST = "market.post@1.0", "market.expire@1.0", "market.list@1.0"
+NOT_ITS_OWN = "only its author, or a trusted member, may end a post"
 
 
 class _Model(ProbeService):
@@ -109,12 +110,12 @@ async def test_a_call_for_one_that_names_anothers_post_is_judged_by_the_ones_rig
         run = executor.open_run({**CHAT_BODY, "params": {"model": "probe"}}, decide=_yes)
         told = (await run.drive()).messages
         (result,) = [message for message in told if message["role"] == "tool"]
-        assert result["content"].startswith("unauthorized: ")
+        assert result["content"].startswith(f"unauthorized: {NOT_ITS_OWN}")
 
         # The guest itself, directly.
         with pytest.raises(HearthNetError) as direct:
             await guest.call(EXPIRE, _ending(theirs), timeout_seconds=30)
-        assert direct.value.code == "unauthorized"
+        assert (direct.value.code, direct.value.message) == ("unauthorized", NOT_ITS_OWN)
 
         # The founder's node as the guest's deputy, with the guest's token and yes.
         home, body = mesh.identity.node_id, _ending(theirs)
@@ -124,7 +125,7 @@ async def test_a_call_for_one_that_names_anothers_post_is_judged_by_the_ones_rig
         with pytest.raises(HearthNetError) as deputed:
             await guest.call(TOOLS_CALL_ID, asked, node=home, run=RUN, timeout_seconds=30)
         assert deputed.value.code == "unauthorized"
-        assert "author" in deputed.value.message
+        assert NOT_ITS_OWN in deputed.value.message
         assert await _listed(own) == [theirs]
 
         # Its own rights it has.

@@ -29,7 +29,7 @@ from tests.gateway.running import Ear, Guest, RunsOfClients, ask, driving
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import MODEL
 from tests.pains.acting import POST, Scene, acting, says, wants
-from tests.pains.test_pain_12_a_confused_deputy import Tap, _Model
+from tests.pains.test_pain_12_a_confused_deputy import NOT_ITS_OWN, Tap, _Model
 from tests.pains.test_pain_12_a_confused_deputy import tap as tap
 from tests.service.workers import audited
 from tests.services.llm.responses.test_tool_calls import wait_for_offers
@@ -146,7 +146,8 @@ async def test_12_a_guests_call_that_names_anothers_post_is_judged_by_the_guests
             again = await gateway.resume(guest.client, run)
             told = (await again.drive()).messages
             (result,) = [message for message in told if message["role"] == "tool"]
-            assert result["content"].startswith("unauthorized: "), "the owner's node made the call"
+            # The owner's node made the call.
+            assert result["content"].startswith(f"unauthorized: {NOT_ITS_OWN}")
         listed = await bus.call("market.list@1.0", {"params": {}, "input": {}})
         assert [post["title"] for post in listed.output["posts"]] == ["The owner's"]
 
