@@ -42,7 +42,8 @@ def test_a_home_joins_by_an_invite_that_two_agreed_to(tmp_path: Path) -> None:
         assert ids.short_id(newcomer) in hearth.run("invite", "list").stdout, "it has no name"
         stranger = Shell(make_home(tmp_path / "barn", "barn", '["auth"]').path)
         other = stranger.run("invite", "redeem", "--json", stdin=made["invite"])
-        assert other.returncode == 4, "it is for another node"
+        assert other.returncode == 4
+        assert "the invite is for another node" in other.stderr.splitlines()[-1], other.stderr
         joined = attic.run("invite", "redeem", "--json", stdin=made["invite"])
         assert joined.returncode == 0, joined.stderr
         members = {one["node_id"] for one in hearth.json("members", "--json")["members"]}

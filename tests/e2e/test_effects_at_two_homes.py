@@ -111,7 +111,8 @@ def test_the_own_home_is_meant_first_and_its_name_shown(homes: Homes) -> None:
         wait_for_sync(lambda: homes.offering() == 1, 60, "the other offer alone")
         assert approved(http, run, pending) == "Done."
         assert homes.watered == (1, 0)
-        assert "not_found" in homes.hearth.model.requests[-1]["messages"][-1]["content"]
+        told = [one for one in homes.hearth.model.requests[-1]["messages"] if one["role"] == "tool"]
+        assert told[-1]["content"].removeprefix("ERROR: ").startswith("not_found: "), told[-1]
 
         run, pending = asked(http, homes)
         assert pending["home"].startswith("Kitchen (ed25519:")

@@ -116,7 +116,7 @@ def test_commands_call_the_reference_servers_tools(node: Shell) -> None:
         "toggle-subscriber-updates",
     ]
     assert called(node, "echo", message="hello")[1]["content"] == [{"type": "text", "text": "Echo: hello"}]
-    assert "7" in called(node, "get-sum", a=3, b=4)[1]["content"][0]["text"]
+    assert called(node, "get-sum", a=3, b=4)[1]["content"][0]["text"] == "The sum of 3 and 4 is 7."
     picture = called(node, "get-tiny-image")[1]["content"][1]
     assert (picture["type"], picture["media_type"]) == ("image", "image/png")
     weather = called(node, "get-structured-content", location="Chicago")[1]
@@ -125,7 +125,7 @@ def test_commands_call_the_reference_servers_tools(node: Shell) -> None:
     assert any(part["type"] == "document" and part["data"] for part in resource["content"])
     steps, done = called(node, "trigger-long-running-operation", duration=0.5, steps=4)
     assert [(step["current"], step["total"]) for step in steps] == [(n, 4) for n in (1, 2, 3, 4)]
-    assert "4" in done["content"][0]["text"]
+    assert "Steps: 4." in done["content"][0]["text"]
     wrong = node.run("call", f"{PREFIX}get-sum", "--body", '{"params": {}, "input": {"a": "x", "b": 1}}')
     assert (wrong.returncode, "/input/a" in wrong.stderr) == (2, True)
 
@@ -151,7 +151,7 @@ def test_a_key_for_the_whole_server_serves_an_mcp_client(node: Shell, mode: str)
                 return result
 
             assert (await call("echo", message="hello")).content[0].text == "Echo: hello"
-            assert "7" in (await call("get-sum", a=3, b=4)).content[0].text
+            assert (await call("get-sum", a=3, b=4)).content[0].text == "The sum of 3 and 4 is 7."
             # The library checks it against the schema that was listed.
             promised = listed[f"{PREFIX}get-structured-content"].output_schema
             assert promised is not None
@@ -227,7 +227,8 @@ def test_token_covers_a_whole_server_and_no_other(node: Shell) -> None:
     assert (told["active"], told["scope"]["capabilities"]) == (True, [WHOLE, f"{PREFIX}echo"])
     body = ("--body", '{"params": {}, "input": {"message": "hello"}}', "--token", f"@{file}")
     assert "Echo: hello" in node.run("call", f"{PREFIX}echo", *body).stdout
-    assert "7" in node.run("call", f"{PREFIX}get-sum", "--body", SUM, "--token", f"@{file}").stdout
+    summed = node.run("call", f"{PREFIX}get-sum", "--body", SUM, "--token", f"@{file}")
+    assert "The sum of 3 and 4 is 7." in summed.stdout
     other = node.run("call", "experimental.mcp.other.echo", "--body", TEXT, "--token", f"@{file}")
     assert (other.returncode, "does not cover" in other.stderr) == (4, True), other.stderr
     for entry, code, reason in (
