@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -293,9 +294,9 @@ def test_what_the_standard_variables_say_holds(collector: Collector, monkeypatch
 @pytest.mark.req("TRACE-8")
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_collector_that_is_away_holds_nobody_up(silent: bool) -> None:
-    with Collector(silent) as collector:
-        url = collector.url if silent else "http://127.0.0.1:9"
-        made = exporter(url)
+    with Collector(silent) as collector, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and nobody listens there
+        made = exporter(collector.url if silent else f"http://127.0.0.1:{closed.getsockname()[1]}")
         watch = Stopwatch()
         for _ in range(2_000):
             made.on_end(entry())

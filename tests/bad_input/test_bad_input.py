@@ -23,6 +23,7 @@ from tests.helpers.samples import sample
 
 SECONDS: Final = 60.0
 NO_ANSWER: Final = "no answer"
+BUILT_IN: Final = ("node.contract@1.0", "node.trace.list@1.0")
 _LONGEST: Final = 2_100
 _NEVER: Final = frozenset({"internal_error", "timeout", NO_ANSWER})
 
@@ -109,9 +110,13 @@ async def test_what_nobody_should_send_is_refused_in_words_and_the_services_live
     before = house.processes
     async with await Bus.join(house.home, house.url, "bad input") as bus:
         by_process: dict[str, list[OfferView]] = {}
-        for view in {str(view.capability): view for view in await house.offers(bus)}.values():
-            if not is_told(view.capability.name):
-                by_process.setdefault(view.offer.instance, []).append(view)
+        offered = await house.offers(bus)
+        for name in BUILT_IN:  # told only to who asks for exactly this
+            offered += (await bus.offers(name))[:1]
+        tried = {str(view.capability): view for view in offered if not is_told(view.capability.name)}
+        assert set(tried) == {contract.id for contract in contracts()}
+        for view in tried.values():
+            by_process.setdefault(view.offer.instance, []).append(view)
         found = await asyncio.gather(*(try_all(bus, views, house) for views in by_process.values()))
         wrong = [line for lines in found for line in lines]
     assert not wrong, f"{len(wrong)} answers are wrong:\n" + "\n".join(wrong[:40])

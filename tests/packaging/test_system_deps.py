@@ -41,9 +41,11 @@ def install(folder: Path, packages: str, node: str = "exit 0") -> list[str]:
 
 def test_only_what_is_missing_is_installed(tmp_path: Path) -> None:
     said = install(tmp_path, "# a comment\nmake\n\nfirst-missing  # why\nsecond-missing\n")
-    assert said[0] == "system packages: installing first-missing second-missing"
-    assert said[1] == "apt-get update -qq"
-    assert said[2].endswith("first-missing second-missing")
+    assert said == [
+        "system packages: installing first-missing second-missing",
+        "apt-get update -qq",
+        "apt-get install -y -qq --no-install-recommends first-missing second-missing",
+    ]
 
 
 @pytest.mark.parametrize("packages", ["", "# nothing\n", "make\n"])
@@ -54,3 +56,4 @@ def test_nothing_missing_means_nothing_done(packages: str, tmp_path: Path) -> No
 def test_a_node_that_is_missing_or_old_is_asked_for(tmp_path: Path) -> None:
     said = install(tmp_path, "make\n", node="exit 1")
     assert said[0] == "system packages: installing nodejs npm"
+    assert said[-1].endswith(" --no-install-recommends nodejs npm")

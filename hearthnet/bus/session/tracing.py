@@ -151,7 +151,7 @@ class Traces:
     def after(self, number: int) -> Iterator[tuple[int, SpanRecord]]:
         """Return the kept entries after that number, oldest first, each with its own number."""
         forgotten = self.count - len(self._ring)
-        skipped = max(number - forgotten, 0)
+        skipped = min(max(number - forgotten, 0), len(self._ring))  # islice takes no number of any size
         return zip(count(forgotten + skipped + 1), islice(self._ring, skipped, None), strict=False)
 
     def foreign(self, said: str) -> str:
