@@ -143,5 +143,6 @@ def test_a_node_from_all_wheels_starts_answers_and_ends(small: Environment, whee
     shell = small.shell("all")
     assert "0.1.0" in shell.run("version").stdout
     with shell.node() as node:
-        assert {service["name"] for service in node["services"]} >= {*SERVICES, "gateway"}
+        states = {service["name"]: service["state"] for service in node["services"]}
+        assert states == dict.fromkeys([*SERVICES, "gateway", "hello"], "ready")
         assert "output" in shell.json("call", "market.list@1.0", "--body", LIST, "--json")

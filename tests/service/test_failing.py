@@ -221,9 +221,11 @@ async def test_announcements_and_signs_of_life_outlast_a_failure(
 async def test_an_offer_without_a_method_is_refused_and_the_others_stay(mesh: Mesh) -> None:
     service = ProbeService()
     async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        before = host.offers
         service.offers = lambda: [Offer(capability="rag.ingest@1.0")]  # type: ignore[method-assign]
         with pytest.raises(HearthNetError, match="no method"):
             await host.refresh()
+        assert host.offers == before
         assert (await bus.call(QUERY, query())).output
 
 

@@ -85,8 +85,11 @@ async def test_a_revocation_is_kept_until_its_token_is_over(mesh: Mesh) -> None:
             msgspec.structs.replace(short, forget_at=now_ms() + 500, signature=""), own, revocation.PURPOSE
         )
         over = msgspec.structs.replace(short, token_id=ids.new_ulid(), forget_at=now_ms() - 2_000)
+        before = (await store.js.stream_info(STREAM)).state.last_seq
         for document in (current, ending, over):
             await log.keep_revocation(document)
+        written = (await store.js.stream_info(STREAM)).state.last_seq - before
+        assert written == 2, "what is over already is not kept at all"
 
         async def only_the_current_one() -> bool:
             return (await log.read()).revocations == (current,)
