@@ -11,7 +11,15 @@ import pytest
 
 from hearthnet_rag.index.index import Index
 from tests.helpers.leaving import leave_out
-from tests.quality.handbook import FOLDERS, PACKAGE, is_installed, runs_of, sections, written_questions
+from tests.quality.handbook import (
+    FOLDERS,
+    PACKAGE,
+    is_installed,
+    practice_questions,
+    runs_of,
+    sections,
+    written_questions,
+)
 from tests.quality.handbook_pages import ingest
 from tests.quality.measure_handbook import Score, ours, scores, table, too_low
 
@@ -68,7 +76,7 @@ def test_every_question_has_its_section_in_both_languages(index: Index) -> None:
     assert [question.language for question in written].count("de") == 25 == len(written) - 25
     for language in FOLDERS:
         known = {section.id for section in sections(language)}
-        assert {question.section for question in written} <= known
+        assert {question.section for question in (*written, *practice_questions())} <= known
 
 
 @pytest.mark.req("RAG-50")

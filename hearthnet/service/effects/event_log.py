@@ -93,7 +93,7 @@ class EventLog:
         decision made from the log still holds.
 
         Raises:
-            Moved: Another event follows `after`.
+            LogAdvanced: Another event follows `after`.
             HearthNetError: `bad_request` if that client id was used for other arguments; `expired` for an
                 approval that is too old and was never used; `capacity_exceeded` if the disk is full and
                 `partition` if the log cannot be reached, both before the call's deadline.

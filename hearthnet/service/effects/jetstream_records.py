@@ -131,8 +131,8 @@ async def write(
     """Append `data` if the stream is as `expected` (headers).
 
     Raises:
-        Taken: It is not.
-        Unanswered: The result is unknown.
+        WrongSequence: It is not.
+        StoreTimeout: The result is unknown.
         HearthNetError: The server refuses the message.
     """
     from nats import errors

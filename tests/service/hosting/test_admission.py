@@ -119,7 +119,8 @@ async def test_an_approval_of_something_else_is_none(mesh: Mesh, rule: str, chan
 
 @pytest.mark.req("ADMIT-2")
 async def test_an_approval_that_is_forged_or_too_late_is_none(mesh: Mesh) -> None:
-    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
         body, token, now = post(ids.new_ulid()), _token(bus, POST), now_ms()
         honest = _approval(bus, body)
         stranger = Identity.generate()
@@ -128,6 +129,7 @@ async def test_an_approval_that_is_forged_or_too_late_is_none(mesh: Mesh) -> Non
         late = _approval(bus, body, time=now - 500_000, expires=now - 400_000)
         for approval, code in ((forged, "unauthorized"), (bent, "invalid_signature"), (late, "expired")):
             assert await _code(bus.call(POST, body, token=token, run=RUN, approval=approval)) == code
+        assert service.calls == []
         assert (await bus.call(POST, body, token=token, run=RUN, approval=honest)).output
 
 
@@ -154,7 +156,8 @@ async def test_expired_approval_of_an_event_leaves_no_trace(mesh: Mesh) -> None:
 
 @pytest.mark.req("ADMIT-4")
 async def test_a_token_narrows_what_its_holder_may_do(mesh: Mesh) -> None:
-    async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
         fine = _token(bus, "rag.query@1.0", corpus=["probe"])
         assert (await bus.call(QUERY, query(), token=fine, run=RUN)).output
         for token, run, code in (
@@ -168,6 +171,7 @@ async def test_a_token_narrows_what_its_holder_may_do(mesh: Mesh) -> None:
             ("hntoken://v1/nonsense", RUN, "bad_request"),
         ):
             assert await _code(bus.call(QUERY, query(), token=token, run=run)) == code
+    assert len(service.calls) == 1
 
 
 def _session(bus: Bus, **more: Any) -> str:
