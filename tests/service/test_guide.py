@@ -81,9 +81,12 @@ async def test_the_service_of_the_guide_answers_streams_refuses_and_acts_once(
 
 @pytest.mark.asyncio
 async def test_a_service_asks_others_inside_its_callers_deadline(guide: ModuleType, mesh: Mesh) -> None:
+    ends: dict[str, float] = {}
+
     class Passing(guide.AskingService):  # type: ignore[name-defined,misc]
         @guide.capability("rag.query@1.0")  # type: ignore[untyped-decorator]
         async def query(self, call: Any) -> Any:
+            ends[call.params.corpus] = call.until
             if call.params.corpus == "seeds":
                 texts = await self.ask_the_neighbours(call)
                 chunks = [guide.passage(rank, text) for rank, text in enumerate(texts, 1)]
@@ -93,9 +96,10 @@ async def test_a_service_asks_others_inside_its_callers_deadline(guide: ModuleTy
     Passing.query.__annotations__["call"] = guide.Call[guide.Corpus, guide.Question]
     async with mesh.hosting(Passing()), await mesh.guest_bus() as bus:
         reply = await bus.call(
-            "rag.query", {"params": {"corpus": "seeds"}, "input": {"query": "oil"}}, timeout_seconds=30
+            "rag.query", {"params": {"corpus": "seeds"}, "input": {"query": "oil"}}, timeout_seconds=8
         )
     assert [chunk["text"] for chunk in reply.output["chunks"]] == ["Oil the blade before winter."]
+    assert ends["tools"] <= ends["seeds"]
 
 
 @pytest.mark.req("AUTHOR-1")

@@ -127,6 +127,8 @@ async def test_a_service_is_given_its_node(mesh: Mesh, caplog: pytest.LogCapture
     node = NodeContext(mesh.home, load_config(mesh.home), mesh.server.url, "probe", bus, Status(None))
     node.progress("loading", 1, 2)
     assert node.identity.node_id == mesh.identity.node_id
+    assert (node.home, node.data) == (mesh.home, mesh.home.service("probe"))
+    assert node.data.is_dir()
     assert await node.store() is await node.store()
     await node.close()
     assert "'stage': 'loading'" in caplog.text

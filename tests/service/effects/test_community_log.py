@@ -219,7 +219,7 @@ async def test_a_memory_that_cannot_be_read_is_read_later(mesh: Mesh) -> None:
             return store
 
         memory = CommunityState(given, mesh.home, bus.peer)
-        with pytest.raises(HearthNetError):
+        with pytest.raises(HearthNetError, match="away"):
             await memory.open()
         store_away = False
         await memory.open()
