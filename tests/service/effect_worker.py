@@ -4,6 +4,7 @@ Its effect is a line in the file `effects` of the service's folder; what else it
 
 refuse       says that nothing happened, the first time
 fail         raises what nobody foresaw, after the effect
+timeout      says so, after the effect; likewise internal_error
 wait         waits for the file `go` before the effect
 die          is killed before the effect
 die-after    is killed after the effect
@@ -67,6 +68,8 @@ class EffectService(Service):
             os.kill(os.getpid(), signal.SIGKILL)
         if behaviour == "fail":
             raise ValueError("nobody foresaw this")
+        if behaviour in ("timeout", "internal_error"):
+            raise HearthNetError(behaviour, "perhaps it was done")
         output = {"doc_cid": call.body["input"]["doc_cid"], "chunks_indexed": 1, "tokens_indexed": 1}
         return Reply(output, {"corpus": "probe", "ingest_event_id": ids.new_ulid()})
 

@@ -181,11 +181,13 @@ async def test_a_refusal_is_no_effect_and_a_failure_may_have_been_one(mesh: Mesh
             for how, told in (
                 ("refuse", ["not_found", "ok", "ok"]),
                 ("fail", ["internal_error", "outcome_unknown", "outcome_unknown"]),
+                ("internal_error", ["internal_error", "outcome_unknown", "outcome_unknown"]),
+                ("timeout", ["timeout", "outcome_unknown", "outcome_unknown"]),
             ):
                 key = ids.new_ulid()
                 given: dict[str, Any] = {"approval": approval(bus, body(how), key), "idempotency_key": key}
                 assert [await code(ingest(bus, body(how), **given)) for _ in told] == told
-        assert len(workers.effects) == 2
+        assert len(workers.effects) == 4
 
 
 @pytest.mark.req("EFFECT-8")
