@@ -290,4 +290,5 @@ async def test_a_change_of_offers_that_cannot_be_made_is_logged(
     assert host.offers == before
     stop.set()
     await hosting
+    assert caplog.text.count("stay as they were") == 1
     await node.close()
