@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from hearthnet.agent.tools.types import Approve
@@ -69,7 +70,9 @@ async def test_a_decision_that_this_node_has_not_signed_for_this_call_counts_for
         taken = await scene.desk.decide(run, "p", Approve(), via="test")
         said = await scene.runs.load_decision(run, one.confirmation_id) or b""
         if forged == "a yes of nobody":
-            said = said.replace(other.tool_call_id.encode(), b"x").replace(b'"test"', b'"evil"')
+            about = {"shown": other.arguments_digest, "digest": other.arguments_digest}
+            about |= {name: getattr(other, name) for name in ("tool_call_id", "confirmation_id", "client_id")}
+            said = msgspec.json.encode({**msgspec.json.decode(said), **about})  # and the signature as it was
         await scene.runs.save_decision(run, other.confirmation_id, said)
         with pytest.raises(HearthNetError, match="was altered"):
             await scene.executor().resume(run)
