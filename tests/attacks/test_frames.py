@@ -120,7 +120,9 @@ async def test_a_frame_for_somebody_else_is_dropped(
     mallory: Attacker, market: OfferView, field: str, value: str
 ) -> None:
     given = Identity.generate().node_id if value.startswith("another") else value
-    header = msgspec.structs.replace(mallory.header(market, LIST, LIST_BODY), **{field: given})
+    # The stream that its subject names, so that nothing else about it is wrong.
+    changes = {field: given, "stream": subjects.topic(parse_capability(LIST)) if field == "kind" else ""}
+    header = msgspec.structs.replace(mallory.header(market, LIST, LIST_BODY), **changes)
     data = mallory.boxed(mallory.inner(header, LIST_BODY, signed=False), market)
     assert await mallory.strike(mallory.subject(market, LIST), data, header.id, market) == NO_ANSWER
 
@@ -144,7 +146,9 @@ async def test_a_frame_for_another_process_of_the_node_is_dropped(
 @pytest.mark.req("ATTACK-8")
 async def test_an_effect_without_a_signature_is_refused(mallory: Attacker, market: OfferView) -> None:
     body = post_body("Not signed")
-    assert await mallory.call(market, POST, body, signed=False) == "invalid_signature"
+    refused = await mallory.refusal(market, POST, body, signed=False)
+    assert refused.code == "invalid_signature"
+    assert refused.message == "market.post@1.0 has side effects: its calls must be signed"
     assert await mallory.posted("Not signed") == 0
 
 

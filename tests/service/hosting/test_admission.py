@@ -415,7 +415,7 @@ async def test_what_is_not_for_this_process_is_dropped_without_a_word(mesh: Mesh
             flipped,
             _frame(bus, node, instance, query(), to_instance="aaaaaaaa", id=call_id)[1],
             _frame(bus, node, instance, query(), community=Identity.generate().node_id, id=call_id)[1],
-            _frame(bus, node, instance, query(), kind="reply", id=call_id)[1],
+            _frame(bus, node, instance, query(), kind="reply", id=call_id, stream="rag.query.v1")[1],
             _frame(bus, node, instance, query(), sender=Identity.generate().node_id, id=call_id)[1],
         ]
         bus.peer.replies.expect(call_id, listener)
