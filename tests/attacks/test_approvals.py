@@ -71,13 +71,13 @@ class Lent:
         made: dict[str, Any] = msgspec.to_builtins(approval)
         return made
 
-    def grant(self, at: str, **changes: Any) -> dict[str, Any]:
+    def grant(self, at: str, signer: Identity | None = None, **changes: Any) -> dict[str, Any]:
         """A standing grant of carol's for mallory, less what the attack changes."""
-        now = now_ms()
+        now, key = now_ms(), signer or self.carol
         fields: dict[str, Any] = {
             "id": ids.new_ulid(),
             "community": self._victim.community,
-            "approver": self.carol.node_id,
+            "approver": key.node_id,
             "actor": self._holder.peer.node_id,
             "provider": at,
             "capability": POST,
@@ -87,7 +87,7 @@ class Lent:
             "time": now,
             "expires": now + MINUTE,
         }
-        grant = signed_document.sign(Grant(**{**fields, **changes}), self.carol, GRANT_PURPOSE)
+        grant = signed_document.sign(Grant(**{**fields, **changes}), key, GRANT_PURPOSE)
         made: dict[str, Any] = msgspec.to_builtins(grant)
         return made
 
@@ -175,6 +175,9 @@ async def test_the_holder_of_a_token_says_no_yes_itself(
         ({**lent.yes(body), "unknown": 1}, "bad_request"),
     ):
         assert await mallory.call(market, POST, body, token=lent.token, run=RUN, approval=approval) == code
+    grant = lent.grant(market.node, own)
+    given = {"token": lent.token, "run": RUN, "grant": grant, "use": 1}
+    assert await mallory.call(market, POST, body, **given) == "unauthorized"
     assert await mallory.posted("Approved by mallory") == 0
 
 
@@ -294,6 +297,8 @@ async def test_a_grant_counts_at_one_node_in_all_its_processes(tmp_path: Path) -
         ({"params_constraints": {"input.category": ["request"]}}, "unauthorized"),
         ({"params_constraints": {"corpus": ["system"]}}, "unauthorized"),
         ({"time": 1, "expires": 2}, "expired"),
+        ({"community": Identity.generate().node_id}, "unauthorized"),
+        ({"v": 2}, "unauthorized"),
         ({"approver": Identity.generate().node_id}, "invalid_signature"),
     ],
 )
