@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.cli.output.render import as_lines
+from hearthnet.cli.output.text import as_lines
 from hearthnet.core.ids import is_ulid, short_id
 from hearthnet.supervisor.services.specs import installed
 from tests.helpers.shell import Shell
