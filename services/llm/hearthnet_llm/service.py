@@ -25,12 +25,10 @@ from hearthnet.bus import record_path
 from hearthnet.core import LlmConfig, end_task
 from hearthnet_llm import spans
 from hearthnet_llm.backends import probe
-from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends
+from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends, warmed
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.pool import Pool
-from hearthnet_llm.backends.prewarm import warmed
-from hearthnet_llm.backends.probe import ProbeRequest
-from hearthnet_llm.backends.probe_cache import ProbeCache
+from hearthnet_llm.backends.probe import ProbeCache, ProbeRequest
 from hearthnet_llm.backends.scripted import Scripted
 from hearthnet_llm.builtin.lazy_backend import Loading
 from hearthnet_llm.builtin.model_file import FileStamp

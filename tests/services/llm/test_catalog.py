@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.core.config import ModelConfig
-from hearthnet_llm.backends.model_profile_lookup import profile_of
+from hearthnet_llm.backends.backend_kinds import profile_of
 from hearthnet_llm.vendors.catalog import CatalogEntry, described, in_use, models
 
 

@@ -14,7 +14,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config import ModelConfig
 from hearthnet_llm import settings
-from hearthnet_llm.backends.model_profile_lookup import FEW, MANY, profile_of
+from hearthnet_llm.backends.backend_kinds import FEW, MANY, profile_of
 from hearthnet_llm.vendors.catalog import CatalogEntry
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered

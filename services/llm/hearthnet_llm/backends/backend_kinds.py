@@ -1,7 +1,8 @@
-"""The kinds of models in the config, as data: protocol, vendor, address and listing.
+"""The kinds of models in the config, as data, and the profiles that follow from them.
 
 A new kind is a row here, a word in `hearthnet.core.config.ModelKind`, and one in the contract
-llm.models.check.
+llm.models.check. In a profile the config has priority, then knowledge learned by testing, then the server's
+data, then the kind's defaults.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hearthnet.core import ModelConfig, ModelKind
-from hearthnet.models import base_url, without_login
+from hearthnet.models import base_url, is_near, without_login
 from hearthnet_llm.backends import aws
+from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.vendors import ollama
-from hearthnet_llm.vendors.catalog import ModelCatalog
+from hearthnet_llm.vendors.catalog import CatalogEntry, ModelCatalog
 from hearthnet_llm.vendors.openai import dialect
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 
@@ -24,6 +26,11 @@ _CLAUDE: Final = "claude"
 """Part of the names of Anthropic's models, at any provider."""
 _VERTEX: Final = "aiplatform.googleapis.com"
 _VERSION: Final = {"anthropic-version": "2023-06-01"}
+FEW: Final = 4
+"""Concurrent answers of a nearby server, which mostly runs on the hardware of one computer."""
+MANY: Final = 64
+"""Concurrent answers of a vendor, or of a server program made for many."""
+_BATCHING: Final = ("vllm",)
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,3 +182,30 @@ def _url(config: ModelConfig) -> str:
     """Return the URL without a login; Ollama's own protocol is beside /v1, not below it."""
     url, _ = without_login(config.url)
     return url.rstrip("/").removesuffix("/v1") if config.kind == "ollama" else url
+
+
+def profile_of(config: ModelConfig, told: CatalogEntry) -> Profile:
+    """Return the profile of the model; `told` has its server's data and learned abilities."""
+    kind = KINDS[config.kind]
+    tools = _first(config.tools is not False if config.tools is not None else None, told.tools, kind.tools)
+    vision = _first(config.vision, told.vision, sees(config))
+    near = is_near(config.url)
+    return Profile(
+        model=config.name,
+        backend=config.kind,
+        ctx=config.ctx or told.ctx or kind.ctx,
+        ctx_known=bool(config.ctx or told.ctx or not kind.ctx_guessed),
+        aliases=(config.model,) if config.model != config.name else (),
+        languages=config.languages,
+        tool_mode="text" if config.tools == "text" else "native" if tools else "none",
+        modalities=("text", "vision") if vision else ("text",),
+        continues=True,
+        summarises=True,
+        requires_internet=not near,
+        max_concurrent=config.max_concurrent or (FEW if near and told.server not in _BATCHING else MANY),
+    )
+
+
+def _first(*values: bool | None) -> bool:
+    """Return the first value other than None, or False."""
+    return next((value for value in values if value is not None), False)

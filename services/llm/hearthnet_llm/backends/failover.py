@@ -1,8 +1,14 @@
-"""Choice among models for a request, and the handling of failures.
+"""Choice among models for a request, their warm-up, and the handling of failures.
 
     named, images, context, tools    unsuitable models are skipped, without counting as failed
     failure before the first frame   the next model is used, with a notice
     failure after it                 the stream ends with that error
+
+A request with `max_tokens` 0 warms a model up (docs/decisions/0078). No text is generated; a later request
+with the same beginning starts after it.
+
+    in this process, or a nearby server    reads the messages and the tools, and caches them
+    a remote vendor                        the connection is opened; reading would cost money
 
 See: docs/models.md#what-is-offered-and-when.
 """
@@ -17,6 +23,7 @@ from typing import Final
 import msgspec
 
 from hearthnet import HearthNetError
+from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.backend import Backend, FrameStream
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
 from hearthnet_llm.interface.profile import Profile
@@ -211,3 +218,29 @@ def _together(problems: list[HearthNetError]) -> HearthNetError:
         retry_after_ms=min(waits, default=None),
         details={"failed": [problem.to_body() for problem in problems]},
     )
+
+
+async def warmed(
+    backend: Backend, request: ChatRequest, ask: Callable[[Backend, ChatRequest], FrameStream]
+) -> AsyncGenerator[Frame, None]:
+    """Yield `PrefillProgress` while the model reads, then `Done`, without text.
+
+    Raises:
+        HearthNetError: any error of `ask`.
+    """
+    profile = backend.profile
+    if isinstance(backend, Remote) and profile.requires_internet:
+        await backend.warm()
+        yield Done("max_tokens", 0, 0, profile.tool_mode)
+        return
+    # A demanded call is dropped, unless a grammar enforces it: only there it changes the prompt.
+    choice = request.tool_choice if profile.tool_mode == "grammar" or not request.tools else "auto"
+    read = msgspec.structs.replace(request, max_tokens=1, tool_choice=choice)
+    tokens, cached = 0, None
+    async with aclosing(ask(backend, read)) as frames:
+        async for frame in frames:
+            if isinstance(frame, PrefillProgress):
+                yield frame
+            elif isinstance(frame, Done):
+                tokens, cached = frame.tokens_in, frame.tokens_cached
+    yield Done("max_tokens", tokens, 0, profile.tool_mode, cached)

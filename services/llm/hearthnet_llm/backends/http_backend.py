@@ -1,4 +1,13 @@
-"""A model behind a URL: requests are encoded by `vendors`, answers decoded by them."""
+"""A model behind a URL: requests are encoded by `vendors`, answers decoded by them.
+
+For Ollama each request states the context to reserve (num_ctx). By default Ollama reserves some 4,096 tokens
+for any model, and silently forgets the rest of a longer conversation.
+
+    stated by the config, in the model's own file, or loaded     exactly that size
+    only the model's maximum is known                            doubled until the request fits
+
+A size once requested is kept, because each change makes the server load the model again.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +21,9 @@ import msgspec
 from hearthnet.core import ModelConfig
 from hearthnet.text import text_weight
 from hearthnet_llm.backends import backend_kinds
-from hearthnet_llm.backends.context_size import Window, needed
+from hearthnet_llm.backends.backend_kinds import profile_of
 from hearthnet_llm.backends.endpoint import connect
-from hearthnet_llm.backends.model_profile_lookup import profile_of
+from hearthnet_llm.context import token_count
 from hearthnet_llm.interface.backend import FrameStream
 from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.profile import Profile
@@ -31,6 +40,11 @@ from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 
 _BOUNDED: Final = ("anthropic", "bedrock-anthropic")
 """Protocols that require a limit of the answer."""
+_FIRST: Final = 8192
+_SLACK: Final = 1.6
+"""Tokens are estimated; a model may count this many times more (context/manager.py)."""
+_USUAL_ANSWER: Final = 2048
+"""Tokens expected of an answer without `max_tokens`."""
 
 
 class Remote:
@@ -42,7 +56,7 @@ class Remote:
         self._wire = wire(self._wire_name)
         self._fetch = fetch
         self._target = backend_kinds.target(config)
-        self._window = Window(CatalogEntry(config.model))
+        self._window = _Window(CatalogEntry(config.model))
         self._profile = profile_of(config, CatalogEntry(config.model))
         self._connection = connect(config)
         self._answer: int | None = None
@@ -128,7 +142,7 @@ class Remote:
         if request is None or request.max_tokens is not None or self._wire_name not in _BOUNDED:
             return self._target
         most = sampling.longest(request, self._target.model, self._answer)
-        room = max(self._profile.ctx - needed(request), self._profile.ctx // 8)
+        room = max(self._profile.ctx - _needed(request), self._profile.ctx // 8)
         return msgspec.structs.replace(self._target, answer=min(most, room))
 
     @property
@@ -161,3 +175,38 @@ class Remote:
 
 async def _at_once(request: HttpRequest) -> HttpRequest:
     return request
+
+
+class _Window:
+    """The context of one model; `told` has its server's data."""
+
+    def __init__(self, told: CatalogEntry) -> None:
+        self._told = told
+        self._asked = 0
+
+    def learn(self, told: CatalogEntry) -> CatalogEntry:
+        """Return the data to use; a context that was loaded by request from here is no limit."""
+        ours = self._told.most and not told.most and told.ctx == self._asked
+        self._told = told.refined(CatalogEntry(told.name, self._told.ctx, most=True)) if ours else told
+        return self._told
+
+    def of(self, profile: Profile, configured: int | None, request: ChatRequest | None) -> int:
+        """Return the tokens to request, at most `profile.ctx`; `request` is None for loading only."""
+        if configured or not self._told.most:
+            return profile.ctx
+        self._asked = min(profile.ctx, max(self._asked, _step(request)))
+        return self._asked
+
+
+def _step(request: ChatRequest | None) -> int:
+    """Return the first of 8192, 16384, ... that holds prompt and answer."""
+    size = _FIRST
+    while request is not None and size < _needed(request) + (request.max_tokens or _USUAL_ANSWER):
+        size *= 2
+    return size
+
+
+def _needed(request: ChatRequest) -> int:
+    """Return the largest number of tokens that the prompt may take."""
+    prompt = token_count.of_rest(request) + sum(token_count.of_message(one) for one in request.messages)
+    return round(prompt * _SLACK)

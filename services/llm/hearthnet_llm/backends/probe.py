@@ -1,13 +1,16 @@
 """Check of a server for models: its list of models, and a test of one with a tool call.
 
-It runs in the service, so in the node's own environment: a key that is found here is found later too.
+It runs in the service, so in the node's own environment: a key that is found here is found later too. Tool
+abilities learned by testing are kept in a file over restarts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -17,11 +20,9 @@ from hearthnet import HearthNetError
 from hearthnet.core import ModelConfig, ModelKind
 from hearthnet.models import base_url, is_near
 from hearthnet_llm.backends import backend_kinds
-from hearthnet_llm.backends.backend_kinds import KINDS
+from hearthnet_llm.backends.backend_kinds import KINDS, profile_of, root
 from hearthnet_llm.backends.endpoint import ModelEndpoint
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.backends.model_profile_lookup import profile_of
-from hearthnet_llm.backends.probe_cache import ProbeCache
 from hearthnet_llm.interface.frames import TextDelta, ToolCall
 from hearthnet_llm.interface.profile import ToolMode
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool, ToolChoice
@@ -314,3 +315,33 @@ def _no_such(config: ModelConfig, models: list[CatalogEntry]) -> HearthNetError:
         f"it has {shown}",
         details={"nearest": names[:20]},
     )
+
+
+class ProbeCache:
+    """The learned abilities.
+
+    Losing them costs one test for each model, so a file that cannot be read or written is ignored.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._tools: dict[str, bool] = {}
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            self._tools = msgspec.json.decode(file.read_bytes(), type=dict[str, bool])
+
+    def tools(self, config: ModelConfig) -> bool | None:
+        """Return whether the model calls tools, or None if it was not tested yet."""
+        return self._tools.get(_key(config))
+
+    def keep(self, config: ModelConfig, tools: bool) -> None:
+        """Record whether the model calls tools."""
+        if self._tools.get(_key(config)) == tools:
+            return
+        self._tools[_key(config)] = tools
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_bytes(msgspec.json.encode(self._tools))
+
+
+def _key(config: ModelConfig) -> str:
+    return f"{config.kind} {root(config)} {config.model}"

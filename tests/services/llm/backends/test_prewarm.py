@@ -8,7 +8,7 @@ import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.backends.prewarm import warmed
+from hearthnet_llm.backends.failover import warmed
 from hearthnet_llm.interface.backend import Backend, FrameStream
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
@@ -74,7 +74,7 @@ async def test_a_server_nearby_is_asked_for_one_token_and_a_thread_is_not_begun(
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-62")
 async def test_a_vendor_elsewhere_is_not_asked_to_read(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hearthnet_llm.backends.model_profile_lookup.is_near", lambda _url: False)
+    monkeypatch.setattr("hearthnet_llm.backends.backend_kinds.is_near", lambda _url: False)
     async with ModelServer() as server, running(mesh, server.config("far")) as (_, bus):
         before = server.posts()
         answered: Any = (await bus.call(CHAT, ask("Hello", max_tokens=0))).body
