@@ -34,9 +34,8 @@ from hearthnet_llm.builtin.lazy_backend import Loading
 from hearthnet_llm.builtin.model_file import FileStamp
 from hearthnet_llm.builtin.model_locator import ModelLocator
 from hearthnet_llm.context.manager import Contexts
-from hearthnet_llm.interface.backend import Backend, FrameStream
+from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
 from hearthnet_llm.interface.frames import Continued, Done, Frame, to_event
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, ModelParams
 from hearthnet_llm.interface.validation import check
 from hearthnet_llm.responses.response_builder import ResponseBuilder, is_expected

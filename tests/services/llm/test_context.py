@@ -16,7 +16,7 @@ from hearthnet_llm.context.grouping import pieces, rounds
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.context.summary import summary
 from hearthnet_llm.context.token_count import IMAGE, MEDIA, of_json, of_message, of_rest, of_text
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
@@ -32,7 +32,6 @@ from hearthnet_llm.interface.content_parts import (
     ToolReferencePart,
 )
 from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ResponseSchema, Tool
 from hearthnet_llm.interface.validation import check
 

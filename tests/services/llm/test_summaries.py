@@ -10,8 +10,8 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.context.token_count import of_message
+from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, Message
 from tests.services.llm.test_context import SYSTEM, Model, asked, profile, user, words
 

@@ -15,7 +15,7 @@ import msgspec
 from hearthnet.core import ModelConfig, ModelKind
 from hearthnet.models import base_url, is_near, without_login
 from hearthnet_llm.backends import aws
-from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.vendors import ollama
 from hearthnet_llm.vendors.catalog import CatalogEntry, ModelCatalog
 from hearthnet_llm.vendors.openai import dialect

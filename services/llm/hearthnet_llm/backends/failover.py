@@ -24,9 +24,8 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.interface.backend import Backend, FrameStream
+from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, ModelParams, Named
 from hearthnet_llm.responses.single_shot import notice, without_tools
 

@@ -24,9 +24,8 @@ from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import profile_of
 from hearthnet_llm.backends.endpoint import connect
 from hearthnet_llm.context import token_count
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Frame
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
 from hearthnet_llm.media.limits import LIMITS
 from hearthnet_llm.media.prepare import Fetch, prepared, unknown

@@ -23,8 +23,7 @@ from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import KINDS, profile_of, root
 from hearthnet_llm.backends.endpoint import ModelEndpoint
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.interface.frames import TextDelta, ToolCall
-from hearthnet_llm.interface.profile import ToolMode
+from hearthnet_llm.interface.frames import TextDelta, ToolCall, ToolPath
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool, ToolChoice
 from hearthnet_llm.vendors.catalog import CatalogEntry
 
@@ -47,11 +46,11 @@ _ASKED: Final = ChatRequest(
     tools=[_TOOL],
     tool_choice=Named(_TOOL.name),
 )
-_CHOICES: Final[dict[ToolMode, Sequence[ToolChoice | None]]] = {
+_CHOICES: Final[dict[ToolPath, Sequence[ToolChoice | None]]] = {
     "native": (_ASKED.tool_choice, "auto"),
     "text": (_ASKED.tool_choice,),
 }
-_WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolMode]]] = {
+_WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolPath]]] = {
     None: ("native", "text"),
     True: ("native",),
     False: (),
@@ -88,7 +87,7 @@ class ToolProbe(msgspec.Struct, frozen=True):
     vision: bool
     requires_internet: bool
     problem: str
-    tool_mode: ToolMode = "none"
+    tool_mode: ToolPath = "none"
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -249,7 +248,7 @@ async def _tested(config: ModelConfig, told: CatalogEntry, memory: ProbeCache) -
     )
 
 
-async def _probed(config: ModelConfig) -> tuple[ToolMode, str, bool]:
+async def _probed(config: ModelConfig) -> tuple[ToolPath, str, bool]:
     """Return the tool mode, the problem without one, and whether the model answers at all.
 
     Native calls are tried first, then calls in text, unless the config names the mode.
@@ -272,7 +271,7 @@ async def _probed(config: ModelConfig) -> tuple[ToolMode, str, bool]:
         await remote.close()
 
 
-async def _calls(remote: Remote, way: ToolMode) -> tuple[bool, str]:
+async def _calls(remote: Remote, way: ToolPath) -> tuple[bool, str]:
     """Return whether the model calls the tool, and else the reason.
 
     The tool is demanded by name; if that is refused, the choice is left to the model.

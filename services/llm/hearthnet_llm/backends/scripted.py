@@ -25,9 +25,8 @@ import msgspec
 from hearthnet import HearthNetError
 from hearthnet.core import ScriptedConfig
 from hearthnet_llm.context.token_count import of_message, of_rest, of_text
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, StopReason, TextDelta, ToolCall
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.interface.stop_sequences import Stopper
 from hearthnet_llm.vendors import openai

@@ -16,9 +16,8 @@ from hearthnet_llm.builtin.profile import MOST_QUOTES, NOTES_BUDGET
 from hearthnet_llm.builtin.prompt import prompt
 from hearthnet_llm.builtin.schema_bounds import bounded
 from hearthnet_llm.builtin.text import Text
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Frame, Notice, PrefillProgress, TextDelta, ToolCall
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Named, Tool
 from hearthnet_llm.vendors.json_access import ungrammatical
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from hearthnet.core import LlmConfig
 from hearthnet_llm.builtin import engine, model_file
 from hearthnet_llm.builtin.profile import BUILT_IN, CTX, SLOTS, of_file
-from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.backend import Profile
 
 if TYPE_CHECKING:
     from xllamacpp import Server

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.text import weight_tokens
-from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.backend import Profile
 
 SLOTS: Final = 2
 CTX: Final = 4096

@@ -25,8 +25,8 @@ from hearthnet.core import CONTEXT_LENGTH
 from hearthnet_llm.context.grouping import MessageGroups, pieces, rounds
 from hearthnet_llm.context.summary import Written, as_messages, summary
 from hearthnet_llm.context.token_count import of_answer, of_message, of_rest
+from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.frames import Notice
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, Message
 
 CODE: Final = "context_cut"

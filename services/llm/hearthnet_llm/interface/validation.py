@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from hearthnet import HearthNetError
-from hearthnet_llm.interface.profile import Profile
+from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.request import ChatRequest, Message, Named
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.content_parts import Citation, ServerPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
@@ -18,7 +19,6 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
     ToolPath,
 )
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.threads.assistant_message import AssistantMessage
 

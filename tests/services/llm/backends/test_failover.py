@@ -10,10 +10,9 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends
 from hearthnet_llm.context.manager import Contexts
-from hearthnet_llm.interface.backend import Backend
+from hearthnet_llm.interface.backend import Backend, Profile
 from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta, ToolCall
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ModelParams, Named, Tool
 
 HELLO = ChatRequest(messages=[Message("user", "Hello")])

@@ -8,9 +8,9 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
 from hearthnet_llm.interface.frames import ToolCall
-from hearthnet_llm.interface.profile import Profile
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from hearthnet_llm.interface.validation import check
 
