@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.context.budget import CODE, trim
-from hearthnet_llm.context.grouping import pieces, rounds
+from hearthnet_llm.context.budget import CODE, pieces, rounds, trim
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.context.summary import summary
 from hearthnet_llm.context.token_count import IMAGE, MEDIA, of_json, of_message, of_rest, of_text

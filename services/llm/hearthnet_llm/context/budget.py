@@ -2,27 +2,30 @@
 
 The rules:
 
-1. Tokens for the answer are reserved, at most half of the context; tools and schemas count as well. 2. A
-conversation that fits stays unchanged. 3. Whole turns are left out, oldest first, never the latest. A short
-summary replaces them: the model's own if
+1. Tokens for the answer are reserved, at most half of the context; tools and schemas count as well.
+2. A conversation that fits stays unchanged.
+3. Whole turns are left out, oldest first, never the latest. A short summary replaces them: the model's own if
    there is one, else one by rule (summary.py). The notice gives the number of messages that the summary
    lacks too.
 4. If the latest turn alone is too long, its oldest rounds are left out, never the last; a call and its
    results stay together. Messages of users and of the system stay.
 5. If the rest is still too long, the request is refused with its size and its longest message.
+
+A turn is a user's message and everything up to the next one. A user message directly after a tool's result (a
+note about a limit, for instance) belongs to the turn of that call. A round is an assistant's message with the
+results of its calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final
 
 import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.core import CONTEXT_LENGTH
-from hearthnet_llm.context.grouping import MessageGroups, pieces, rounds
 from hearthnet_llm.context.summary import Written, as_messages, summary
 from hearthnet_llm.context.token_count import of_answer, of_message, of_rest
 from hearthnet_llm.interface.backend import Profile
@@ -33,6 +36,8 @@ CODE: Final = "context_cut"
 _SUMMARY_SHARE: Final = 10
 _MOST_SUMMARY: Final = 600
 _NOTHING: Final = "nothing stands in their place"
+Turn = list[int]
+"""Indexes of messages, in order."""
 
 
 class TrimmedRequest(msgspec.Struct, frozen=True):
@@ -165,3 +170,35 @@ class _Fitting:
 
     def _at(self, places: Iterable[int]) -> list[Message]:
         return [self._messages[place] for place in places]
+
+
+class MessageGroups(msgspec.Struct, frozen=True):
+    """The system messages at the head, and the turns after them, oldest first."""
+
+    head: list[int]
+    turns: list[Turn]
+
+
+def pieces(messages: Sequence[Message]) -> MessageGroups:
+    """Return the pieces of a conversation in order."""
+    head = [place for place, message in enumerate(messages) if message.role == "system"]
+    turns: list[Turn] = []
+    for place, message in enumerate(messages):
+        if message.role == "system":
+            continue
+        before = messages[place - 1].role if turns else ""
+        if not turns or (message.role == "user" and before == "assistant"):
+            turns.append([])
+        turns[-1].append(place)
+    return MessageGroups(head, turns)
+
+
+def rounds(messages: Sequence[Message], turn: Turn) -> list[list[int]]:
+    """Return the rounds of a turn, oldest first; user messages are in none."""
+    found: list[list[int]] = []
+    for role, places in groupby(turn, lambda place: messages[place].role):
+        if role == "assistant":
+            found += [[place] for place in places]
+        elif role == "tool" and found:
+            found[-1] += places
+    return found
