@@ -23,7 +23,7 @@ from hearthnet.service.hosting.status import STATUS_VARIABLE
 from hearthnet_llm import LlmService
 from hearthnet_llm.builtin.backend import BuiltinBackend, _drawing
 from hearthnet_llm.builtin.engine import Chunk, Engine
-from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.builtin.model_file import BUILT_IN
 from hearthnet_llm.interface.frames import Done, TextDelta
 from hearthnet_llm.interface.request import ChatRequest
 from tests.bench.figures import Figure

@@ -23,7 +23,7 @@ import msgspec
 from hearthnet.core.config import LlmConfig
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.model_locator import ModelLocator
+from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from hearthnet_rag.index.index import Index

@@ -12,7 +12,7 @@ import pytest
 from hearthnet.core.config import LlmConfig
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.model_locator import ModelLocator
+from hearthnet_llm.builtin.model_file import ModelLocator
 from tests.quality.measure_queries import found, measure, questions, starter_index
 
 PROMISED = 18

@@ -23,6 +23,7 @@ import msgspec
 from hearthnet import Bus, Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet.bus import record_path
 from hearthnet.core import LlmConfig, end_task
+from hearthnet.models import FileStamp
 from hearthnet_llm import spans
 from hearthnet_llm.backends import probe
 from hearthnet_llm.backends.failover import Failover, capable_backends, named_backends, warmed
@@ -31,8 +32,7 @@ from hearthnet_llm.backends.pool import Pool
 from hearthnet_llm.backends.probe import ProbeCache, ProbeRequest
 from hearthnet_llm.backends.scripted import Scripted
 from hearthnet_llm.builtin.lazy_backend import Loading
-from hearthnet_llm.builtin.model_file import FileStamp
-from hearthnet_llm.builtin.model_locator import ModelLocator
+from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
 from hearthnet_llm.interface.frames import Continued, Done, Frame, to_event
@@ -41,7 +41,7 @@ from hearthnet_llm.interface.validation import check
 from hearthnet_llm.responses.response_builder import ResponseBuilder, is_expected
 from hearthnet_llm.responses.tool_calls import ToolCallRequest, make
 from hearthnet_llm.settings import LlmSettings
-from hearthnet_llm.threads.threads import Threads
+from hearthnet_llm.threads import Threads
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0

@@ -14,7 +14,7 @@ from hearthnet_llm import service
 from hearthnet_llm.builtin import engine, model_file
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.builtin.model_file import BUILT_IN
 
 if TYPE_CHECKING:
     from xllamacpp import Server

@@ -22,7 +22,7 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import Done, Notice, ServerToolEvent, TextDelta, ToolCall
 from hearthnet_llm.interface.request import Message, Thinking
-from hearthnet_llm.threads.assistant_message import AssistantMessage
+from hearthnet_llm.responses.response_builder import AssistantMessage
 from hearthnet_llm.vendors import anthropic, ollama, openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import changed, events, heard, outcome, talk

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
-from hearthnet_llm.builtin.schema_bounds import bounded
+from hearthnet_llm.builtin.grammar import bounded
 from hearthnet_llm.interface.request import Message, Tool
 from hearthnet_llm.text_tools import prompt
 from hearthnet_llm.vendors.gemini import dialect as dialect

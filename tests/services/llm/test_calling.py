@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import DEMONSTRATIONS, for_tool
 from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
-from hearthnet_llm.builtin.grammar import KeyWords
-from hearthnet_llm.builtin.schema_bounds import SchemaBounds, bounded, fields
+from hearthnet_llm.builtin.grammar import KeyWords, SchemaBounds, bounded, fields
 from hearthnet_llm.interface.request import Message, Tool
 from tests.services.llm.tools import SCHEMAS
 

@@ -21,7 +21,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import engine
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.lazy_backend import Loading
-from hearthnet_llm.builtin.model_locator import ModelLocator
+from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.interface.request import CompleteRequest
 from tests.helpers.stopwatch import Stopwatch
 

@@ -11,8 +11,7 @@ import pytest
 from hearthnet.core.config import LlmConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import model_file
-from hearthnet_llm.builtin.model_locator import ModelLocator
-from hearthnet_llm.builtin.profile import of_file
+from hearthnet_llm.builtin.model_file import ModelLocator, of_file
 
 pytestmark = pytest.mark.req("LLM-3")
 

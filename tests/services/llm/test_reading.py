@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet_llm.builtin.prefill_progress import PAUSE_SECONDS, Reading
+from hearthnet_llm.builtin.backend import PAUSE_SECONDS, Reading
 from hearthnet_llm.interface.frames import PrefillProgress, to_event
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService
-from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.builtin.model_file import BUILT_IN
 from hearthnet_trans import TransService
 from hearthnet_trans.backend import TranslationWork
 from hearthnet_trans.llm_backend import Chat, _languages, _messages

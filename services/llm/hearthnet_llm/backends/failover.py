@@ -27,7 +27,7 @@ from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest, ModelParams, Named
-from hearthnet_llm.responses.single_shot import notice, without_tools
+from hearthnet_llm.responses.retry_without_tool import notice, without_tools
 
 _ELSEWHERE: Final = frozenset(
     {

@@ -1,9 +1,14 @@
-"""A GGUF model as a `Backend` (backend.py): prompts in, frames out."""
+"""A GGUF model as a `Backend`: prompts in, frames out.
+
+The engine's chunks become text, the reason of its end, token counts, and progress at a rate suitable for
+display: the engine reports each batch of 4 tokens of a prompt, and a frame is made at most every
+`PAUSE_SECONDS`, none for a prompt that is read within that time.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -11,14 +16,22 @@ from hearthnet import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.engine import Chunk, Engine
 from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
-from hearthnet_llm.builtin.prefill_progress import Reading
-from hearthnet_llm.builtin.profile import MOST_QUOTES, NOTES_BUDGET
+from hearthnet_llm.builtin.grammar import bounded
+from hearthnet_llm.builtin.model_file import MOST_QUOTES, NOTES_BUDGET
 from hearthnet_llm.builtin.prompt import prompt
-from hearthnet_llm.builtin.schema_bounds import bounded
-from hearthnet_llm.builtin.text import Text
 from hearthnet_llm.interface.backend import FrameStream, Profile
-from hearthnet_llm.interface.frames import Frame, Notice, PrefillProgress, TextDelta, ToolCall
+from hearthnet_llm.interface.frames import (
+    Done,
+    Frame,
+    Notice,
+    PrefillProgress,
+    StopReason,
+    TextDelta,
+    ToolCall,
+    ToolPath,
+)
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Named, Tool
+from hearthnet_llm.interface.stop_sequences import Stopper
 from hearthnet_llm.vendors.json_access import ungrammatical
 
 CALL_ID: Final = "call_1"
@@ -29,6 +42,9 @@ _MOST_CONTINUED: Final = 256
 _TEMPERATURE: Final = 0.7
 _TOP_P: Final = 0.95
 _SEEDS: Final = 1 << 32
+_REASONS: Final[dict[str, StopReason]] = {"length": "max_tokens", "stop": "end"}
+PAUSE_SECONDS: Final = 0.25
+_STAGE: Final = "reading"
 
 
 class BuiltinBackend:
@@ -178,3 +194,58 @@ def _demanded(request: ChatRequest) -> Tool | None:
             details={"path": "/input/tool_choice"},
         )
     return tools[0]
+
+
+class Text:
+    """One generation; feed it each chunk of the engine in order. `whole` is the text so far."""
+
+    def __init__(self, stops: Sequence[str] = ()) -> None:
+        self._stopper = Stopper(stops)
+        self._stop_reason: StopReason = "end"
+        self._tokens_in = self._tokens_out = 0
+        self.whole = ""
+
+    @property
+    def stopped(self) -> bool:
+        """True after a stop sequence, when the engine need not continue."""
+        return self._stopper.stopped
+
+    @property
+    def ended(self) -> bool:
+        """True if the model ended by itself."""
+        return self._stop_reason == "end"
+
+    def feed(self, chunk: dict[str, Any]) -> str:
+        """Return the new text to show."""
+        choice = chunk["choices"][0]
+        text = choice["delta"].get("content") if "delta" in choice else choice.get("text")
+        timings = chunk.get("timings")
+        if timings is not None:
+            self._tokens_in = timings["prompt_n"] + timings["cache_n"]
+            self._tokens_out = timings["predicted_n"]
+        shown = self._stopper.feed(text or "")
+        if choice["finish_reason"] is not None:
+            self._stop_reason = _REASONS[choice["finish_reason"]]
+            shown += self._stopper.flush()
+        self.whole += shown
+        return shown
+
+    def done(self, tool_path: ToolPath, stop_reason: StopReason | None = None) -> Done:
+        """Return the last frame."""
+        reason = stop_reason or ("stop_sequence" if self.stopped else self._stop_reason)
+        return Done(reason, self._tokens_in, self._tokens_out, tool_path)
+
+
+class Reading:
+    """Converter of engine chunks to progress; `now` is in seconds of a monotonic clock."""
+
+    def __init__(self, now: float) -> None:
+        self._said = now
+
+    def feed(self, chunk: dict[str, Any], now: float) -> PrefillProgress | None:
+        """Return the progress in a chunk, counted in tokens, if it has any and the pause is over."""
+        told = chunk.get("prompt_progress")
+        if told is None or now - self._said < PAUSE_SECONDS:
+            return None
+        self._said = now
+        return PrefillProgress(_STAGE, told["processed"], told["total"])

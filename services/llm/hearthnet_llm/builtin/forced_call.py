@@ -20,8 +20,8 @@ import msgspec
 from hearthnet import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
+from hearthnet_llm.builtin.grammar import SchemaBounds, bounded
 from hearthnet_llm.builtin.prompt import Turn, escape_control_tokens
-from hearthnet_llm.builtin.schema_bounds import SchemaBounds, bounded
 from hearthnet_llm.interface.request import Message, Tool
 
 WIDEST: Final = SchemaBounds(text=200, items=4)

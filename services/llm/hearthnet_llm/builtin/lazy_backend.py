@@ -18,7 +18,7 @@ from typing import Final
 from hearthnet import HearthNetError
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
-from hearthnet_llm.builtin.model_locator import ModelLocator
+from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Frame, PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Named, Tool

@@ -1,12 +1,14 @@
-"""Accumulation of the frames of one answer, for a single reply and for the record."""
+"""Accumulation of the frames of one answer, for a single reply, the record and the transcript."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet_llm.interface.backend import Profile
-from hearthnet_llm.interface.content_parts import Citation, ServerPart, ThinkingPart
+from hearthnet_llm.interface.content_parts import Citation, Part, ServerPart, TextPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
     Done,
@@ -20,7 +22,6 @@ from hearthnet_llm.interface.frames import (
     ToolPath,
 )
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.threads.assistant_message import AssistantMessage
 
 EMPTY: Final = "answer_empty"
 
@@ -146,3 +147,56 @@ def is_expected(messages: Sequence[Message]) -> bool:
     done; nor for a continued answer.
     """
     return messages[-1].role == "user" and not any(message.role == "tool" for message in messages[-2:])
+
+
+class AssistantMessage:
+    """Accumulator of one answer; feed it each frame in order."""
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._texts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._thoughts: list[ThinkingPart] = []
+        self._served = False
+
+    def feed(self, frame: Frame) -> None:
+        """Add one frame."""
+        match frame:
+            case TextDelta(text):
+                self._texts.append(text)
+            case CitationEvent(citation):
+                self._cite(citation)
+            case ServerToolEvent(part):
+                self._served = True
+                self._end_text()
+                self._parts.append(part)
+            case ToolCall():
+                self._calls.append(frame)
+            case ReasoningBlock(thought) if self._served:
+                self._end_text()
+                self._parts.append(thought)
+            case ReasoningBlock(thought):
+                self._thoughts.append(thought)
+            case _:
+                pass
+
+    @property
+    def message(self) -> Message:
+        """The message; its content is a string if there is nothing but text."""
+        text = "".join(self._texts)
+        content: str | list[Part] = text
+        if self._parts:
+            content = [*self._parts, *([TextPart(text)] if text else [])]
+        return Message("assistant", content, self._calls, thinking=self._thoughts or None)
+
+    def _cite(self, citation: Citation) -> None:
+        """Attach the citation to the text just before, which may have several."""
+        self._end_text()
+        if self._parts and isinstance(last := self._parts[-1], TextPart):
+            self._parts[-1] = msgspec.structs.replace(last, citations=[*(last.citations or ()), citation])
+
+    def _end_text(self) -> None:
+        text = "".join(self._texts)
+        self._texts.clear()
+        if text:
+            self._parts.append(TextPart(text))

@@ -1,20 +1,22 @@
-"""Removal of a single tool whose schema a vendor rejects; the others stay.
+"""Removal of tools: all of them for a model without, or one whose schema a vendor rejects.
 
 Schemas are valid JSON Schema when they arrive here, and each vendor supports another subset. The rejected
 tool is known only from the server's error:
 
-OpenAI       Invalid schema for function 'book': ... Anthropic    tools.1.custom.input_schema: ... Gemini
-...tools[0].function_declarations[1].parameters... Bedrock
-toolConfig.tools.1.member.toolSpec.inputSchema...     counted from 1
+    OpenAI       Invalid schema for function 'book': ...
+    Anthropic    tools.1.custom.input_schema: ...
+    Gemini       ...tools[0].function_declarations[1].parameters...
+    Bedrock      toolConfig.tools.1.member.toolSpec.inputSchema...     counted from 1
 
 If an error names one declared tool, the request is repeated without it, and a notice reports that. A demanded
-tool cannot be removed: then the error is raised.
+tool cannot be removed: then the error is raised. Without tools, earlier results become text.
 
 See: docs/protocol/failures.md#vendor-limits.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -24,10 +26,11 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
 from hearthnet_llm.interface.frames import Frame, Notice
-from hearthnet_llm.interface.request import ChatRequest, Named, Tool
-from hearthnet_llm.responses.single_shot import without_tools
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 
+_IGNORED: Final = "tools_ignored"
 DROPPED: Final = "tool_dropped"
 MOST: Final = 8
 """Tools removed at most before the error is raised."""
@@ -35,6 +38,52 @@ _SCHEMA: Final = re.compile(r"schema|parameter|propert|\$ref|\$defs|keyword|json
 _FUNCTION: Final = re.compile(r"function_?declarations(?:\.|\[)(\d+)", re.IGNORECASE)
 _MEMBER: Final = re.compile(r"\btools\.(\d+)\.member")
 _PLACE: Final = re.compile(r"\btools(?:\.|\[)(\d+)")
+
+
+def without_tools(request: ChatRequest, model: str) -> ChatRequest:
+    """Return the request in a form for a model without tools.
+
+    Raises:
+        HearthNetError: `not_implemented` if a tool call is demanded.
+    """
+    choice = request.tool_choice
+    if choice == "required" or (isinstance(choice, Named) and choice.required):
+        raise HearthNetError(
+            "not_implemented",
+            f"{model} cannot call tools; ask a model whose offer says tools_supported",
+            details={"path": "/input/tool_choice"},
+        )
+    return msgspec.structs.replace(
+        request,
+        messages=[_plain(message) for message in request.messages],
+        tools=None,
+        tool_choice=None,
+        parallel_tool_calls=None,
+    )
+
+
+def notice(model: str) -> Notice:
+    """Return the notice for the caller."""
+    return Notice(_IGNORED, f"{model} cannot call tools, so it answers without them")
+
+
+def _plain(message: Message) -> Message:
+    if message.role == "tool":
+        said = f"[result of {message.name or 'a tool'}]\n{_result_text(message)}"
+        shown = [part for part in message.content or () if isinstance(part, ImagePart)]
+        return Message("user", [TextPart(said), *shown] if shown else said)
+    if message.tool_calls:
+        asked = ", ".join(call.name for call in message.tool_calls)
+        return Message("assistant", "\n".join(part for part in (message.text, f"[asked {asked}]") if part))
+    return message
+
+
+def _result_text(message: Message) -> str:
+    if isinstance(message.content, list):
+        values = [part.value for part in message.content if isinstance(part, JsonPart)]
+        written = [json.dumps(value, ensure_ascii=False) for value in values]
+        return "\n".join([message.text, *written]).strip()
+    return message.text
 
 
 async def stream(

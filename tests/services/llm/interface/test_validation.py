@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.builtin.model_file import BUILT_IN
 from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
 from hearthnet_llm.interface.frames import ToolCall

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hearthnet.contracts.registry import contracts
-from hearthnet_llm.builtin.profile import BUILT_IN
+from hearthnet_llm.builtin.model_file import BUILT_IN
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,

@@ -1,18 +1,28 @@
-"""The file of the transcripts: one row for each thread of a principal.
+"""Transcripts kept for callers that send only new messages.
 
-A row is kept for 24 h after its last use. The size of a thread, the number of threads of a principal and the
-total size are bounded; the least recently used threads are deleted first. A lost thread costs one longer
-request, so a damaged file is moved aside and a new one begun. Blocks; not for the event loop.
+A caller that names a thread gives in `thread_length` the number of messages that it believes to be stored; 0
+begins the thread (again) with a whole conversation. If the number differs from the stored one, the error is
+`thread_missing`, and the caller sends the whole conversation with 0. Only completed turns are stored; a
+principal can only use its own threads.
+
+A row of the file is kept for 24 h after its last use. The size of a thread, the number of threads of a
+principal and the total size are bounded; the least recently used threads are deleted first. A lost thread
+costs one longer request, so a damaged file is moved aside and a new one begun.
+
+See: docs/models.md#conversations.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import re
 import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,17 +30,20 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.core import now_ms
+from hearthnet_llm.interface.request import ChatRequest, Message
 
+_SWEEP_SECONDS: Final = 3600.0
+_PLACE: Final = re.compile(r"/input/messages/(\d+)")
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-FILE: Final = "threads.db"
+_FILE: Final = "threads.db"
 KEPT_MS: Final = 24 * 3600 * 1000
 MOST_THREADS: Final = 200
 """Threads of one principal."""
 MOST_THREAD_BYTES: Final = 2 << 20
 MOST_BYTES: Final = 128 << 20
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_VERSION: Final = 1
+_FILE_VERSION: Final = 1
 _BUSY_SECONDS: Final = 5.0
 _TABLES: Final = (
     """
@@ -48,6 +61,115 @@ CREATE TABLE threads (
 )
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """One complete request, of which the first `held` messages were stored in `row`.
+
+    `thread` is None for a request without a thread.
+    """
+
+    request: ChatRequest
+    principal: str = ""
+    thread: str | None = None
+    row: Row | None = None
+    held: int = 0
+
+    @contextmanager
+    def places(self) -> Iterator[None]:
+        """Make errors in the block name messages by their index among those that the caller sent."""
+        try:
+            yield
+        except HearthNetError as error:
+            raise self._told(error) from error.__cause__
+
+    def _told(self, error: HearthNetError) -> HearthNetError:
+        if not self.held or "path" not in error.details:
+            return error
+
+        def moved(found: re.Match[str]) -> str:
+            place = int(found[1]) - self.held
+            return f"/input/messages/{place}" if place >= 0 else "/input/messages"
+
+        return HearthNetError(
+            error.code,
+            _PLACE.sub(moved, error.message),
+            retry_after_ms=error.retry_after_ms,
+            details={**error.details, "path": _PLACE.sub(moved, str(error.details["path"]))},
+        )
+
+
+class Threads:
+    """The threads of this node."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = ThreadsFile(folder)
+
+    async def follow(self) -> None:
+        """Delete expired threads, now and every hour, until cancelled."""
+        while True:
+            try:
+                await asyncio.to_thread(self._file.sweep)
+            except HearthNetError as error:
+                _log.warning("%s", error.message)
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    async def whole(self, principal: str, request: ChatRequest) -> Turn:
+        """Return the request with the stored messages of its thread before its own.
+
+        Raises:
+            HearthNetError: `thread_missing` if the stored thread differs from the caller's belief;
+                `bad_request` for a length without a thread.
+        """
+        bare = msgspec.structs.replace(request, thread_id=None, thread_length=None)
+        if request.thread_id is None:
+            if request.thread_length is not None:
+                raise HearthNetError(
+                    "bad_request",
+                    "/input/thread_length: say the thread_id as well",
+                    details={"path": "/input/thread_length"},
+                )
+            return Turn(bare)
+        if request.thread_length == 0:
+            return Turn(bare, principal, request.thread_id)
+        row = await asyncio.to_thread(self._file.read, principal, request.thread_id)
+        held = [] if row is None else msgspec.json.decode(row.messages, type=list[Message])
+        if row is None or request.thread_length not in (None, len(held)):
+            raise _missing(request, len(held))
+        return Turn(
+            msgspec.structs.replace(bare, messages=[*held, *request.messages]),
+            principal,
+            request.thread_id,
+            row,
+            len(held),
+        )
+
+    async def keep(self, turn: Turn, answer: Message) -> int | None:
+        """Store the turn and its answer; return the number of stored messages, None if not stored."""
+        if turn.thread is None:
+            return None
+        messages = [*turn.request.messages, answer]
+        try:
+            kept = await asyncio.to_thread(
+                self._file.write, turn.principal, turn.thread, msgspec.json.encode(messages), turn.row
+            )
+        except HearthNetError as error:
+            _log.warning("a conversation is not kept: %s", error.message)
+            return None
+        return len(messages) if kept else None
+
+    async def close(self) -> None:
+        """Close the file."""
+        await asyncio.to_thread(self._file.close)
+
+
+def _missing(request: ChatRequest, held: int) -> HearthNetError:
+    what = f"holds {held} messages here, not {request.thread_length}" if held else "is not kept here"
+    return HearthNetError(
+        "thread_missing",
+        f"the thread {request.thread_id} {what}; send the whole conversation, with thread_length 0",
+        details={"thread_id": request.thread_id, "thread_length": held},
+    )
+
+
 class Row(msgspec.Struct, frozen=True):
     """A transcript as JSON; `version` changes with every turn."""
 
@@ -62,7 +184,7 @@ class ThreadsFile:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
-        self._file = folder / FILE
+        self._file = folder / _FILE
         self._clock = clock
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
@@ -163,11 +285,11 @@ class ThreadsFile:
             connection.execute("PRAGMA secure_delete = ON").fetchone()
             with _transaction(connection):
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
-                if version != _VERSION:
+                if version != _FILE_VERSION:
                     connection.execute("DROP TABLE IF EXISTS threads")
                     for statement in _TABLES:
                         connection.execute(statement)
-                    connection.execute(f"PRAGMA user_version = {_VERSION}")
+                    connection.execute(f"PRAGMA user_version = {_FILE_VERSION}")
         except BaseException:
             connection.close()
             raise

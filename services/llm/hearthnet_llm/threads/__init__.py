@@ -1,4 +1,0 @@
-"""Transcripts kept for callers that send only new messages.
-
-See: docs/models.md#conversations.
-"""
