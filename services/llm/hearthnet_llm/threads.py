@@ -36,7 +36,7 @@ _SWEEP_SECONDS: Final = 3600.0
 _PLACE: Final = re.compile(r"/input/messages/(\d+)")
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
-_FILE: Final = "threads.db"
+FILE: Final = "threads.db"
 KEPT_MS: Final = 24 * 3600 * 1000
 MOST_THREADS: Final = 200
 """Threads of one principal."""
@@ -184,7 +184,7 @@ class ThreadsFile:
     """
 
     def __init__(self, folder: Path, clock: Callable[[], int] = now_ms) -> None:
-        self._file = folder / _FILE
+        self._file = folder / FILE
         self._clock = clock
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None

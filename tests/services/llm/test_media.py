@@ -16,9 +16,7 @@ from PIL import Image
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import CacheHint, ImagePart, TextPart
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media.image import fit_image
-from hearthnet_llm.media.limits import LIMITS, ImageLimits
-from hearthnet_llm.media.prepare import prepared
+from hearthnet_llm.media import LIMITS, ImageLimits, fit_image, prepared
 from hearthnet_llm.vendors import WIRES
 
 pytestmark = pytest.mark.req("LLM-34")

@@ -19,7 +19,8 @@ from hearthnet.bus.bus import Bus
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm import LlmService, service
-from hearthnet_llm.builtin import backend, model_file
+from hearthnet_llm.builtin import backend as builtin_backend
+from hearthnet_llm.builtin import model_file
 from hearthnet_llm.builtin.model_file import BUILT_IN, ModelLocator
 from hearthnet_llm.interface.frames import Frame, TextDelta
 from hearthnet_llm.responses.response_builder import ResponseBuilder
@@ -113,7 +114,7 @@ async def test_one_offer_a_model_and_it_says_what_the_model_can(mesh: Mesh) -> N
 async def test_the_caller_hears_how_far_a_long_prompt_has_been_read(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(builtin_backend, "PAUSE_SECONDS", 0.0)
     async with running(mesh) as (_, bus):
         frames = await streamed(bus, CHAT, ask("The wind turns the old mill. " * 120))
         told = [data for event, data in frames if event == "progress"]
@@ -352,7 +353,7 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
 @pytest.mark.req("LLM-46")
 async def test_searches_find_their_examples_read(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        backend, "PAUSE_SECONDS", 0.0
+        builtin_backend, "PAUSE_SECONDS", 0.0
     )  # else a fast machine has read the rest before it says so
     async with running(mesh) as (llm, bus):
         assert llm._boxed is not None

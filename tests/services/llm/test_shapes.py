@@ -27,8 +27,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import Part
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media.limits import LIMITS
-from hearthnet_llm.media.prepare import prepared, unknown
+from hearthnet_llm.media import LIMITS, prepared, unknown
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Json, Target
 from tests.conformance.providers.compare import differences

@@ -9,9 +9,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, Part, VideoPart
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media.limits import LIMITS
-from hearthnet_llm.media.prepare import prepared, unknown
-from hearthnet_llm.media.sniffed import sniffed
+from hearthnet_llm.media import LIMITS, media_type_of, prepared, unknown
 from tests.services.llm.shapes import MP3, MP4, PDF, TEXT, WAV
 
 pytestmark = pytest.mark.req("LLM-148")
@@ -33,7 +31,7 @@ pytestmark = pytest.mark.req("LLM-148")
     ],
 )
 def test_the_first_bytes_tell_the_type(data: str, family: str, kind: str | None) -> None:
-    assert sniffed(data, family) == kind
+    assert media_type_of(data, family) == kind
 
 
 @pytest.mark.asyncio

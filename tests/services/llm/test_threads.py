@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm import threads
+from hearthnet_llm import threads as store
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, TextPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
@@ -89,7 +89,7 @@ async def test_a_length_without_a_thread_is_refused_and_a_request_of_no_thread_i
     turn = await threads.whole("alice", asked("Hello", None, None))
     assert turn.request.messages == [Message("user", "Hello")]
     assert await threads.keep(turn, ANSWER) is None
-    assert not (tmp_path / threads._FILE).exists()
+    assert not (tmp_path / store.FILE).exists()
 
 
 @pytest.mark.asyncio
@@ -131,13 +131,13 @@ def test_after_24_hours_it_is_gone_from_the_disk(tmp_path: Path) -> None:
     assert kept.read("alice", "old") is None
     kept.sweep()
     kept.close()
-    assert b"a secret" not in (tmp_path / threads._FILE).read_bytes()
+    assert b"a secret" not in (tmp_path / store.FILE).read_bytes()
 
 
 def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "MOST_THREADS", 3)
-    monkeypatch.setattr(threads, "MOST_THREAD_BYTES", 10)
-    monkeypatch.setattr(threads, "MOST_BYTES", 24)
+    monkeypatch.setattr(store, "MOST_THREADS", 3)
+    monkeypatch.setattr(store, "MOST_THREAD_BYTES", 10)
+    monkeypatch.setattr(store, "MOST_BYTES", 24)
     clock = Clock()
     kept = ThreadsFile(tmp_path, clock)
 
@@ -163,11 +163,11 @@ def test_it_is_bounded_and_what_was_used_last_stays(tmp_path: Path, monkeypatch:
 async def test_a_damaged_file_is_moved_aside_and_one_that_cannot_be_written_only_costs_the_memory(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / threads._FILE).write_bytes(b"not a database " * 100)
+    (tmp_path / store.FILE).write_bytes(b"not a database " * 100)
     threads = Threads(tmp_path)
     assert await begun(threads) == 2
     await threads.close()
-    assert (tmp_path / threads._FILE).stat().st_mode & 0o077 == 0
+    assert (tmp_path / store.FILE).stat().st_mode & 0o077 == 0
     assert any(".damaged-" in name for name in os.listdir(tmp_path))
 
     nowhere = Threads(tmp_path / "nowhere")
@@ -210,7 +210,7 @@ def test_a_turn_that_cannot_be_written_whole_is_not_written_at_all(
 ) -> None:
     kept = ThreadsFile(tmp_path)
     assert kept.write("alice", "t", b"one", None)
-    monkeypatch.setattr(threads, "MOST_THREADS", "not a number")
+    monkeypatch.setattr(store, "MOST_THREADS", "not a number")
     with pytest.raises(HearthNetError) as failed:
         kept.write("alice", "t", b"two", kept.read("alice", "t"))
     assert failed.value.code == "internal_error"

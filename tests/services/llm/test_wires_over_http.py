@@ -19,7 +19,7 @@ from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
 from hearthnet_llm.interface.frames import Done, Frame, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Tool
-from hearthnet_llm.media.limits import LIMITS
+from hearthnet_llm.media import LIMITS
 from tests.helpers.mesh import Mesh
 from tests.helpers.stopwatch import Stopwatch
 from tests.services.llm import test_ollama

@@ -27,8 +27,7 @@ from hearthnet_llm.context import token_count
 from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
-from hearthnet_llm.media.limits import LIMITS
-from hearthnet_llm.media.prepare import Fetch, prepared, unknown
+from hearthnet_llm.media import LIMITS, Fetch, prepared, unknown
 from hearthnet_llm.responses import retry_truncated_call, retry_without_tool
 from hearthnet_llm.text_tools import backend
 from hearthnet_llm.vendors import ollama, openai, wire

@@ -20,7 +20,7 @@ from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.endpoint import ModelEndpoint, is_gone
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.probe import ProbeCache
-from hearthnet_llm.media.prepare import Fetch, unknown
+from hearthnet_llm.media import Fetch, unknown
 from hearthnet_llm.vendors.catalog import CatalogEntry
 
 _log = logging.getLogger(__name__)

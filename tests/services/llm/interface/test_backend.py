@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.builtin import backend as builtin_backend
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Named, ResponseSchema, Tool
@@ -270,7 +271,7 @@ async def test_after_an_effect_one_line_is_said_and_no_more(backend: BuiltinBack
 async def test_while_it_reads_it_says_how_far_it_is(
     backend: BuiltinBackend, monkeypatch: pytest.MonkeyPatch, calling: bool
 ) -> None:
-    monkeypatch.setattr(backend, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(builtin_backend, "PAUSE_SECONDS", 0.0)
     said = f"{'A call' if calling else 'An answer'}: {PASSAGE}"
     plain = ChatRequest(messages=[Message(role="user", content=said)], max_tokens=5)
     frames = await frames_of(backend, demand("search", said, max_tokens=100) if calling else plain)

@@ -1,1 +1,0 @@
-"""Preparation of images for a model: decoding, orientation, size and format."""
