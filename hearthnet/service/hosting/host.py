@@ -28,8 +28,7 @@ from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
 from hearthnet.service.hosting.announcer import Announcer
 from hearthnet.service.hosting.call_execution import CallExecution, as_wire_error
 from hearthnet.service.hosting.context import NodeContext
-from hearthnet.service.hosting.micro import Served
-from hearthnet.service.hosting.monitor import Monitor
+from hearthnet.service.hosting.micro import Monitor, Served
 from hearthnet.service.hosting.node_endpoints import ContractEndpoint, TraceEndpoint
 from hearthnet.service.hosting.peer_rates import PeerRates
 from hearthnet.service.hosting.reply_sender import ReplySender
