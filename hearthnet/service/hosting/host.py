@@ -24,7 +24,7 @@ from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.service.decorators import Offer, endpoints
 from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.service.hosting import admission
-from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet
+from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet, shared_endpoints, shared_offers
 from hearthnet.service.hosting.announcer import Announcer
 from hearthnet.service.hosting.call_execution import CallExecution, as_wire_error
 from hearthnet.service.hosting.context import NodeContext
@@ -34,7 +34,6 @@ from hearthnet.service.hosting.peer_rates import PeerRates
 from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
-from hearthnet.service.hosting.shared_offers import shared_endpoints, shared_offers
 from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
