@@ -16,8 +16,14 @@ from hearthnet.contracts.dynamic import checked
 from hearthnet.contracts.namespaces import is_home_only, namespace
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.authoring.docstring import Docstring, read_docstring
-from hearthnet.service.authoring.signature import FunctionSignature, code_of, definition_error, read_signature
+from hearthnet.service.authoring.signature import (
+    Docstring,
+    FunctionSignature,
+    code_of,
+    definition_error,
+    read_docstring,
+    read_signature,
+)
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Endpoint
 from hearthnet.trust.authorization.authority import SELF

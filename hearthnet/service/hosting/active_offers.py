@@ -1,4 +1,7 @@
-"""An offer in the process that serves it, with the number of its running calls."""
+"""The offers of a process: with the number of running calls, and of packages' contracts to other homes.
+
+A contract of a package is offered to other homes under its signature (docs/decisions/0187).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hearthnet.contracts import Contract
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.packages import PackagedContract, packaged_contracts, signature_path

@@ -1,4 +1,4 @@
-"""Answers to NATS's own tools, `$SRV.PING|INFO|STATS` (ADR-32), as documents; no I/O.
+"""Answers to operators and NATS's own tools over `$SRV.PING|INFO|STATS` (ADR-32).
 
     $SRV.VERB                 every service process answers
     $SRV.VERB.<name>          every process of that service
@@ -178,7 +178,7 @@ class Monitor:
     def __init__(
         self, peer: Session, service: Service, served: Callable[[], Sequence[Served]], tasks: TaskSet
     ) -> None:
-        micro.check(service.name, service.version)
+        check(service.name, service.version)
         self._peer = peer
         self._about = About(
             name=service.name,
@@ -195,13 +195,13 @@ class Monitor:
 
     async def open(self) -> None:
         """Start to answer."""
-        for subject in micro.listened(self._about):
+        for subject in listened(self._about):
             await self._peer.link.subscribe_requests(subject, self._on_request)
 
     def _on_request(self, subject: str, reply: str, data: bytes) -> None:
-        if len(data) > _MOST_BYTES or not micro.answerable(reply) or not self._has_time():
+        if len(data) > _MOST_BYTES or not answerable(reply) or not self._has_time():
             return
-        answer = micro.document(subject, self._about, self._served())
+        answer = document(subject, self._about, self._served())
         if answer is not None:
             self._tasks.start(self._send(reply, msgspec.json.encode(answer)), "answer to an operator")
 

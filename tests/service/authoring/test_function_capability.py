@@ -16,7 +16,7 @@ from hearthnet.contracts import Contract
 from hearthnet.contracts.namespaces import RESERVED, is_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.authoring.docstring import read_docstring
+from hearthnet.service.authoring.signature import read_docstring
 
 Function = Callable[..., Any]
 

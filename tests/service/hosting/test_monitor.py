@@ -16,7 +16,7 @@ from nats.aio.client import Client
 
 from hearthnet import Call
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.hosting import monitor
+from hearthnet.service.hosting.micro import MOST_A_SECOND
 from hearthnet.trust.keys import Login
 from tests.bus import failing_worker
 from tests.helpers import adr32
@@ -185,7 +185,7 @@ async def test_what_is_no_question_of_an_operator_gets_no_answer(mesh: Mesh, eye
 
 @pytest.mark.req("OPERATOR-4")
 async def test_a_flood_of_questions_is_answered_so_often_and_calls_go_on(mesh: Mesh, eyes: Eyes) -> None:
-    flood = 40 * monitor.MOST_A_SECOND
+    flood = 40 * MOST_A_SECOND
     async with mesh.hosting(ProbeService()), await mesh.bus() as bus:
         heard: list[Any] = []
 
@@ -207,5 +207,5 @@ async def test_a_flood_of_questions_is_answered_so_often_and_calls_go_on(mesh: M
 
         await wait_for(answered, what="an answer once the flood is over")
         seconds = asyncio.get_running_loop().time() - began
-        assert 0 < len(heard) <= monitor.MOST_A_SECOND * (seconds + 2)
+        assert 0 < len(heard) <= MOST_A_SECOND * (seconds + 2)
         assert len(heard) < flood
