@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from hearthnet.agent.persistence.run_record import Sealer
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.persistence.run_view import question
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
@@ -17,6 +16,7 @@ from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import paired
 from tests.agent.keeping import POST, POSTED, QUESTION, WANTS, Node
 from tests.agent.scripted import calls, done, gives, says
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.asyncio
 

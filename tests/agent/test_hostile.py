@@ -12,7 +12,6 @@ from hearthnet.agent.loop.events import Start
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, RunState, new_run
 from hearthnet.agent.persistence.run_record import unseal
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime import model_turns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.result_text import DEEPEST, too_deep
@@ -24,6 +23,7 @@ from tests.agent.keeping import QUESTION as OF_NODE
 from tests.agent.keeping import Node
 from tests.agent.runtime.test_executor import tools
 from tests.agent.scripted import ScriptedBus, calls, done, gives, says
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.req("TOOL-67")
 ANYTHING = msgspec.structs.replace(LOOK, name="free", parameters_schema={"type": "object"})

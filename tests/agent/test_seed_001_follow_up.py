@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hearthnet.agent.loop.events import AskModel, Dispatch, Finish, Resume, Start, Suspend
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, Phase, new_run
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.types import Approve, Decision, Deny, PendingApproval
 from hearthnet.core.errors import HearthNetError
@@ -28,6 +27,7 @@ from tests.agent.keeping import QUESTION as OF_NODE
 from tests.agent.keeping import Node
 from tests.agent.scripted import calls, done, gives
 from tests.agent.scripted import says as told
+from tests.helpers.memory_runs import MemoryRuns
 from tests.helpers.mesh import Mesh
 from tests.pains.acting import POST, QUESTION, Acting, Scene, Turn, acting, says, tools, wants
 

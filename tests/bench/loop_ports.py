@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import msgspec
 
-from hearthnet.agent.persistence.run_store import MemoryRuns, RunStore
+from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
@@ -17,6 +17,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.trust.keys import Identity
 from tests.bench.loop_rivals import Turn
 from tests.bench.loop_turn import ANSWER, CALLS, QUESTION, RESULTS
+from tests.helpers.memory_runs import MemoryRuns
 
 Calls = Sequence[tuple[str, str, dict[str, Any]]]
 BODY: dict[str, Any] = {"params": {}, "input": {"messages": [{"role": "user", "content": QUESTION}]}}

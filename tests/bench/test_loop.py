@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.contracts.schema import SchemaCheck
 from tests.bench import loop_bench
 from tests.bench.loop_ports import NoBus, ours
 from tests.bench.loop_rivals import RIVALS, TOOLS, Tool
 from tests.bench.loop_turn import ANSWER, CALLS, NAMES, declared_own
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("BENCH-3")]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.gateway.runs.runs import GatewayRuns
 from tests.helpers.gateway import House
+from tests.helpers.memory_runs import MemoryRuns
 from tests.helpers.scripted_model import Say
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.core import ids
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.runs.runs import GatewayRuns
@@ -19,6 +18,7 @@ from hearthnet_llm.responses import retry_truncated_call
 from tests.gateway.api.test_call_routes import sign
 from tests.gateway.events import all_events, events_of
 from tests.helpers.gateway import House
+from tests.helpers.memory_runs import MemoryRuns
 from tests.helpers.scripted_model import Say
 from tests.helpers.waiting import wait_for
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime.settings import ToolSettings
 from hearthnet.core.errors import HearthNetError
 from tests.gateway.running import ENDS, WANTS, Ear, House, ask
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.asyncio
 

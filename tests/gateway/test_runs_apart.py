@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hearthnet.agent.loop.state import Limits
-from hearthnet.agent.persistence.run_store import MemoryRuns, StoredDocument
+from hearthnet.agent.persistence.run_store import StoredDocument
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.client_authority import ClientApprover
 from hearthnet.agent.runtime.executor import ToolExecutor
@@ -27,6 +27,7 @@ from hearthnet.trust.authorization.token import Scope
 from tests.agent.scripted import PROVIDER, calls, done, gives, says
 from tests.agent.test_large_results import Kept
 from tests.gateway.running import ENDS, POST, WANTS, Ear, House, ask, driving
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.asyncio
 ROW = {"text": "x" * 3000, "doc_cid": "blake3:" + "0" * 64, "chunk_index": 0, "score": 1.0}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import builtin_tools
@@ -14,6 +13,7 @@ from hearthnet.agent.tools.types import Approve, Deny, Edit
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.token import OWNER
 from tests.gateway.running import ENDS, POST, WANTS, Ear, Guest, House, ask, driving
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.asyncio
 VIA = "hearthnet runs"

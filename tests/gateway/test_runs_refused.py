@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit
@@ -18,6 +17,7 @@ from hearthnet.service.effects.refusal_audit import SINGLE
 from hearthnet.trust.audit_chain import AuditEntry
 from tests.agent.scripted import calls, done
 from tests.gateway.running import ENDS, POST, Ear, Guest, House, ask, driving
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.asyncio
 NAMES = ["a", "b", "c", "d", "e"]

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from hearthnet.agent.persistence import jetstream_store
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
-from hearthnet.agent.persistence.run_store import MemoryRuns, RunStore, StoredDocument, Superseded
+from hearthnet.agent.persistence.run_store import RunStore, StoredDocument, Superseded
 from hearthnet.agent.tools.types import Approve, Deny
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -22,6 +22,7 @@ from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.audit_chain import AuditEntry
 from tests.agent.keeping import QUESTION, WANTS, Node
+from tests.helpers.memory_runs import MemoryRuns
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.tcp_proxy import tcp_proxy
 from tests.helpers.waiting import wait_for

@@ -21,7 +21,6 @@ from hearthnet.agent.loop.events import (
 )
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, new_run
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import capability_tool
@@ -36,6 +35,7 @@ from hearthnet.trust.authorization.approval import ANY_PROVIDER
 from hearthnet.trust.keys import Identity
 from tests.agent.bench import EPOCH, POST, QUESTION, RUN, Bench, of, only
 from tests.agent.scripted import ScriptedBus, calls, done, gives, says
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.req("TOOL-90")
 INGEST = "rag.ingest@1.0"

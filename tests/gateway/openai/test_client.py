@@ -12,12 +12,12 @@ import pytest
 import pytest_asyncio
 from openai.types.chat import ChatCompletionChunk
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.core import ids
 from hearthnet.gateway.runs.run import DecisionBody
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.trust.authorization.token import Scope
 from tests.helpers.gateway import Guest, House
+from tests.helpers.memory_runs import MemoryRuns
 from tests.helpers.scripted_model import NAME, Say
 from tests.helpers.waiting import wait_for
 

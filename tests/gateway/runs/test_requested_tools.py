@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.runtime.client_tools import ClientResult, ClientTools
 from hearthnet.agent.tools.dynamic import dynamic_tool
 from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
@@ -17,6 +16,7 @@ from hearthnet.trust.authorization.token import Scope
 from tests.agent.scripted import calls, done, says
 from tests.agent.tools.test_dynamic import told
 from tests.gateway.running import Ear, House, ask, driving
+from tests.helpers.memory_runs import MemoryRuns
 
 OWN = {"name": "look", "description": "Looks.", "parameters_schema": {"type": "object"}}
 LOOKS = [calls("look", {}, "k"), done("tool_calls")]

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from hearthnet.agent.persistence.run_store import MemoryRuns
 from hearthnet.agent.tools.types import Approve, Deny, Edit
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.runs.runs import MOST_AT_ONCE
 from hearthnet.trust.authorization.token import Scope
 from tests.gateway.running import ENDS, POST, Ear, House, ask, driving
+from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.asyncio
 
