@@ -210,7 +210,7 @@ async def test_who_hangs_up_in_mid_request_leaves_nothing_behind(
             await writer.wait_closed()
     assert await sender.status(QUERY) == 200
     await wait_for(lambda: len(asyncio.all_tasks()) <= tasks, 30, "the tasks to end")
-    assert shared.gateway.limits.open == 0
+    assert shared.gateway.limits._open.total() == 0
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 

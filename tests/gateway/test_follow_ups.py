@@ -331,7 +331,7 @@ async def test_hanging_up_reaches_the_remote_tool_and_the_model_is_not_asked_aga
             await asking
     await wait_for(lambda: len(workshop.stopped) > before, 30, "the tool to stop")
     workshop.go.set()
-    await wait_for(lambda: shared.gateway.limits.open == 0, 30, "the answer to be given up")
+    await wait_for(lambda: shared.gateway.limits._open.total() == 0, 30, "the answer to be given up")
     assert len(shared.model.requests) == requests
 
 

@@ -25,7 +25,7 @@ from ollama._types import ChatRequest as OllamaRequest
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.toolbox import Toolbox, natives
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
@@ -39,7 +39,7 @@ _LONGEST_OF_OPENAI = 40
 def strictly(messages: list[Json], tools: list[ToolDefinition]) -> None:
     """The conversation, as each vendor is asked to go on with it."""
     asked = msgspec.convert(
-        {"messages": messages, "tools": Toolbox(tools).native_definitions, "stream": True}, ChatRequest
+        {"messages": messages, "tools": natives(Toolbox(tools)), "stream": True}, ChatRequest
     )
     for vendor, check in CHECKS.items():
         body = json.loads(msgspec.json.encode(wire(vendor).encode(asked, TARGETS[vendor]).body))

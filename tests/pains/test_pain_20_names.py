@@ -14,7 +14,7 @@ import pytest
 from hearthnet.agent.loop.events import AskClient, Start
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import Limits, new_run
-from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.toolbox import Toolbox, natives
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import wire
@@ -33,7 +33,7 @@ NAMES = ["rag.query", "rag_query", "rag query", "x" * 128, "x" * 127 + "y", "nä
 @pytest.mark.req("TOOL-19")
 def test_every_name_round_trips_through_the_model() -> None:
     toolbox = Toolbox(msgspec.structs.replace(LOOK, name=name) for name in NAMES)
-    shown = [tool["name"] for tool in toolbox.native_definitions]
+    shown = [tool["name"] for tool in natives(toolbox)]
     assert len(set(shown)) == len(NAMES)
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in shown)
     bench = Bench(start=False)
@@ -70,7 +70,7 @@ def _tool(keyword: str) -> ToolDefinition:
 def test_a_schema_reaches_every_vendor_whole_and_its_types_take_it(keyword: str) -> None:
     tool = _tool(keyword)
     strictly(QUESTION, [tool])
-    asked = {"messages": QUESTION, "tools": Toolbox([tool]).native_definitions, "stream": True}
+    asked = {"messages": QUESTION, "tools": natives(Toolbox([tool])), "stream": True}
     for vendor, target in TARGETS.items():
         body = wire(vendor).encode(msgspec.convert(asked, ChatRequest), target).body
         assert tool.parameters_schema in list(_objects(body)), vendor

@@ -310,16 +310,3 @@ def new_run(
         granted=granted or [],
         untrusted=any(message.get("role") == "tool" for message in messages),
     )
-
-
-def mermaid() -> str:
-    """Return both tables as the state diagrams of docs/tools.md."""
-    return "\n\n".join(_diagram(table) for table in (TRANSITIONS, CALL_TRANSITIONS))
-
-
-def _diagram(table: dict[Any, dict[Any, Any]]) -> str:
-    lines = [
-        f"    {start} --> {end}: {step}" for start, steps in table.items() for step, end in steps.items()
-    ]
-    first, last = next(iter(table)), list(table)[-1]
-    return "\n".join(["stateDiagram-v2", f"    [*] --> {first}", *lines, f"    {last} --> [*]"])

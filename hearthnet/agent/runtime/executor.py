@@ -108,11 +108,6 @@ class ToolExecutor:
         self._dispatcher = self._new_dispatcher(self._run, self._toolbox)
 
     @property
-    def native_definitions(self) -> list[dict[str, Any]]:
-        """The tools in the form of `llm.chat`: name, description, parameters_schema."""
-        return self._toolbox.native_definitions
-
-    @property
     def toolbox(self) -> Toolbox:
         """The tools of its runs."""
         return self._toolbox
@@ -214,7 +209,7 @@ class ToolExecutor:
 
         A conversation that begins with them then starts faster. Errors of the model are passed through.
         """
-        await prewarm(self._bus, self.prewarm_request(chat_request_body), self._dispatcher)
+        await prewarm(self._bus, self.prewarm_request(chat_request_body), self._dispatcher.model_token())
 
     def prewarm_request(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
         """Return the body of `llm.chat` for `prewarm`, with the tools as a run shows them."""

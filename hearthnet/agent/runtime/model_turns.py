@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -77,16 +77,10 @@ def _size(event: ModelEvent) -> int:
     return 0
 
 
-class TokenSource(Protocol):
-    """The source of the token for requests to the model."""
-
-    def model_token(self) -> str: ...
-
-
-async def prewarm(bus: BusPort, body: dict[str, Any], lender: TokenSource) -> None:
+async def prewarm(bus: BusPort, body: dict[str, Any], token: str) -> None:
     """Send a request of `llm.chat` that has no answer. Raises the model's errors."""
     body = {**body, "input": {**body["input"], "stream": True}}
-    async with bus.stream(CHAT, body, token=lender.model_token(), session=session_of(body)) as frames:
+    async with bus.stream(CHAT, body, token=token, session=session_of(body)) as frames:
         async for frame in frames:
             if frame.event == "error":
                 raise HearthNetError.from_body(frame.data)

@@ -158,14 +158,6 @@ class Toolbox:
             raise HearthNetError("bad_request", f"{declared!r} is bound to no capability; the client runs it")
         return tool
 
-    @property
-    def native_definitions(self) -> list[dict[str, Any]]:
-        """The tools as `llm.chat` takes them: safe name, description, schema.
-
-        Their bindings are not included.
-        """
-        return natives(self._tools.values())
-
     def find(self, name: str) -> Tool | None:
         """Return the tool that is declared, or shown to the model, as `name`."""
         declared = self._names.to_declared(name)
@@ -188,7 +180,7 @@ def native(definition: ToolDefinition, safe_name: str = "") -> dict[str, Any]:
 
 
 def natives(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """Return these tools as `llm.chat` takes them."""
+    """Return these tools as `llm.chat` takes them: safe name, description, schema, and no binding."""
     return [native(tool.definition, tool.safe_name) for tool in tools]
 
 

@@ -170,10 +170,6 @@ class Registry:
             if entry.health.is_due(now_ms):
                 entry.insert()
 
-    def next_end(self) -> int | None:
-        """Return the earliest time at which `drop_expired` may remove an offer."""
-        return self._ends[0][0] if self._ends else None
-
     def offers(self, topic: str, now_ms: int) -> list[OfferView]:
         """Return the live offers of `topic`."""
         self.drop_expired(now_ms)

@@ -89,11 +89,6 @@ class RateLimits:
         finally:
             self.closed(client)
 
-    @property
-    def open(self) -> int:
-        """The number of open sockets and streams."""
-        return self._open.total()
-
 
 def address_of(connection: HTTPConnection) -> str:
     """Return the address of a connection, empty where there is none."""

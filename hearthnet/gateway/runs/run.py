@@ -119,11 +119,6 @@ class ClientPresence:
         self._gone = asyncio.Event()
         self._here.set()
 
-    @property
-    def here(self) -> bool:
-        """Return whether the client is connected."""
-        return self._here.is_set()
-
     def leave(self) -> None:
         """Note that the client has disconnected; it may come back."""
         self._here.clear()

@@ -14,6 +14,7 @@ from hearthnet.agent.runtime.event_queue import MOST_WAITING
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import Decide
 from hearthnet.agent.tools.builtin import builtin_tools
+from hearthnet.agent.tools.toolbox import natives
 from hearthnet.agent.tools.types import (
     REQUIRES_CONFIRMATION,
     Approve,
@@ -75,7 +76,7 @@ async def test_dispatch_runs_a_read_and_puts_every_failure_into_the_result() -> 
         tools={"rag.query@1.0": raises(HearthNetError("not_found", "no such corpus"), then={"chunks": []})}
     )
     executor = ToolExecutor(bus, tools("search_corpus"))
-    assert executor.native_definitions[0]["name"] == "search_corpus"
+    assert natives(executor.toolbox)[0]["name"] == "search_corpus"
     refused = await executor.dispatch(ToolCall("a", "search_corpus", QUERY))
     assert (refused.content, refused.is_error) == ("not_found: no such corpus", True)
     fine = await executor.dispatch(ToolCall("b", "search_corpus", QUERY))
@@ -207,7 +208,7 @@ async def test_a_question_is_answered_through_a_tool() -> None:
     assert message == {"role": "assistant", "content": "Boil it."}
     first, second = bus.requests
     assert (first["tool_choice"], second["tool_choice"]) == ({"name": "search_corpus"}, "auto")
-    assert first["tools"] == second["tools"] == ToolExecutor(bus, tools("search_corpus")).native_definitions
+    assert first["tools"] == second["tools"] == natives(ToolExecutor(bus, tools("search_corpus")).toolbox)
     assert first["max_tokens"] == 50
     paired(second["messages"])
     assert second["messages"][-1]["content"] == '{"chunks":[{"text":"boil"}]}'

@@ -12,6 +12,7 @@ from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools import builtin
 from hearthnet.agent.tools.builtin import available_tools, builtin_tools, listed_tools
+from hearthnet.agent.tools.toolbox import natives
 from hearthnet.agent.tools.types import ToolCall
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
@@ -119,7 +120,7 @@ def test_switched_off_no_tool_is_given_to_a_model() -> None:
     with pytest.raises(HearthNetError, match=r"switched off on this node.*tools_enabled = true") as error:
         off.executor(ScriptedBus(), SEARCH)
     assert error.value.code == "bad_request"
-    assert off.executor(ScriptedBus(), []).native_definitions == []
+    assert natives(off.executor(ScriptedBus(), []).toolbox) == []
 
 
 @pytest.mark.req("TOOL-59")

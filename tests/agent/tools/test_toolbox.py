@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
-from hearthnet.agent.tools.toolbox import Prepared, Toolbox
+from hearthnet.agent.tools.toolbox import Prepared, Toolbox, natives
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
@@ -63,7 +63,7 @@ def test_a_built_in_tool_takes_its_schema_and_its_effects_from_the_contract(name
 @pytest.mark.req("TOOL-20")
 def test_bound_params_are_hidden_from_the_model_and_sent_all_the_same() -> None:
     box = Toolbox(builtin_tools(["search_corpus"], {"search_corpus": {"corpus": "system", "k": 3}}))
-    (shown,) = box.native_definitions
+    (shown,) = natives(box)
     assert set(shown) == {"name", "description", "parameters_schema"}
     assert set(shown["parameters_schema"]["properties"]) == {"query"}
     ready = box["search_corpus"].prepare({"query": "water"}, "")
@@ -94,7 +94,7 @@ def test_a_param_that_there_is_not_cannot_be_bound() -> None:
 
 def test_a_tool_is_shown_under_a_safe_name_and_found_by_either() -> None:
     box = Toolbox([tool()])
-    assert box.native_definitions[0]["name"] == "my_tool"
+    assert natives(box)[0]["name"] == "my_tool"
     assert box.find("my_tool") is box.find("my.tool") is box["my.tool"]
     assert [one.capability for one in box] == ["rag.query@1.0"]
     assert (len(box), box.find("other")) == (1, None)

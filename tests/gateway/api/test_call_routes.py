@@ -188,7 +188,7 @@ async def test_work_stops_at_the_provider_when_the_client_hangs_up(shared: House
             await asking
     await wait_for(lambda: len(workshop.stopped) > before, 30, "the provider to stop")
     workshop.go.set()
-    await wait_for(lambda: shared.gateway.limits.open == 0, 30, "the answer to be given up")
+    await wait_for(lambda: shared.gateway.limits._open.total() == 0, 30, "the answer to be given up")
 
 
 @pytest.mark.req("HTTP-7")

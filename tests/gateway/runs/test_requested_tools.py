@@ -111,9 +111,9 @@ async def test_a_client_that_is_gone_answers_when_it_comes_again(listens: bool) 
     driven = driving(run)
     if listens:
         await asked.wait()
-        assert run.presence.here
+        assert run.presence._here.is_set()
         run.presence.leave()
-        assert not run.presence.here
+        assert not run.presence._here.is_set()
     outcome = await driven
     assert [wanted.tool_call_id for wanted in outcome.wanted] == ["k"]
     answers = {"k": ClientResult({"colour": "red"})}
