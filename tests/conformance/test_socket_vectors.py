@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from hearthnet.core.canonical_json import canonical_json
-from hearthnet.gateway.http.signed_request import PURPOSE, SIGNED, sign_envelope
+from hearthnet.gateway.http.signed_request import PURPOSE, SIGNED
 from hearthnet.gateway.socket.frames import read, write
 from hearthnet.gateway.socket.protocol import Closed, SocketProtocol
 from hearthnet.trust.keys import Identity
+from tests.helpers.envelopes import sign_envelope
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors" / "socket.json").read_text("utf-8"))
 CALL = '{"type":"call","capability":"llm.chat","body":{}}'

@@ -12,8 +12,6 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import compile_schema
 from hearthnet.gateway.mcp.tools import (
-    MAX_LIST_BYTES,
-    MAX_TOOL_BYTES,
     UNLISTED,
     McpTool,
     may_be_called,
@@ -25,6 +23,10 @@ from tests.gateway.test_mcp import MODES, Person, connected, said
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
 from tests.services.mcp.houses import SECONDS, Plain, configure, tool
+
+MAX_LIST_BYTES = 24 * 1024
+"""The size of all tools of the installation together, as transferred."""
+MAX_TOOL_BYTES = 2_560
 
 TOOLS = tools_of(one for one in contracts() if may_be_called(one))
 LISTED = [one for one in TOOLS.values() if one.contract.name not in UNLISTED]

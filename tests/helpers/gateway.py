@@ -25,13 +25,13 @@ from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.gateway.auth.client_store import StoredClient, api_key
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.context import Gateway
-from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.server import serving
 from hearthnet.service.hosting.host import Host
 from hearthnet.trust.authorization.token import Scope
 from hearthnet.trust.keys import Identity
 from hearthnet_llm import LlmService
 from hearthnet_llm import service as llm_service
+from tests.helpers.envelopes import sign_envelope
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.probe import POST, QUERY, ROW, Anything, ProbeService
 from tests.helpers.scripted_model import ScriptedModel

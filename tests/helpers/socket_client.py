@@ -11,7 +11,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from hearthnet.gateway.socket.frames import SUBPROTOCOL
-from hearthnet.gateway.socket.protocol import ACK_EVERY, TERMINAL
+from hearthnet.gateway.socket.hub import Hub
+from hearthnet.gateway.socket.protocol import ACK_EVERY, TERMINAL, SocketSettings
 from tests.helpers.gateway import Guest, House
 
 Frame = dict[str, Any]
@@ -107,11 +108,21 @@ def limits(house: House, **given: float) -> Iterator[None]:
     """The gateway with other limits of its sockets for a while (hearthnet/gateway/socket/protocol.py)."""
     sockets = house.gateway.sockets
     before = sockets.settings
-    sockets.limit(msgspec.structs.replace(before, **given))
+    set_limits(sockets, msgspec.structs.replace(before, **given))
     try:
         yield
     finally:
-        sockets.limit(before)
+        set_limits(sockets, before)
+
+
+def set_limits(hub: Hub, settings: SocketSettings) -> None:
+    """Replace the limits of all sockets, of open ones too."""
+    hub.settings = settings
+    hub.channels.linger_seconds, hub.channels.most_of_one = settings.linger_seconds, settings.most_streams
+    if hub._timer is not None:
+        hub._timer.cancel()
+        hub._timer = None
+    hub._tick_soon()
 
 
 def call_of(house: House, guest: Guest | None, capability: str, body: dict[str, Any], **more: Any) -> Frame:

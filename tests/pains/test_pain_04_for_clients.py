@@ -19,10 +19,10 @@ from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, read_node_state
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.gateway.auth.client_store import ClientStore, api_key
-from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.keys import Identity
 from tests.cli.commands.test_ask import offer
+from tests.helpers.envelopes import sign_envelope
 from tests.helpers.scripted_model import Say, ScriptedModel
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync

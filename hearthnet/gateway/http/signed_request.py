@@ -10,18 +10,11 @@ from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import from_rfc3339
 from hearthnet.protocol.replay import WINDOW_MS, ReplayWindow
-from hearthnet.trust.keys import Identity, verify
+from hearthnet.trust.keys import verify
 
 PURPOSE: Final = "gateway call"
 _LEAST_WAIT_MS: Final = 250
 SIGNED: Final = ("capability", "version", "request_id", "from", "community", "timestamp", "body")
-
-
-def sign_envelope(identity: Identity, envelope: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `envelope` with `from` and `signature` of `identity`."""
-    said = {**envelope, "from": identity.node_id}
-    signature = identity.sign(PURPOSE, _signed_part(said))
-    return {**said, "signature": ids.PREFIX + ids.b64(signature)}
 
 
 def check_envelope(
@@ -36,7 +29,7 @@ def check_envelope(
     """
     if envelope.get("from") != key:
         raise HearthNetError("invalid_signature", "the call is not from the key that this client has")
-    data = _signed_part(envelope)
+    data = signed_part(envelope)
     text = str(envelope.get("signature", ""))
     if not text.startswith(ids.PREFIX):
         raise HearthNetError("invalid_signature", "this client's calls are signed by its key")
@@ -65,7 +58,12 @@ def check_envelope(
         raise HearthNetError("invalid_signature", "this call was made before; a new one has a new request_id")
 
 
-def _signed_part(envelope: Mapping[str, Any]) -> bytes:
+def signed_part(envelope: Mapping[str, Any]) -> bytes:
+    """Return the bytes that the caller signs.
+
+    Raises:
+        HearthNetError: `bad_request` for a missing field.
+    """
     missing = [name for name in SIGNED if name not in envelope]
     if missing:
         raise HearthNetError(

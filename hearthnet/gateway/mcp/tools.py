@@ -20,9 +20,6 @@ from hearthnet.gateway.api.capabilities import covered
 from hearthnet.trust.authorization.token import Scope
 
 Schema = dict[str, Any]
-MAX_LIST_BYTES: Final = 24 * 1024
-"""The size of all tools of the installation together, as transferred."""
-MAX_TOOL_BYTES: Final = 2_560
 UNLISTED: Final = frozenset(
     {
         "community.join",

@@ -46,18 +46,6 @@ class Hub:
         self._timer: asyncio.TimerHandle | None = None
         self._checked_at = 0.0
 
-    def limit(self, settings: SocketSettings) -> None:
-        """Replace the limits, for open sockets too."""
-        self.settings = settings
-        self.channels.linger_seconds, self.channels.most_of_one = (
-            settings.linger_seconds,
-            settings.most_streams,
-        )
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._tick_soon()
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one WebSocket."""
         self._tick_soon()

@@ -24,10 +24,10 @@ from hearthnet.gateway.auth.client_store import ClientStore, api_key
 from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.auth.login_links import LinkBook
 from hearthnet.gateway.http.rate_limits import RateLimits
-from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.token import Scope, decode, mint
 from hearthnet.trust.keys import Identity
+from tests.helpers.envelopes import sign_envelope
 from tests.helpers.gateway import House
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,12 +13,12 @@ from hearthnet.bus.session import keyring
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms, rfc3339
-from hearthnet.gateway.http.signed_request import sign_envelope
 from hearthnet.gateway.socket.topic import LOOK_SECONDS, Readers
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
 from tests.gateway.socket.test_tool_runs import ask, confirm, post
+from tests.helpers.envelopes import sign_envelope
 from tests.helpers.gateway import Guest, House
 from tests.helpers.probe import Anything
 from tests.helpers.scripted_model import Say
@@ -139,6 +139,7 @@ async def test_what_the_mesh_offers_is_told_to_those_who_may_search_it(shared: H
 
 @pytest.mark.req("SOCK-23")
 async def test_who_is_removed_follows_no_longer(shared: House) -> None:
+
     guest, other = shared.guest(), shared.guest()
     with limits(shared, check_seconds=0.1):
         async with line(shared, guest) as one, line(shared, other) as two:
