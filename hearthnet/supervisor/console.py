@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from rich.console import Console, RenderableType
@@ -15,7 +18,37 @@ from rich.text import Text
 from hearthnet.core import ids
 from hearthnet.core.home import HOME_VARIABLE, Home
 from hearthnet.core.node_state import NodeState, ServiceState
-from hearthnet.supervisor.os.program import program
+
+_NAME: Final = "hearthnet"
+
+
+def program() -> str:
+    """Return `hearthnet` where a shell finds this installation by that name, else its path.
+
+    The path is relative to the current folder where that is shorter.
+    """
+    running = _running()
+    found = shutil.which(_NAME)
+    if found is not None and (running is None or os.path.realpath(found) == os.path.realpath(running)):
+        return _NAME
+    return _shorter(running) if running is not None else _NAME
+
+
+def _running() -> Path | None:
+    """Return the started command, else the one beside the interpreter, if there is one."""
+    beside = Path(sys.executable).with_name(_NAME)
+    for path in (Path(os.path.abspath(sys.argv[0])), beside):
+        if path.name == _NAME and path.is_file() and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def _shorter(path: Path) -> str:
+    relative = os.path.relpath(path)
+    if os.sep not in relative:
+        relative = os.path.join(os.curdir, relative)
+    return min(str(path), relative, key=len)
+
 
 QUESTIONS: Final = (
     'ask "How do I make rainwater safe to drink?" --corpus system',

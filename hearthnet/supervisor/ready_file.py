@@ -9,7 +9,7 @@ import msgspec
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import NodeState
-from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors, write_whole
 
 
 class ReadyFile:

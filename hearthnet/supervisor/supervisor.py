@@ -30,9 +30,8 @@ from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_process import NAME
 from hearthnet.supervisor.nats.nats_server import Server
-from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
 from hearthnet.supervisor.os.cancellation import cancellable, with_grace
-from hearthnet.supervisor.os.disk_space import Disk
+from hearthnet.supervisor.os.disk import Disk, file_errors, write_whole
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.ready_file import ReadyFile
 from hearthnet.supervisor.services.service_process import ServiceProcess

@@ -15,7 +15,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, read_node_state, running_pid
 from hearthnet.supervisor.os import lock
-from hearthnet.supervisor.os.atomic_files import make_folder
+from hearthnet.supervisor.os.disk import make_folder
 from hearthnet.supervisor.os.lock import home_lock
 from tests.helpers.waiting import wait_for_sync
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.core import sliding_window
-from hearthnet.core.sliding_window import WINDOW_MS, Rates
+from hearthnet.core import rate_limits
+from hearthnet.core.rate_limits import WINDOW_MS, Rates
 
 ONE, OTHER = ("anna", "1"), ("anna", "2")
 
@@ -56,7 +56,7 @@ def test_no_minute_holds_more_than_the_share(pauses: list[int], share: int) -> N
 @pytest.mark.req("BUDGET-1")
 def test_windows_without_calls_are_forgotten_and_the_others_are_not() -> None:
     window = Rates()
-    for number in range(sliding_window._MANY):
+    for number in range(rate_limits._MANY):
         window.take(("anna", str(number)), 1, 0)
     assert window.take(ONE, 1, WINDOW_MS - 1) > 0
     window.take(("berta", "x"), 1, WINDOW_MS)
@@ -67,10 +67,10 @@ def test_windows_without_calls_are_forgotten_and_the_others_are_not() -> None:
 def test_what_can_be_forgotten_is_looked_for_once_a_second() -> None:
     """Each look costs as much as there are windows; with one for every new token it would never end."""
     window = Rates()
-    for number in range(sliding_window._MANY):
+    for number in range(rate_limits._MANY):
         window.take(("anna", str(number)), 1, 0)
     window.take(("berta", "1"), 1, WINDOW_MS - 1)
     window.take(("berta", "2"), 1, WINDOW_MS + 500)
-    assert len(window) == sliding_window._MANY + 2
+    assert len(window) == rate_limits._MANY + 2
     window.take(("berta", "3"), 1, WINDOW_MS + 999)
     assert len(window) == 3

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.core.token_bucket import TokenBucket
+from hearthnet.core.rate_limits import TokenBucket
 
 
 @pytest.mark.req("COMMUNITY-5")

@@ -22,9 +22,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.supervisor.community.join import redeem
-from hearthnet.supervisor.community.join_client import JoinClient
-from hearthnet.supervisor.community.temporary_server import temporary_server
-from hearthnet.supervisor.nats.upstream import Upstream
+from hearthnet.supervisor.community.join_client import JoinClient, temporary_server
+from hearthnet.supervisor.nats.leaf_links import Upstream
 from hearthnet.trust.community import invites
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity

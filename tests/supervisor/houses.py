@@ -18,9 +18,9 @@ from hearthnet.core.home import Home
 from hearthnet.supervisor.nats import home_setup
 from hearthnet.supervisor.nats.access_control import AllowedLogins
 from hearthnet.supervisor.nats.home_setup import Prepared
+from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
 from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.nats.server_config import BusLogin
-from hearthnet.supervisor.nats.upstream import Upstream, save_upstream
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.trust.keys import Identity, Login
 from tests.helpers.neighbourhood import Neighbourhood, settle_in

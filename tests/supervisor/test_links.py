@@ -15,12 +15,11 @@ import pytest_asyncio
 
 from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.community import temporary_server as guest_module
-from hearthnet.supervisor.community.temporary_server import temporary_server
+from hearthnet.supervisor.community import join_client as guest_module
+from hearthnet.supervisor.community.join_client import temporary_server
 from hearthnet.supervisor.nats import server_config
-from hearthnet.supervisor.nats.leaf_links import linked
+from hearthnet.supervisor.nats.leaf_links import Upstream, linked
 from hearthnet.supervisor.nats.server_config import ANY_PORT
-from hearthnet.supervisor.nats.upstream import Upstream
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
 from tests.helpers.nats_server import NatsServer

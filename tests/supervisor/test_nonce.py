@@ -19,7 +19,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame
-from hearthnet.supervisor.nats.upstream import Upstream
+from hearthnet.supervisor.nats.leaf_links import Upstream
 from hearthnet.trust.authorization import approval, grant, revocation
 from hearthnet.trust.community import events, roster
 from hearthnet.trust.keys import Identity, Login, signing_input, verify, verify_raw

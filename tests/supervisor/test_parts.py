@@ -22,19 +22,23 @@ from hearthnet.core.config import Config, GatewayConfig, ServicesConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, ServiceState
-from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
-from hearthnet.supervisor.nats.link_watch import LinkWatch
+from hearthnet.supervisor.console import ConsoleProgress, NodeConsole, program
+from hearthnet.supervisor.nats.leaf_links import LinkWatch
 from hearthnet.supervisor.os import parent_death
-from hearthnet.supervisor.os.backoff import FIRST_SECONDS, HEALTHY_SECONDS, LONGEST_SECONDS, Backoff
 from hearthnet.supervisor.os.cancellation import END_SECONDS, cancellable, heed_cancelling, with_grace
 from hearthnet.supervisor.os.log_file import LogFile, LogHandler
-from hearthnet.supervisor.os.os_process import Process, exit_text
-from hearthnet.supervisor.os.program import program
+from hearthnet.supervisor.os.os_process import (
+    FIRST_SECONDS,
+    HEALTHY_SECONDS,
+    LONGEST_SECONDS,
+    Backoff,
+    Process,
+    exit_text,
+)
 from hearthnet.supervisor.ready_file import ReadyFile
 from hearthnet.supervisor.services import service_process
-from hearthnet.supervisor.services.service_process import ServiceProcess
+from hearthnet.supervisor.services.service_process import ServiceProcess, Status, StatusPipe
 from hearthnet.supervisor.services.specs import ChildSpec, choose, installed
-from hearthnet.supervisor.services.status_pipe import Status, StatusPipe
 from hearthnet.trust.keys import Identity
 from tests.helpers.processes import child_environment
 from tests.helpers.stopwatch import Stopwatch

@@ -15,7 +15,7 @@ import pytest_asyncio
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats import address, certificate
 from hearthnet.supervisor.nats.address import Address
-from hearthnet.supervisor.nats.upstream import Upstream
+from hearthnet.supervisor.nats.leaf_links import Upstream
 from tests.helpers.waiting import wait_for
 from tests.supervisor.houses import House, Street
 from tests.supervisor.test_links import link_is_there

@@ -18,8 +18,8 @@ from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.capability_name import Count
+from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.times import steady_ms
-from hearthnet.core.token_bucket import TokenBucket
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError

@@ -26,8 +26,8 @@ from hearthnet.bus.session.gossip_frames import (
 )
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.times import now_ms, steady_ms
-from hearthnet.core.token_bucket import TokenBucket
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError

@@ -10,8 +10,8 @@ from typing import Final
 from starlette.requests import HTTPConnection
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.times import steady_ms
-from hearthnet.core.token_bucket import TokenBucket
 
 REQUESTS_AT_ONCE: Final = 500.0
 REQUESTS_PER_SECOND: Final = 100.0

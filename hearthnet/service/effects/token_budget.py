@@ -21,7 +21,7 @@ from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.sliding_window import Rates
+from hearthnet.core.rate_limits import Rates
 from hearthnet.core.tasks import heeding_cancellation
 from hearthnet.core.times import steady_ms
 from hearthnet.service.effects import claims, jetstream_records

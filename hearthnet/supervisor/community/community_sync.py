@@ -1,6 +1,6 @@
 """The supervisor's copy of the community: the roster is written to disk and to the server.
 
-    bus (membership) --> roster --> roster.json
+    bus (membership) --> roster --> roster.json (the supervisor alone writes it, and loses no event)
                                `--> server: allowed logins, connections to close
     keys/operators -----------------^
 
@@ -14,22 +14,67 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Final
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session import keyring
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects.community_log import CommunityState
 from hearthnet.supervisor.community.operators import Operators
-from hearthnet.supervisor.community.roster_file import RosterFile
 from hearthnet.supervisor.nats.access_control import AllowedLogins, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.supervisor.os.cancellation import heed_cancelling
+from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import Joined
 from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+
+
+class RosterFile:
+    """The roster of one home on its disk, sealed by its own node."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._path = path
+        self._identity = identity
+
+    def keep(self, roster: Roster) -> Roster:
+        """Add the events of `roster` to the file, durably and atomically; return both merged.
+
+        Errors of a damaged file are passed through, with its name; that file, and one of another community,
+        are not overwritten.
+
+        Raises:
+            HearthNetError: `unauthorized` for a file of another community; `capacity_exceeded` for a full
+                disk, on which the file stays as it was.
+        """
+        held = self._held()
+        if held is not None and held.community_id != roster.community_id:
+            raise HearthNetError(
+                "unauthorized",
+                f"{self._path} became that of another community while the node ran; restart the node",
+            )
+        if held is not None and roster.lacks(held.heads()):
+            roster = rosters.merge(roster, held.events)
+        if held is None or held.lacks(roster.heads()):
+            with file_errors(self._path):
+                content = rosters.encode(rosters.seal(roster, self._identity))
+                write_whole(self._path, content, durable=True)
+        return roster
+
+    def _held(self) -> Roster | None:
+        try:
+            return keyring.load_roster(self._path, self._identity.node_id)
+        except HearthNetError as error:
+            if error.code == "not_found":
+                return None
+            raise
+
 
 RETRY_SECONDS: Final = 1.0
 LINGER_MS: Final = 5_000

@@ -24,12 +24,11 @@ from hearthnet.core.errors import OTHER, HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.community_sync import LINGER_MS
-from hearthnet.supervisor.community.join_client import JoinClient
-from hearthnet.supervisor.community.temporary_server import temporary_server
+from hearthnet.supervisor.community.join_client import JoinClient, temporary_server
 from hearthnet.supervisor.nats import address, certificate
 from hearthnet.supervisor.nats.home_setup import Tell, make_folders, settings_and_key
-from hearthnet.supervisor.nats.upstream import Upstream, save_upstream
-from hearthnet.supervisor.os.atomic_files import file_errors, make_folder, write_whole
+from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
+from hearthnet.supervisor.os.disk import file_errors, make_folder, write_whole
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.trust.community import invites
 from hearthnet.trust.community import roster as rosters

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.supervisor.os.atomic_files import file_errors, make_folder
+from hearthnet.supervisor.os.disk import file_errors, make_folder
 from hearthnet.trust.keys import Login
 
 LOOK_SECONDS: Final = 0.5

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats.address import Address
-from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors, write_whole
 
 if TYPE_CHECKING:
     from cryptography import x509

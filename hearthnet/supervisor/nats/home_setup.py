@@ -18,7 +18,7 @@ from hearthnet.core.config_loader import DEFAULT_CONFIG, load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.supervisor.os.atomic_files import check_space, file_errors, make_folder
+from hearthnet.supervisor.os.disk import check_space, file_errors, make_folder
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity

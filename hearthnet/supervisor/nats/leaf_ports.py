@@ -15,7 +15,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.supervisor.nats.address import DEFAULT_PORT
 from hearthnet.supervisor.nats.server_config import ANY_PORT
-from hearthnet.supervisor.os.atomic_files import write_whole
+from hearthnet.supervisor.os.disk import write_whole
 from hearthnet.trust.community.roster import Roster
 
 MAX_PORTS: Final = 8

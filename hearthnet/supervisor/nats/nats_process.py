@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors, write_whole
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.os.os_process import Process, exit_text
 

@@ -23,17 +23,15 @@ from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.supervisor.nats import streams
 from hearthnet.supervisor.nats.access_control import AccessControl, AllowedLogins, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
-from hearthnet.supervisor.nats.leaf_links import Leaf, linked
+from hearthnet.supervisor.nats.leaf_links import Leaf, LinkWatch, linked
 from hearthnet.supervisor.nats.leaf_ports import LeafPorts
-from hearthnet.supervisor.nats.link_watch import LinkWatch
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NAME, NatsProcess
 from hearthnet.supervisor.nats.server_config import ANY_PORT, BusLogin, ServerSettings, render
-from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
-from hearthnet.supervisor.os.backoff import Backoff
 from hearthnet.supervisor.os.cancellation import heed_cancelling
+from hearthnet.supervisor.os.disk import file_errors, write_whole
 from hearthnet.supervisor.os.log_file import LogFile
-from hearthnet.supervisor.os.os_process import exit_text
+from hearthnet.supervisor.os.os_process import Backoff, exit_text
 from hearthnet.trust.keys import Login
 
 _NO_ROOM: Final = re.compile(rb"no space left|disk quota exceeded|critical write error", re.IGNORECASE)

@@ -12,7 +12,7 @@ from typing import Final
 from hearthnet.core.errors import OTHER, HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import running_pid
-from hearthnet.supervisor.os.atomic_files import file_errors
+from hearthnet.supervisor.os.disk import file_errors
 
 _PATIENCE_SECONDS: Final = 0.3
 """How long the supervisor of before may need to let go."""

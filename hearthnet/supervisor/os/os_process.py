@@ -1,4 +1,7 @@
-"""One process of the node: it cannot outlive the supervisor, and its output goes to a log."""
+"""One process of the node: it cannot outlive the supervisor, and its output goes to a log.
+
+After a crash it is started again, later each time.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,58 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.os import parent_death
 from hearthnet.supervisor.os.log_file import LogFile
-from hearthnet.supervisor.os.pipes import reading
+
+LINE_BYTES: Final = 256 * 1024
+
+
+@contextlib.asynccontextmanager
+async def reading(descriptor: int) -> AsyncIterator[asyncio.StreamReader]:
+    """Yield a reader of `descriptor`, which is closed after the block.
+
+    Lines may have up to `LINE_BYTES`.
+    """
+    reader = asyncio.StreamReader(limit=LINE_BYTES)
+    file = os.fdopen(descriptor, "rb", buffering=0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), file
+    )
+    try:
+        yield reader
+    finally:
+        transport.close()
+
+
+FIRST_SECONDS: Final = 0.5
+LONGEST_SECONDS: Final = 30.0
+HEALTHY_SECONDS: Final = 60.0
+
+
+class Backoff:
+    """Doubling delays from 0.5 to 30 seconds, reset by a process that lived for a minute.
+
+    `random` returns a number from 0 to 1: each delay is shortened by up to a quarter, so that several
+    processes that crashed together do not restart together.
+    """
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self._failures = 0
+
+    def wait(self, lasted: float) -> float:
+        """Return the delay in seconds after a process that lived for `lasted` seconds."""
+        if lasted >= HEALTHY_SECONDS:
+            self._failures = 0
+        full = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0**self._failures)
+        self._failures = min(self._failures + 1, 16)
+        return max(FIRST_SECONDS, full * (1 - self._random() / 4))
+
 
 _CHUNK: Final = 65536
 _DRAIN_SECONDS: Final = 0.3

@@ -13,7 +13,7 @@ from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.service.hosting.active_offers import packaged_signature
-from hearthnet.supervisor.os.atomic_files import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors, write_whole
 
 _log: Final = logging.getLogger(__name__)
 

@@ -166,7 +166,7 @@ def test_a_home_with_others_in_its_community_stays_there(here: Here, household: 
 def test_an_inviter_that_cannot_be_reached_is_said_and_the_home_stays_as_it_was(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet.supervisor.community.temporary_server.LINK_SECONDS", 0.3)
+    monkeypatch.setattr("hearthnet.supervisor.community.join_client.LINK_SECONDS", 0.3)
     home = settle(tmp_path, {}).founder
     before = home.roster.read_bytes()
     assert here("invite", "redeem", text(), "--home", home.path) == 6
@@ -180,7 +180,7 @@ def test_an_inviter_that_cannot_be_reached_is_said_and_the_home_stays_as_it_was(
 def test_a_communitys_name_cannot_steer_the_terminal(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet.supervisor.community.temporary_server.LINK_SECONDS", 0.1)
+    monkeypatch.setattr("hearthnet.supervisor.community.join_client.LINK_SECONDS", 0.1)
     household = settle(tmp_path, {"attic": "member"}, founder_name="evil\\u001b[2J")
     known = text(community_id=household.roster.community_id)
     assert here("invite", "redeem", known, "--home", household["attic"].path) == 6

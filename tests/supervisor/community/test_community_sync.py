@@ -22,9 +22,8 @@ from hearthnet.core.ids import new_ulid
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.supervisor.community import community_sync
-from hearthnet.supervisor.community.community_sync import Community
+from hearthnet.supervisor.community.community_sync import Community, RosterFile
 from hearthnet.supervisor.community.operators import Operators
-from hearthnet.supervisor.community.roster_file import RosterFile
 from hearthnet.supervisor.nats.access_control import AllowedLogins
 from hearthnet.trust.community import commands, invites
 from hearthnet.trust.community import roster as rosters

@@ -14,7 +14,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community import join
-from hearthnet.supervisor.nats.upstream import load_upstream
+from hearthnet.supervisor.nats.leaf_links import load_upstream
 from hearthnet.trust.community import commands
 from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.community.roster import Roster
