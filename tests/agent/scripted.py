@@ -56,6 +56,7 @@ class Sent(msgspec.Struct, frozen=True):
     run: str
     idempotency_key: str
     timeout: float | None
+    node: str
 
     @property
     def approval(self) -> Approval | None:
@@ -177,7 +178,8 @@ class ScriptedBus:
                 check_time(consent, now)
                 check_binding(consent, claimed)
         self.principals.append(authority.principal)
-        self.calls.append(Sent(capability, body, claims, consent, run, key, options.get("timeout_seconds")))
+        seconds, node = options.get("timeout_seconds"), options.get("node", "")
+        self.calls.append(Sent(capability, body, claims, consent, run, key, seconds, node))
 
 
 def says(text: str) -> Line:

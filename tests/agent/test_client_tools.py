@@ -29,7 +29,9 @@ def test_a_call_is_handed_to_the_client_beside_one_over_the_bus() -> None:
     assert bench.frames("tool_wanted")[0]["expires_at"] == EPOCH + Limits().confirmation_ttl_ms
     assert of(Dispatch, bench.call("search_corpus", QUERY, "b"))
     bench.model_done("tool_calls")
+    bench.now += 40
     bench.answered("a", "a red page")
+    assert bench.frames("tool_result")[0]["ms"] == 40
     bench.returned("b", {"chunks": []})
     paired(bench.asked_model().messages)
     assert [result["content"] for result in bench.results()] == ['"a red page"', '{"chunks":[]}']
@@ -77,6 +79,7 @@ def test_a_run_without_its_client_is_suspended_with_what_is_wanted_and_goes_on_l
     assert [one.tool_call_id for one in suspended.pending] == ["b"]
     assert bench.frames("suspended")[0]["wanted"][0]["name"] == "look_at_screen"
     bench.actions.clear()
+    bench.now += 60_000
     again = bench.feed(Resume(now=bench.now))
     assert only(AskClient, again).wanted == suspended.wanted[0], "handed out again as it was"
     bench.answered("a", {"seen": 1})

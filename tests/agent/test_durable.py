@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from hearthnet.agent.persistence.run_record import Sealer
+from hearthnet.agent.persistence.run_store import Stop, Wake
 from hearthnet.agent.persistence.run_view import question
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
@@ -153,12 +154,29 @@ async def asking(home: Node) -> tuple[ToolRun, asyncio.Task[Outcome]]:
 
 @pytest.mark.req("RUN-6")
 async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
-    home = node()
-    run, driving = await asking(home)
+    asked, closed, seen = asyncio.Event(), asyncio.Event(), []
+
+    async def nobody_answers(_pending: PendingApproval) -> Decision | None:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+        return None
+
+    async def post(_body: dict[str, Any]) -> dict[str, Any]:
+        seen.append(closed.is_set())
+        return POSTED
+
+    home = node(tools={"market.post@1.0": post})
+    run = home.executor().open_run(QUESTION, decide=nobody_answers)
+    driving = asyncio.create_task(run.drive())
+    await asked.wait()
     taken = await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
     assert not taken.repeated
     assert (await driving).message["content"] == "Posted."
     assert len(home.posts) == 1
+    assert seen == [True], "the question here is closed before the effect"
 
 
 @pytest.mark.req("RUN-6")
@@ -372,6 +390,34 @@ async def test_an_executor_without_a_store_resumes_nothing() -> None:
     assert (await home.executor().run_chat_with_tools(QUESTION))["requires_follow_up"] is True
     with pytest.raises(HearthNetError, match="keeps no runs"):
         await home.executor().resume("01JZZZZZZZZZZZZZZZZZZZZZ09")
+
+
+class Watched(MemoryRuns):
+    """A store that counts its watchers."""
+
+    watchers = 0
+    most = 0
+
+    async def watch(self, run: str, wake: Wake) -> Stop:
+        stop = await super().watch(run, wake)
+        self.watchers += 1
+        self.most = max(self.most, self.watchers)
+
+        async def stopped() -> None:
+            self.watchers -= 1
+            await stop()
+
+        return stopped
+
+
+@pytest.mark.req("RUN-6")
+async def test_a_run_is_watched_while_it_is_driven_and_no_longer() -> None:
+    store = Watched()
+    home = Node(store, WANTS, [says("Posted."), done()])
+    run = await suspended(home)
+    assert (store.most, store.watchers) == (1, 0)
+    await home.executor().resume(run, {"p": Approve()})
+    assert (store.most, store.watchers) == (1, 0)
 
 
 class Full(MemoryRuns):

@@ -209,9 +209,16 @@ async def test_a_small_result_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
         tools={"rag.query@1.0": gives({})},
     )
     executor = ToolExecutor(bus, tools("search_corpus"), limits=Limits(max_result_bytes=1000), results=kept)
-    monkeypatch.setattr(dispatch, "json_text", None)  # what is small is not even measured
+    measured: list[Any] = []
+
+    def measuring(value: Any) -> str:
+        measured.append(value)
+        return json_text(value)
+
+    monkeypatch.setattr(dispatch, "json_text", measuring)
     outcome = await executor.open_run(BODY).drive()
     assert [json.loads(one["content"]) for one in outcome.messages if one["role"] == "tool"] == [{}]
+    assert measured == [], "what is small is not even measured"
     assert kept.blobs == {}
 
 

@@ -75,8 +75,10 @@ def test_a_suspended_run_goes_on_with_the_decision_that_was_made_meanwhile() -> 
 @pytest.mark.req("RUN-1")
 def test_without_a_decision_it_asks_again_and_can_be_suspended_again() -> None:
     bench, question = suspended()
+    (first,) = only(Suspend, bench.actions).pending
     again = asked(bench.restart(after_ms=1_000))
     assert again.pending.confirmation_id == question
+    assert again.pending == first, "with the end that it had"
     assert only(Suspend, bench.undecided(question)).pending == [again.pending]
     only(Dispatch, bench.restart(bench.about(question, Approve())))
 

@@ -654,7 +654,10 @@ def test_a_broken_model_ends_the_run_with_its_error() -> None:
     ended = only(Fail, bench.model_failed("capacity_exceeded"))
     assert ended.error["error"] == "capacity_exceeded"
     assert bench.frames("error") == [ended.error]
+    assert [one.tool_call_id for one in of(Abort, bench.actions)] == ["read"]
     paired(bench.loop.state.messages)
+    result = "cancelled: the model failed before this call had ended"
+    assert bench.loop.state.messages[-1]["content"] == result
 
 
 def test_what_comes_at_the_wrong_time_changes_nothing() -> None:

@@ -218,6 +218,15 @@ async def test_an_effect_on_a_node_is_approved_for_the_one_that_there_is() -> No
 
 
 @pytest.mark.req("SESS-10")
+async def test_what_is_signed_ends_with_the_question_and_not_before_it_begins() -> None:
+    question = asked()
+    for expires_at in (question.expires_at, 1):
+        shown = msgspec.structs.replace(question, expires_at=expires_at)
+        given = await approval_template(POSTING, shown, GUEST.node_id, NODE.node_id, COMMUNITY, Mesh())
+        assert given.expires == max(expires_at, given.time)
+
+
+@pytest.mark.req("SESS-10")
 async def test_what_no_provider_asks_for_takes_no_signature() -> None:
     voter = ClientApprover("p", GUEST.node_id, NODE.node_id, COMMUNITY, Mesh())
     own = ToolDefinition("look", "", {"type": "object"}, None, None, True)

@@ -32,6 +32,7 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord
+from hearthnet.trust.authorization.approval import ANY_PROVIDER
 from hearthnet.trust.keys import Identity
 from tests.agent.bench import POST, QUERY, paired
 from tests.agent.scripted import PROVIDER, Line, ScriptedBus, calls, done, gives, raises, says
@@ -158,7 +159,7 @@ async def test_an_approval_for_an_effect_on_one_node_names_that_node() -> None:
     bus.offered = [_offer(PROVIDER)]
     assert (await executor.dispatch_confirmed(call)).content == {"chunks_indexed": 1}
     assert bus.calls[0].approval is not None
-    assert bus.calls[0].approval.provider == PROVIDER
+    assert bus.calls[0].approval.provider == bus.calls[0].node == PROVIDER
     bus.offered = [_offer(PROVIDER), _offer(Identity.generate().node_id)]
     assert str((await executor.dispatch_confirmed(call)).content).startswith("bad_request: cannot tell")
 
@@ -268,6 +269,7 @@ async def test_a_side_effect_runs_once_after_a_yes_under_an_approval_for_exactly
     assert sent.approval is not None
     assert sent.approval.arguments_digest == digest(sent.body) == pending.arguments_digest
     assert sent.approval.tool_call_id == "c1"
+    assert (sent.approval.provider, sent.node) == (ANY_PROVIDER, ""), "an effect on the community"
     assert (sent.run, sent.idempotency_key) == (pending.run, pending.client_id)
 
 

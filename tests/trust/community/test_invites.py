@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import blake3
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.core import ids
+from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document, text_armor
 from hearthnet.trust.community import commands, events, invites, roster
@@ -78,20 +80,33 @@ def test_a_damaged_invite_is_told_in_one_line_and_never_taken_for_another(at: in
 
 @pytest.mark.req("COMM-9")
 @pytest.mark.parametrize(
-    "text",
+    ("text", "said"),
     [
-        "",
-        "hello",
-        "hninvite://v2/abc.12345678",
-        "hninvite://v1/",
-        "hninvite://v1/.",
-        "hninvite://v1/Z.0" + "0" * 3000,
+        ("", "this is no invite"),
+        ("hello", "this is no invite"),
+        ("hninvite://v2/abc.12345678", "this is no invite"),
+        ("hninvite://v1/", "the invite is damaged"),
+        ("hninvite://v1/.", "the invite is damaged"),
+        ("hninvite://v1/Z.0" + "0" * 3000, "this is no invite"),
     ],
+    ids=range(6),
 )
-def test_what_is_no_invite_is_refused(text: str) -> None:
-    with pytest.raises(HearthNetError, match=r"no invite|is damaged") as caught:
+def test_what_is_no_invite_is_refused(text: str, said: str) -> None:
+    with pytest.raises(HearthNetError, match=said) as caught:
         invites.decode(text)
     assert caught.value.code == "bad_request"
+
+
+@pytest.mark.req("COMM-9")
+def test_an_invite_that_names_a_member_twice_is_refused() -> None:
+    good = canonical_json(msgspec.to_builtins(TEXT))
+
+    def armored(data: bytes) -> str:
+        return f"{invites.SCHEME}{ids.b64(data)}.{blake3.blake3(data).hexdigest()[:8]}"
+
+    assert invites.decode(armored(good)) == TEXT
+    with pytest.raises(HearthNetError, match="the invite is damaged"):
+        invites.decode(armored(good.replace(b'{"a"', b'{"a":"other:1","a"')))
 
 
 @pytest.mark.req("COMM-9")
