@@ -57,7 +57,8 @@ def named_backends(backends: Sequence[Backend], params: ModelParams, away: dict[
         HearthNetError: `partition` if the named model's server does not answer; `not_found` if there is no
             such model.
     """
-    found = [backend for backend in backends if params.model in (None, *_names(backend.profile))]
+    name = params.model
+    found = [one for one in backends if name in (None, one.profile.model, *one.profile.aliases)]
     if found:
         return found
     if params.model in away:
@@ -82,10 +83,6 @@ def capable_backends(
     if request is not None and request.tools:
         fits.sort(key=lambda backend: _clumsy(backend.profile, request))
     return fits or list(backends[:1])
-
-
-def _names(profile: Profile) -> tuple[str, ...]:
-    return profile.model, *profile.aliases
 
 
 def _fits(profile: Profile, params: ModelParams, request: ChatRequest | None) -> bool:
@@ -153,7 +150,8 @@ class Failover:
                     async for frame in frames:
                         if not told:
                             told = True
-                            yield _instead(problems[-1], backend.profile)
+                            said = f"{problems[-1].message}; {backend.profile.model} answers instead"
+                            yield Notice("other_model", said)
                         spoken = spoken or not isinstance(frame, Notice | PrefillProgress)
                         yield frame
                 return
@@ -200,10 +198,6 @@ def _refuses_tools(error: HearthNetError) -> bool:
     return error.code in ("bad_request", "not_found", "not_implemented", "internal_error") and bool(
         _NO_TOOLS.search(error.message)
     )
-
-
-def _instead(problem: HearthNetError, profile: Profile) -> Notice:
-    return Notice("other_model", f"{problem.message}; {profile.model} answers instead")
 
 
 def _together(problems: list[HearthNetError]) -> HearthNetError:

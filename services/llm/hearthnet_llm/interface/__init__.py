@@ -1,3 +1,1 @@
 """Requests, frames, model profiles and the port that each backend implements."""
-
-from __future__ import annotations

@@ -44,27 +44,17 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
     if contract.is_home_only and not call.caller == call.principal == bus.peer.node_id:
         raise HearthNetError("unauthorized", f"{contract.name} is called at its own home only")
     _check(contract, wanted.target_body)
-    seconds = call.allowed()
-    approval = None if wanted.approval is None else decode_approval(wanted.approval)
+    options: dict[str, Any] = {
+        "timeout_seconds": call.allowed(),
+        "token": token,
+        "run": call.run,
+        "approval": None if wanted.approval is None else decode_approval(wanted.approval),
+    }
     if contract.stream_schema is not None:
-        stream = bus.stream(
-            contract.id,
-            wanted.target_body,
-            timeout_seconds=seconds,
-            token=token,
-            run=call.run,
-            approval=approval,
-        )
+        stream = bus.stream(contract.id, wanted.target_body, **options)
         output, meta = await drain(contract.id, stream, lambda _progress: None)
         return Reply(output, meta)
-    reply = await bus.call(
-        contract.id,
-        wanted.target_body,
-        timeout_seconds=seconds,
-        token=token,
-        run=call.run,
-        approval=approval,
-    )
+    reply = await bus.call(contract.id, wanted.target_body, **options)
     return Reply(reply.output, reply.meta)
 
 

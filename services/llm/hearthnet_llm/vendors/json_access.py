@@ -35,6 +35,13 @@ def text(value: Any, path: str) -> str:
     return value
 
 
+def value_at(native: Any, path: str) -> Any:
+    """Return the value at a path of names with dots between them, or None."""
+    for name in path.split("."):
+        native = native.get(name) if isinstance(native, dict) else None
+    return native
+
+
 def refuse(path: str, reason: str) -> NoReturn:
     """Raise the error for an invalid value.
 

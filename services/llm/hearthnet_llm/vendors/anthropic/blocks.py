@@ -135,10 +135,6 @@ def _read_text(block: Json) -> TextPart:
     return TextPart(text(block.get("text"), "text"), hint(block), found)
 
 
-def _image(part: ImagePart) -> Json:
-    return {"type": "image", "source": _source(part)}
-
-
 def _read_image(block: Json) -> ImagePart:
     source = fields(block.get("source"), "source")
     return ImagePart(
@@ -217,14 +213,6 @@ def _thinking(part: ThinkingPart) -> Json:
     return {"type": "thinking", "thinking": part.text or "", **without_nones(signature=part.signature)}
 
 
-def _read_thinking(block: Json) -> ThinkingPart:
-    return ThinkingPart(block.get("thinking"), block.get("signature"))
-
-
-def _read_redacted(block: Json) -> ThinkingPart:
-    return ThinkingPart(data=text(block.get("data"), "data"))
-
-
 def _search_result(part: SearchResultPart) -> Json:
     cited = None if part.citations is None else {"enabled": part.citations}
     found = {"source": part.source, "title": part.title, "content": _texts(part.texts)}
@@ -240,22 +228,6 @@ def _read_search_result(block: Json) -> SearchResultPart:
         None if cited is None else fields(cited, "citations").get("enabled"),
         hint(block),
     )
-
-
-def _reference(part: ToolReferencePart) -> Json:
-    return {"type": "tool_reference", "tool_name": part.name}
-
-
-def _read_reference(block: Json) -> ToolReferencePart:
-    return ToolReferencePart(text(block.get("tool_name"), "tool_name"), hint(block))
-
-
-def _upload(part: UploadPart) -> Json:
-    return {"type": "container_upload", "file_id": part.file_id}
-
-
-def _read_upload(block: Json) -> UploadPart:
-    return UploadPart(text(block.get("file_id"), "file_id"), hint(block))
 
 
 def _server_call(part: ServerCallPart) -> Json:
@@ -291,24 +263,16 @@ def _read_served(block: Json) -> ServerResultPart:
     )
 
 
-def _value(part: JsonPart) -> Json:
-    return {"type": "text", "text": as_text(part.value)}
-
-
-def _refusal(part: RefusalPart) -> Json:
-    return {"type": "text", "text": part.text}
-
-
 _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     TextPart: _text,
-    ImagePart: _image,
+    ImagePart: lambda part: {"type": "image", "source": _source(part)},
     DocumentPart: _document,
     ThinkingPart: _thinking,
-    RefusalPart: _refusal,
-    JsonPart: _value,
+    RefusalPart: lambda part: {"type": "text", "text": part.text},
+    JsonPart: lambda part: {"type": "text", "text": as_text(part.value)},
     SearchResultPart: _search_result,
-    ToolReferencePart: _reference,
-    UploadPart: _upload,
+    ToolReferencePart: lambda part: {"type": "tool_reference", "tool_name": part.name},
+    UploadPart: lambda part: {"type": "container_upload", "file_id": part.file_id},
     ServerCallPart: _server_call,
     ServerResultPart: _served,
     SummaryPart: opaque_blocks.write_summary,
@@ -320,11 +284,11 @@ _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "text": _read_text,
     "image": _read_image,
     "document": _read_document,
-    "thinking": _read_thinking,
-    "redacted_thinking": _read_redacted,
+    "thinking": lambda block: ThinkingPart(block.get("thinking"), block.get("signature")),
+    "redacted_thinking": lambda block: ThinkingPart(data=text(block.get("data"), "data")),
     "search_result": _read_search_result,
-    "tool_reference": _read_reference,
-    "container_upload": _read_upload,
+    "tool_reference": lambda block: ToolReferencePart(text(block.get("tool_name"), "tool_name"), hint(block)),
+    "container_upload": lambda block: UploadPart(text(block.get("file_id"), "file_id"), hint(block)),
     "server_tool_use": _read_server_call,
     "mcp_tool_use": _read_server_call,
     "compaction": opaque_blocks.read_summary,

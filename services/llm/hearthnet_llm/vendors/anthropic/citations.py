@@ -35,17 +35,7 @@ _KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 _TITLES: Final = ("title", "document_title")
 """Fields that are null if unknown, and never absent."""
-_PLACED: Final = ("cited_text", "document_index")
-_DEMANDED: Final[dict[str, tuple[str, ...]]] = {
-    "char_location": (*_PLACED, "start_char_index", "end_char_index"),
-    "page_location": (*_PLACED, "start_page_number", "end_page_number"),
-    "content_block_location": (*_PLACED, "start_block_index", "end_block_index"),
-    "web_search_result_location": ("cited_text", "url", "encrypted_index"),
-    "search_result_location": (
-        *("cited_text", "source", "search_result_index"),
-        *("start_block_index", "end_block_index"),
-    ),
-}
+_OPTIONAL: Final = ("file_id", *_TITLES)
 _BY_TYPE: Final = {kind: (ours, fields) for ours, (kind, fields) in _KINDS.items()}
 
 
@@ -55,7 +45,12 @@ def write(citations: list[Citation]) -> list[Json]:
     Those of a kind that this vendor lacks, or without a field that it requires, are dropped.
     """
     made = [_write(citation) for citation in citations if citation.kind in _KINDS]
-    return [native for native in made if all(name in native for name in _DEMANDED[native["type"]])]
+    return [native for native in made if _is_complete(native)]
+
+
+def _is_complete(native: Json) -> bool:
+    _, fields = _BY_TYPE[native["type"]]
+    return all(name in native or name in _OPTIONAL for name in fields.values())
 
 
 def _write(citation: Citation) -> Json:

@@ -34,7 +34,7 @@ _PATH: Final = "/messages"
 _BETA: Final = "?beta=true"
 _BEHAVIOR: Final = "prefix_mismatch_behavior"
 _VERSION: Final = "2023-06-01"
-_MODES: Final[dict[str, str]] = {
+MODES: Final[dict[str, str]] = {
     "on": "enabled",
     "auto": "adaptive",
     "off": "disabled",
@@ -151,7 +151,7 @@ def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
         mode = "auto"
     if mode is None:
         return {}
-    kind = _MODES[mode]
+    kind = MODES[mode]
     budget = thinking.budget_tokens if mode == "on" else None
     shown = None if thinking.show is None else _SHOWN.get(thinking.show)
     bound = None if thinking.mismatched is None else {_BEHAVIOR: _MISMATCHED[thinking.mismatched]}
@@ -164,7 +164,7 @@ def _read_thinking(body: Json, spelling: dict[str, str]) -> Thinking | None:
     if body.get("thinking") is None:
         return None if effort is None else Thinking(effort=effort)
     native = fields(body["thinking"], "thinking")
-    mode = _ours(_MODES, native.get("type"), "thinking.type")
+    mode = _ours(MODES, native.get("type"), "thinking.type")
     if mode == "on" and native.get("budget_tokens") is None:
         spelling["no_budget"] = "enabled"
     bound = fields(native.get("block_binding") or {}, "thinking.block_binding").get(_BEHAVIOR)

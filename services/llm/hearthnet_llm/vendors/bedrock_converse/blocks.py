@@ -182,10 +182,6 @@ def _read_search_result(value: Any, where: str) -> SearchResultPart:
     )
 
 
-def _added(part: ToolReferencePart) -> Json:
-    return {"toolAddition": {"tool": {"type": _REFERENCE, "name": part.name}}}
-
-
 def _read_added(value: Any, where: str) -> ToolReferencePart:
     tool = fields(fields(value, where).get("tool"), f"{where}.tool")
     if tool.get("serverName") is not None:
@@ -249,7 +245,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     SearchResultPart: _search_result,
     ServerCallPart: _server_call,
     ServerResultPart: _served,
-    ToolReferencePart: _added,
+    ToolReferencePart: lambda part: {"toolAddition": {"tool": {"type": _REFERENCE, "name": part.name}}},
 }
 _READERS: Final[dict[str, Callable[[Any, str], Part]]] = {
     "text": _read_text,

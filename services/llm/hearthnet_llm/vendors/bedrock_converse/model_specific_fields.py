@@ -7,12 +7,13 @@ Their names differ between families of models. The thinking effort is among them
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from hearthnet_llm.interface.content_parts import CacheHint
 from hearthnet_llm.interface.request import ChatRequest, Thinking, Tool
 from hearthnet_llm.vendors.anthropic import tools as claude
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, without_nones
+from hearthnet_llm.vendors.anthropic.request import MODES
+from hearthnet_llm.vendors.json_access import fields, objects, refuse, value_at, without_nones
 from hearthnet_llm.vendors.wire import Json, Target
 
 FIELD: Final = "additionalModelRequestFields"
@@ -38,12 +39,6 @@ _EFFORTS: Final = (
     ("qwen.", "reasoning_config"),
 )
 """Field for the thinking effort, by a part of the model's id; other models have none."""
-_MODES: Final[dict[str, str]] = {
-    "on": "enabled",
-    "auto": "adaptive",
-    "off": "disabled",
-    "between_calls": "between_tools",
-}
 _DRAWN: Final = ("seed", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 """Supported by some models only; others refuse a request that has them."""
 
@@ -105,7 +100,7 @@ def _thinking(thinking: Thinking, target: Target) -> Json:
     if thinking.mode is None or where in ("reasoning_effort", "reasoning_config"):
         return made
     more = without_nones(budget_tokens=thinking.budget_tokens, display=thinking.show)
-    return {**made, name: {"type": _MODES[thinking.mode], **about, **more}}
+    return {**made, name: {"type": MODES[thinking.mode], **about, **more}}
 
 
 def read(body: Json, spelling: dict[str, str]) -> Json:
@@ -136,9 +131,7 @@ def read_tools(body: Json) -> list[Tool]:
 
 def _read_top_k(more: Json, spelling: dict[str, str]) -> int | None:
     for where in SPELLINGS["top_k"]:
-        value: Any = more
-        for name in where.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+        value = value_at(more, where)
         if value is not None:
             spelling["top_k"] = where
             return value  # type: ignore[no-any-return]
@@ -154,7 +147,7 @@ def _read_thinking(body: Json, more: Json, spelling: dict[str, str]) -> Thinking
     effort = _read_effort(body, more, native, spelling)
     if not native:
         return None if effort is None else Thinking(effort=effort)
-    mode = next((ours for ours, its in _MODES.items() if its == native.get("type")), None)
+    mode = next((ours for ours, its in MODES.items() if its == native.get("type")), None)
     if mode is None:
         refuse(FIELD, f"no way to think {native.get('type')!r} is known")
     return Thinking(mode, effort, native.get("budget_tokens"), native.get("display"))  # type: ignore[arg-type]

@@ -17,32 +17,33 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def _values(names: str) -> dict[str, str]:
+    """Return fields that contain no message."""
+    return dict.fromkeys(names.split(), "")
+
+
 _FIELDS: Final[dict[str, dict[str, str]]] = {
     "Request": {
+        **_values("safetySettings modelArmorConfig cachedContent serviceTier"),
         "contents": "Content",
         "systemInstruction": "Content",
         "tools": "Tool",
         "toolConfig": "ToolConfig",
         "generationConfig": "Generation",
-        "safetySettings": "",
-        "modelArmorConfig": "",
-        "cachedContent": "",
-        "serviceTier": "",
     },
     "Content": {"parts": "Part"},
     "Part": {
-        "thoughtSignature": "",
+        **_values(
+            "thoughtSignature functionCall executableCode codeExecutionResult mediaResolution mediaProcessing"
+        ),
         "inlineData": "Blob",
         "fileData": "File",
-        "functionCall": "",
         "functionResponse": "Response",
-        "executableCode": "",
-        "codeExecutionResult": "",
         "toolCall": "ServerCall",
         "toolResponse": "ServerCall",
         "videoMetadata": "Video",
-        "mediaResolution": "",
-        "mediaProcessing": "",
     },
     "Response": {"parts": "ResponsePart"},
     "ResponsePart": {"inlineData": "ResponseBlob", "fileData": "ResponseFile"},
@@ -86,52 +87,29 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
     },
     "Calling": {"allowedFunctionNames": "", "streamFunctionCallArguments": ""},
     "Generation": {
-        "maxOutputTokens": "",
-        "topP": "",
-        "topK": "",
-        "stopSequences": "",
-        "candidateCount": "",
-        "responseModalities": "",
-        "responseMimeType": "",
+        **_values(
+            "maxOutputTokens topP topK stopSequences candidateCount responseModalities "
+            "responseMimeType responseJsonSchema presencePenalty frequencyPenalty responseLogprobs "
+            "mediaResolution speechConfig imageConfig"
+        ),
         "responseSchema": "Schema",
-        "responseJsonSchema": "",
-        "presencePenalty": "",
-        "frequencyPenalty": "",
-        "responseLogprobs": "",
-        "mediaResolution": "",
-        "speechConfig": "",
-        "imageConfig": "",
         "thinkingConfig": "Thinking",
     },
     "Thinking": {"includeThoughts": "", "thinkingBudget": "", "thinkingLevel": ""},
     "Schema": {
+        **_values("propertyOrdering minItems maxItems minLength maxLength minProperties maxProperties"),
         "properties": "Schema by name",
         "items": "Schema",
         "anyOf": "Schema",
         "additionalProperties": "Schema",
         "defs": "Schema by name",
         "$defs": "Schema by name",
-        "propertyOrdering": "",
-        "minItems": "",
-        "maxItems": "",
-        "minLength": "",
-        "maxLength": "",
-        "minProperties": "",
-        "maxProperties": "",
     },
 }
 TYPES: Final = ("lower", "upper", "number")
 """Spellings of a type."""
-_NUMBERS: Final[dict[str, int]] = {
-    "string": 1,
-    "number": 2,
-    "integer": 3,
-    "boolean": 4,
-    "array": 5,
-    "object": 6,
-    "null": 7,
-}
-_BY_NUMBER: Final = {number: name for name, number in _NUMBERS.items()}
+_BY_NUMBER: Final = dict(enumerate(("string", "number", "integer", "boolean", "array", "object", "null"), 1))
+_NUMBERS: Final = {name: number for number, name in _BY_NUMBER.items()}
 _WRITTEN: Final[dict[str, Callable[[str], Any]]] = {
     "lower": lambda name: name,
     "upper": str.upper,

@@ -60,10 +60,6 @@ def read(native: Json, where: str) -> Part:
     refuse(where, f"no part of {', '.join(native) or 'nothing'} is known")
 
 
-def _text(part: TextPart) -> Json:
-    return {"text": part.text}
-
-
 def _read_text(native: Json, where: str) -> Part:
     said, signature = text(native["text"], f"{where}.text"), native.get("thoughtSignature")
     if native.get("thought"):
@@ -147,7 +143,8 @@ def _server_call(part: ServerCallPart) -> Json:
 def _served(part: ServerResultPart) -> Json:
     named = without_nones(id=part.id)
     if part.name == CODE:
-        return {"codeExecutionResult": {**named, **_of(part.result)}}
+        outcome = part.result if isinstance(part.result, dict) else {"output": part.result}
+        return {"codeExecutionResult": {**named, **outcome}}
     return {"toolResponse": {**named, **_typed(part.name), **without_nones(response=part.result)}}
 
 
@@ -198,12 +195,8 @@ def read_served(native: Json, where: str = "toolResponse") -> ServerResultPart:
     )
 
 
-def _of(value: Any) -> Json:
-    return value if isinstance(value, dict) else {"output": value}
-
-
 _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
-    TextPart: _text,
+    TextPart: lambda part: {"text": part.text},
     ThinkingPart: _thinking,
     ImagePart: _media,
     AudioPart: _media,

@@ -19,7 +19,7 @@ from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, Text
 from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import stop_reason
 from hearthnet_llm.vendors.decoding import Decoding, TextPieces
-from hearthnet_llm.vendors.json_access import as_text
+from hearthnet_llm.vendors.json_access import as_text, value_at
 from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.reasoning import Thoughts
@@ -59,12 +59,12 @@ _FAILED: Final = {
 """Finish reasons that are failures, by the status with the same meaning."""
 
 _CACHED: Final = (
-    ("prompt_tokens_details", "cached_tokens"),
-    ("prompt_cache_hit_tokens",),
-    ("cached_tokens",),
-    ("cache_read_input_tokens",),
+    "prompt_tokens_details.cached_tokens",
+    "prompt_cache_hit_tokens",
+    "cached_tokens",
+    "cache_read_input_tokens",
 )
-_THOUGHT: Final = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
+_THOUGHT: Final = ("completion_tokens_details.reasoning_tokens", "reasoning_tokens")
 """Paths of the vendors' counts of cached tokens (above) and of thought tokens."""
 
 
@@ -189,8 +189,8 @@ class _Content:
             _number(usage, "prompt_tokens") or 0,
             _number(usage, "completion_tokens") or 0,
             "native",
-            next(filter(None, (_number(usage, *path) for path in _CACHED)), None),
-            next(filter(None, (_number(usage, *path) for path in _THOUGHT)), None),
+            next(filter(None, (_number(usage, path) for path in _CACHED)), None),
+            next(filter(None, (_number(usage, path) for path in _THOUGHT)), None),
         )
 
 
@@ -213,8 +213,6 @@ def _old_call(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"index": 0, "function": call}] if any(call.values()) else []
 
 
-def _number(usage: Mapping[str, Any], *path: str) -> int | None:
-    value: Any = usage
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
+def _number(usage: Mapping[str, Any], path: str) -> int | None:
+    value = value_at(usage, path)
     return max(0, int(value)) if isinstance(value, int | float) else None

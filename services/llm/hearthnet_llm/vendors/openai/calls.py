@@ -15,7 +15,7 @@ import msgspec
 
 from hearthnet_llm.interface.frames import Frame, Notice, ToolCall, ToolCallDelta
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, tool_name
-from hearthnet_llm.vendors.json_access import as_text
+from hearthnet_llm.vendors.json_access import as_text, value_at
 from hearthnet_llm.vendors.openai import tools
 
 
@@ -129,7 +129,5 @@ class Calls:
 
 def _signature(delta: Mapping[str, Any]) -> str | None:
     """Return Google's proof of the thought behind a call, or None."""
-    value: Any = delta
-    for step in ("extra_content", "google", "thought_signature"):
-        value = value.get(step) if isinstance(value, Mapping) else None
+    value = value_at(delta, "extra_content.google.thought_signature")
     return value if isinstance(value, str) else None

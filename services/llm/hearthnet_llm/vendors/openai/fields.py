@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hearthnet_llm.interface.request import ChatRequest, ResponseSchema, TextForm
-from hearthnet_llm.vendors.json_access import fields, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import fields, refuse, text, value_at, without_nones
 from hearthnet_llm.vendors.openai.dialect import SPELLINGS, Choices
 from hearthnet_llm.vendors.wire import Json
 
@@ -148,7 +148,7 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
     made: Json = {}
     for field in _FIELDS:
         for name in field.names:
-            value = _get(body, name)
+            value = value_at(body, name)
             if value is None:
                 continue
             _put(made, field.path, _WORDS.get(name, _AS_IT_IS).read(value))
@@ -175,7 +175,7 @@ def write_usage(choices: Choices, body: Json) -> None:
 
 def read_usage(body: Json, spelling: dict[str, str]) -> None:
     """Record how the token counts were requested."""
-    asked = bool(_get(body, "stream_options.include_usage")), bool(_get(body, "usage.include"))
+    asked = bool(value_at(body, "stream_options.include_usage")), bool(value_at(body, "usage.include"))
     spelling["usage"] = _USAGE[asked]
     options = body.get("stream_options")
     if not any(asked) and isinstance(options, dict) and options.get("include_obfuscation") is None:
@@ -186,13 +186,6 @@ def _attribute(request: Any, path: str) -> Any:
     for step in path.split("."):
         request = getattr(request, step, None)
     return request
-
-
-def _get(body: Json, path: str) -> Any:
-    value: Any = body
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _put(body: Json, path: str, value: Any) -> None:
@@ -251,12 +244,12 @@ def read_format(body: Json, spelling: dict[str, str]) -> Json:
     """Return the canonical fields of the answer's form in a native `body`, or nothing."""
     made = _read_response_format(body, spelling)
     for form, where in _BARE.items():
-        schema = _get(body, where)
+        schema = value_at(body, where)
         if schema is not None and "response_schema" not in made:
             spelling["schema"] = form
             made["response_schema"] = {"schema": fields(schema, where)}
     for form, (where, syntax) in _GRAMMARS.items():
-        found = _get(body, where)
+        found = value_at(body, where)
         if found is not None:
             spelling["grammar"] = form
             made["grammar"] = {"syntax": syntax, "definition": text(found, where)}

@@ -84,10 +84,6 @@ def _is_voice(part: Part) -> bool:
     return isinstance(part, AudioPart) and part.file_id is not None
 
 
-def _text(part: TextPart, _choices: Choices) -> Json:
-    return {"type": "text", "text": part.text}
-
-
 def _image(part: ImagePart, choices: Choices) -> Json:
     url = _to_url(part)
     if url is None:
@@ -140,29 +136,21 @@ def _found(part: SearchResultPart, _choices: Choices) -> Json:
     return {"type": "text", "text": "\n".join(lines)}
 
 
-def _json(part: JsonPart, _choices: Choices) -> Json:
-    return {"type": "text", "text": as_text(part.value)}
-
-
 def _thinking(part: ThinkingPart, _choices: Choices) -> Json:
     made = {"type": "thinking", "thinking": [{"type": "text", "text": part.text or ""}]}
     return made | without_nones(closed=part.closed)
 
 
-def _refusal(part: RefusalPart, _choices: Choices) -> Json:
-    return {"type": "refusal", "refusal": part.text}
-
-
 _WRITERS: Final[dict[type, Callable[[Any, Choices], Json]]] = {
-    TextPart: _text,
+    TextPart: lambda part, _choices: {"type": "text", "text": part.text},
     ImagePart: _image,
     AudioPart: _audio,
     VideoPart: _video,
     DocumentPart: _document,
     SearchResultPart: _found,
-    JsonPart: _json,
+    JsonPart: lambda part, _choices: {"type": "text", "text": as_text(part.value)},
     ThinkingPart: _thinking,
-    RefusalPart: _refusal,
+    RefusalPart: lambda part, _choices: {"type": "refusal", "refusal": part.text},
 }
 
 
@@ -206,10 +194,6 @@ def read_cache(native: Json) -> Json:
     """Return the canonical cache hint of a native object as a field, or nothing."""
     hint = native.get("cache_control")
     return {} if hint is None else {"cache": without_nones(ttl=fields(hint, "cache_control").get("ttl"))}
-
-
-def _read_text(part: Json, path: str, _spelling: dict[str, str]) -> Json:
-    return {"type": "text", "text": text(part.get("text"), f"{path}.text")}
 
 
 def _read_image(part: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -282,12 +266,8 @@ def _read_thinking(part: Json, path: str, spelling: dict[str, str]) -> Json:
     return {"type": "thinking", "text": said, **without_nones(closed=part.get("closed"))}
 
 
-def _read_refusal(part: Json, path: str, _spelling: dict[str, str]) -> Json:
-    return {"type": "refusal", "text": text(part.get("refusal"), f"{path}.refusal")}
-
-
 _READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {
-    "text": _read_text,
+    "text": lambda part, path, _: {"type": "text", "text": text(part.get("text"), f"{path}.text")},
     "image_url": _read_image,
     "input_audio": _read_audio,
     "audio_url": _read_audio_url,
@@ -296,5 +276,8 @@ _READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {
     "file_url": _read_file_url,
     "document_url": _read_document,
     "thinking": _read_thinking,
-    "refusal": _read_refusal,
+    "refusal": lambda part, path, _: {
+        "type": "refusal",
+        "text": text(part.get("refusal"), f"{path}.refusal"),
+    },
 }

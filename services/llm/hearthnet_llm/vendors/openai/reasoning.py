@@ -15,7 +15,7 @@ import msgspec
 from hearthnet_llm.interface.content_parts import ThinkingPart
 from hearthnet_llm.interface.frames import ReasoningBlock, ReasoningDelta
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.json_access import objects, text, without_nones
+from hearthnet_llm.vendors.json_access import objects, text, value_at, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
@@ -30,10 +30,10 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "both": ("reasoning_content", "reasoning"),
     "reasoning_text": ("reasoning_text",),
 }
-_SIGNED: Final[dict[str, tuple[str, ...]]] = {
-    "extra_content": ("extra_content", "google", "thought_signature"),
-    "reasoning_signature": ("reasoning_signature",),
-    "reasoning_opaque": ("reasoning_opaque",),
+_SIGNED: Final[dict[str, str]] = {
+    "extra_content": "extra_content.google.thought_signature",
+    "reasoning_signature": "reasoning_signature",
+    "reasoning_opaque": "reasoning_opaque",
 }
 
 
@@ -154,7 +154,7 @@ def write_signature(signature: str | None, choices: Choices, forms: tuple[str, .
     if signature is None or form not in forms:
         return {}
     made: Any = signature
-    for step in reversed(_SIGNED[form]):
+    for step in reversed(_SIGNED[form].split(".")):
         made = {step: made}
     return dict(made)
 
@@ -197,9 +197,7 @@ def read(message: Json, path: str, spelling: dict[str, str]) -> list[Json] | Non
 def read_signature(native: Json, spelling: dict[str, str]) -> Any:
     """Return the proof in a native message or call, in any form, or None."""
     for form, path in _SIGNED.items():
-        value: Any = native
-        for step in path:
-            value = value.get(step) if isinstance(value, dict) else None
+        value = value_at(native, path)
         if value is not None:
             spelling["signatures"] = form
             return value

@@ -223,7 +223,7 @@ def _write_server_tool(server: ServerTool, choices: Choices) -> Json:
         return {"type": _BUILTIN, "function": {"name": f"${server.kind}"}}
     if choices["server_tools"] == "flat":
         return {"type": server.kind, **without_nones(search_context_size=server.context_size)}
-    settings = _settings(server)
+    settings = without_nones(**{theirs: getattr(server, ours) for ours, theirs in _NAMES.items()})
     if server.place is not None:
         settings["user_location"] = {"type": "approximate", **msgspec.to_builtins(server.place)}
     more = {"parameters": settings} if settings or choices["no_settings"] == "empty" else {}
@@ -275,10 +275,6 @@ def _read_search(native: Any) -> Json:
         "name": _SEARCH,
         "server": {**known, **_read_place(place.get("approximate"), "web_search_options")},
     }
-
-
-def _settings(server: ServerTool) -> Json:
-    return without_nones(**{theirs: getattr(server, ours) for ours, theirs in _NAMES.items()})
 
 
 def _read_settings(settings: Json, path: str) -> Json:
