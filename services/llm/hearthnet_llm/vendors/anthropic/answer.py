@@ -36,7 +36,7 @@ from hearthnet_llm.interface.frames import (
     ToolCallDelta,
 )
 from hearthnet_llm.vendors import decoding
-from hearthnet_llm.vendors.anthropic import blocks, citations
+from hearthnet_llm.vendors.anthropic import blocks
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
 from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count, counted
@@ -279,7 +279,7 @@ def _summed_up(block: Json, delta: Json) -> Json:
 def _cited(native: Json) -> Iterator[Frame]:
     """Yield the citation, unless its kind is unknown."""
     try:
-        yield CitationEvent(citations.read(native))
+        yield CitationEvent(blocks.read_citation(native))
     except HearthNetError:
         return
 

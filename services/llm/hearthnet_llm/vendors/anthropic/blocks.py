@@ -1,4 +1,7 @@
-"""Content blocks of Anthropic Messages: one small writer and one small reader a kind."""
+"""Content blocks of Anthropic Messages: one small writer and one small reader a kind.
+
+Each kind of citation has fields of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import msgspec
 from hearthnet_llm.interface.content_parts import (
     CacheHint,
     CallPart,
+    Citation,
     DocumentPart,
     ImagePart,
     JsonPart,
@@ -29,7 +33,7 @@ from hearthnet_llm.interface.content_parts import (
     UploadPart,
 )
 from hearthnet_llm.interface.frames import ToolCall
-from hearthnet_llm.vendors.anthropic import citations, opaque_blocks
+from hearthnet_llm.vendors.anthropic import opaque_blocks
 from hearthnet_llm.vendors.calls import plain_id
 from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
@@ -39,6 +43,35 @@ _MCP: Final = "mcp"
 
 _PDF: Final = "application/pdf"
 _PLAIN: Final = "text/plain"
+_COMMON: Final = {"quoted": "cited_text", "file_id": "file_id"}
+_DOCUMENT: Final = {**_COMMON, "index": "document_index", "title": "document_title"}
+_KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
+    "chars": ("char_location", {**_DOCUMENT, "start": "start_char_index", "end": "end_char_index"}),
+    "pages": ("page_location", {**_DOCUMENT, "start": "start_page_number", "end": "end_page_number"}),
+    "blocks": (
+        "content_block_location",
+        {**_DOCUMENT, "start": "start_block_index", "end": "end_block_index"},
+    ),
+    "web": (
+        "web_search_result_location",
+        {**_COMMON, "title": "title", "url": "url", "reference": "encrypted_index"},
+    ),
+    "search_result": (
+        "search_result_location",
+        {
+            **_COMMON,
+            "title": "title",
+            "url": "source",
+            "index": "search_result_index",
+            "start": "start_block_index",
+            "end": "end_block_index",
+        },
+    ),
+}
+_TITLES: Final = ("title", "document_title")
+"""Fields that are null if unknown, and never absent."""
+_OPTIONAL: Final = ("file_id", *_TITLES)
+_BY_TYPE: Final = {kind: (ours, fields) for ours, (kind, fields) in _KINDS.items()}
 
 
 def write(part: Part, calls: dict[str, ToolCall]) -> Json:
@@ -121,7 +154,7 @@ def _call(call: ToolCall) -> Json:
 
 
 def _text(part: TextPart) -> Json:
-    cited = None if part.citations is None else citations.write(part.citations)
+    cited = None if part.citations is None else _write_citations(part.citations)
     return {"type": "text", "text": part.text, **without_nones(citations=cited)}
 
 
@@ -131,7 +164,7 @@ def _texts(parts: list[TextPart]) -> list[Json]:
 
 def _read_text(block: Json) -> TextPart:
     cited = block.get("citations")
-    found = None if cited is None else [citations.read(one) for one in objects(cited, "citations")]
+    found = None if cited is None else [read_citation(one) for one in objects(cited, "citations")]
     return TextPart(text(block.get("text"), "text"), hint(block), found)
 
 
@@ -297,3 +330,35 @@ _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "fallback": opaque_blocks.read_fallback,
     "mcp_tool_listing": opaque_blocks.read_listing,
 }
+
+
+def _write_citations(citations: list[Citation]) -> list[Json]:
+    """Return the native citations.
+
+    Those of a kind that this vendor lacks, or without a field that it requires, are dropped.
+    """
+    made = [_write_citation(citation) for citation in citations if citation.kind in _KINDS]
+    return [native for native in made if _is_complete(native)]
+
+
+def _is_complete(native: Json) -> bool:
+    _, fields = _BY_TYPE[native["type"]]
+    return all(name in native or name in _OPTIONAL for name in fields.values())
+
+
+def _write_citation(citation: Citation) -> Json:
+    kind, fields = _KINDS[citation.kind]
+    given = {native: getattr(citation, ours) for ours, native in fields.items()}
+    return {
+        "type": kind,
+        **{name: value for name, value in given.items() if value is not None or name in _TITLES},
+    }
+
+
+def read_citation(native: Json) -> Citation:
+    """Return the citation of a text block or a citations_delta."""
+    kind = text(native.get("type"), "citations.type")
+    if kind not in _BY_TYPE:
+        refuse("citations.type", f"no citation {kind!r} is known")
+    ours, fields = _BY_TYPE[kind]
+    return Citation(kind=ours, **{name: native.get(its) for name, its in fields.items()})  # type: ignore[arg-type]

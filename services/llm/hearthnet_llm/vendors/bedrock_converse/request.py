@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, ServerTool, Tool, ToolChoice
 from hearthnet_llm.vendors import bedrock
-from hearthnet_llm.vendors.anthropic import sampling
+from hearthnet_llm.vendors.anthropic import request
 from hearthnet_llm.vendors.bedrock_converse import blocks, messages, model_specific_fields
 from hearthnet_llm.vendors.json_access import (
     as_text,
@@ -29,7 +29,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": bedrock.SPELLING,
     "inference": ("absent", "empty"),
     "more": ("absent", "empty"),
-    "sampling": sampling.CHOICES,
+    "sampling": request.SAMPLING,
     "no_tools": ("absent", "empty"),
     "no_description": ("absent", "empty"),
     "call_type": ("absent", blocks.CALLED),
@@ -93,7 +93,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 def _inference(request: ChatRequest, target: Target) -> Json:
     made = without_nones(**{its: getattr(request, ours) for ours, its in _INFERENCE.items()})
     if _CLAUDE in target.model:
-        drawn = sampling.allowed(request, target.model, target.spelling.get("sampling", "auto"))
+        drawn = request.allowed(request, target.model, target.spelling.get("sampling", "auto"))
         for ours in ("temperature", "top_p"):
             if ours not in drawn:
                 made.pop(_INFERENCE[ours], None)
