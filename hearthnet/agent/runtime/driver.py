@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from typing import Any, Final, Unpack, assert_never
 
 import msgspec
@@ -151,7 +151,7 @@ class ToolRun:
                 actions = self._feed(await self._events.next(self._loop.next_deadline()))
         finally:
             self._events.close()
-            await self._stop_all()
+            await tasks.end(set(self._tasks))
             if self._unwatch is not None:
                 await self._unwatch()
 
@@ -221,14 +221,15 @@ class ToolRun:
         aborted = {action.tool_call_id for action in actions if isinstance(action, Abort)}
         for action in actions:
             if isinstance(action, AskModel) and not over:
-                self._spawn(self._run_turn(action), "")
+                # A fast model waits for the loop.
+                self._spawn(self._model.turn(action, self._events.put_bounded), "")
             elif isinstance(action, AskPerson) and action.pending.tool_call_id not in aborted:
                 asking = self._spawn(self._ask_person(action.pending), action.pending.tool_call_id)
                 self._asking[action.pending.confirmation_id] = asking
             elif isinstance(action, AskGrant) and action.pending.tool_call_id not in aborted:
-                self._spawn(self._ask_grant(action.pending), action.pending.tool_call_id)
+                self._spawn(self._put(self._dispatcher.granted(action.pending)), action.pending.tool_call_id)
             elif isinstance(action, AskHome) and action.pending.tool_call_id not in aborted:
-                self._spawn(self._ask_home(action.pending), action.pending.tool_call_id)
+                self._spawn(self._put(self._dispatcher.located(action.pending)), action.pending.tool_call_id)
             elif isinstance(action, AskClient) and action.wanted.tool_call_id not in aborted:
                 self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
             elif isinstance(action, Dispatch) and action.arguments_digest and not over:
@@ -302,13 +303,6 @@ class ToolRun:
             if belongs_to == tool_call_id:
                 task.cancel()
 
-    async def _stop_all(self) -> None:
-        await tasks.end(set(self._tasks))
-
-    async def _run_turn(self, request: AskModel) -> None:
-        """Run one turn of the model, frame by frame; a fast model waits for the loop."""
-        await self._model.turn(request, self._events.put_bounded)
-
     async def _run_tool(self, call: Dispatch) -> None:
         def on_progress(data: dict[str, Any]) -> None:
             now = self._clock.now_ms()
@@ -338,11 +332,8 @@ class ToolRun:
         else:
             self._events.put(DecisionMade(now=now, confirmation_id=about, decision=decision))
 
-    async def _ask_grant(self, pending: PendingApproval) -> None:
-        self._events.put(await self._dispatcher.granted(pending))
-
-    async def _ask_home(self, pending: PendingApproval) -> None:
-        self._events.put(await self._dispatcher.located(pending))
+    async def _put(self, event: Awaitable[Event]) -> None:
+        self._events.put(await event)
 
     async def _ask_client(self, wanted: ClientCallRequest) -> None:
         """Have the client run a tool; an error counts as a client that is not connected."""
