@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.runtime.result_store import BlobResults, HomeResults
+from hearthnet.agent.runtime.result_store import HomeResults
 from hearthnet.agent.tools.result_text import MOST_READ, READ_RESULT
 from hearthnet.protocol.manifest import manifest_of
 from tests.agent.bench import QUERY
@@ -37,9 +37,10 @@ async def test_fifty_megabytes_are_kept_and_read_in_parts(mesh: Mesh) -> None:
         [says("Numbers."), done()],
         tools={"rag.query@1.0": gives({"text": words})},
     )
-    async with await mesh.store() as store:
-        executor = ToolExecutor(bus, tools("search_corpus"), results=BlobResults(store.blobs))
-        outcome = await executor.open_run(BODY).drive()
+    with mesh.published():
+        async with HomeResults(mesh.home) as results:
+            executor = ToolExecutor(bus, tools("search_corpus"), results=results)
+            outcome = await executor.open_run(BODY).drive()
     large, part = [json.loads(one["content"]) for one in outcome.messages if one["role"] == "tool"]
     assert (large["bytes"], large["cid"]) == (len(text), cid)
     assert text.startswith(large["head"])

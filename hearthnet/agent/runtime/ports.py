@@ -32,7 +32,7 @@ class GrantsPort(Protocol):
 
 
 class ResultsPort(Protocol):
-    """The store of large results, as `hearthnet.agent.runtime.result_store.BlobResults` implements it."""
+    """The store of large results, as `hearthnet.agent.runtime.result_store.HomeResults` implements it."""
 
     async def put(self, data: bytes) -> str: ...
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]: ...

@@ -21,32 +21,11 @@ KEPT_MS: Final = 24 * 3600 * 1000
 _PIECE: Final = 256 * 1024
 
 
-class BlobResults:
-    """The results of runs in the blobs of a home.
+class HomeResults:
+    """The results of runs in the blobs of the node in `home`, connected at the first use.
 
     They are kept for a day, for the home's own processes only.
     """
-
-    def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
-
-    async def put(self, data: bytes) -> str:
-        """Store a result and return its CID. Raises as `Blobs.put`."""
-        hold = Hold(name="result of a tool", until=now_ms() + KEPT_MS)
-        return await self._blobs.put((data[at : at + _PIECE] for at in range(0, len(data), _PIECE)), hold)
-
-    async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
-        """Return a part of a result, and its whole size.
-
-        Raises:
-            HearthNetError: `not_found` if it is no longer stored.
-        """
-        blob = await self._blobs.open(cid)
-        return await blob.read(min(offset, blob.size), length), blob.size
-
-
-class HomeResults:
-    """A `BlobResults` that connects to the store of the node in `home` at its first use."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -54,20 +33,27 @@ class HomeResults:
         self._lock = asyncio.Lock()
 
     async def put(self, data: bytes) -> str:
-        """Implement `BlobResults.put`. Also raises as `Store.connect`."""
-        return await (await self._results()).put(data)
+        """Store a result and return its CID. Raises as `Blobs.put` and `Store.connect`."""
+        hold = Hold(name="result of a tool", until=now_ms() + KEPT_MS)
+        pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
+        return await (await self._blobs()).put(pieces, hold)
 
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
-        """Implement `BlobResults.read`. Also raises as `Store.connect`."""
-        return await (await self._results()).read(cid, offset, length)
+        """Return a part of a result, and its whole size. Also raises as `Store.connect`.
 
-    async def _results(self) -> BlobResults:
+        Raises:
+            HearthNetError: `not_found` if it is no longer stored.
+        """
+        blob = await (await self._blobs()).open(cid)
+        return await blob.read(min(offset, blob.size), length), blob.size
+
+    async def _blobs(self) -> Blobs:
         from hearthnet.bus.store import Store
 
         async with self._lock:
             if self._store is None:
                 self._store = await Store.connect(self._home, "results of tools")
-        return BlobResults(self._store.blobs)
+        return self._store.blobs
 
     async def close(self) -> None:
         """Close the connection to the store, if there is one."""
