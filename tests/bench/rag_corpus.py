@@ -11,8 +11,8 @@ import numpy as np
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet_rag.index import index as writing
+from hearthnet_rag.index.chunking import Row
 from hearthnet_rag.index.index import Index, IndexEntry, Ingested
-from hearthnet_rag.index.rows import Row
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.text.document_frequencies import learn
 from hearthnet_rag.text.text_analysis import Analyser, surface_forms

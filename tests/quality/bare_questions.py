@@ -16,7 +16,7 @@ from statistics import median
 from typing import Final
 
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.ingest.starter import CORPUS, bring_up_to_date, starter_files
+from hearthnet_rag.ingest.document_import import CORPUS, bring_up_to_date, starter_files
 from hearthnet_rag.search.search import search
 
 SOURCES: Final = 3

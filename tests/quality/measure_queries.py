@@ -27,7 +27,7 @@ from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.ingest.starter import CORPUS, bring_up_to_date, starter_files
+from hearthnet_rag.ingest.document_import import CORPUS, bring_up_to_date, starter_files
 from hearthnet_rag.search.search import search
 
 QUESTIONS: Final = Path(__file__).parent / "questions.toml"

@@ -12,7 +12,7 @@ import blake3
 from hearthnet import HearthNetError
 from hearthnet.core import b64, from_rfc3339, now_ms
 from hearthnet.trust import CommunityAuthor, CommunityEvent, Identity, Invited, InviteText, Proposal, Roster
-from hearthnet_auth import cosignatures
+from hearthnet_auth.roles import require_signatures
 from hearthnet_auth.schemas import InviteInput
 
 _PURPOSE: Final = "invite seed"
@@ -130,7 +130,7 @@ def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: in
             "required",
             "an invite takes several signatures here; name its node: hearthnet invite create --for NODE_ID",
         )
-    cosignatures.require_signatures(held, own, proposal)
+    require_signatures(held, own, proposal)
 
 
 def _invalid(path: str, rule: str, message: str) -> HearthNetError:

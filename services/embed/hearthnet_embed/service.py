@@ -18,12 +18,12 @@ from typing import ClassVar, Final
 
 from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.core import TaskSet
-from hearthnet_embed import request_limits
+from hearthnet_embed import requests
 from hearthnet_embed.backend import EmbeddingBackend
 from hearthnet_embed.gguf import GgufBox
 from hearthnet_embed.local_models import Box, MiniLmBox
 from hearthnet_embed.remote import Remote
-from hearthnet_embed.schemas import EmbedInput, EmbedParams
+from hearthnet_embed.requests import EmbedInput, EmbedParams
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
@@ -94,15 +94,15 @@ class EmbedService(Service):
     async def embed(self, call: Call[EmbedParams, EmbedInput]) -> Reply:
         """Return the vectors of the texts, in their order."""
         away = {remote.config.name: remote.problem for remote in self._remotes if not remote.there}
-        backend = request_limits.named(self._models, call.params.model, away)
-        request_limits.check_count(call.input.texts, self._most(backend))
+        backend = requests.named(self._models, call.params.model, away)
+        requests.check_count(call.input.texts, self._most(backend))
         embedded = await backend.embed(call.input.texts)
         meta = {
             "model": backend.profile.model,
             "tokens_in": embedded.tokens,
             "truncated": list(embedded.truncated),
         }
-        return Reply(await asyncio.to_thread(request_limits.output, embedded, call.input.normalize), meta)
+        return Reply(await asyncio.to_thread(requests.output, embedded, call.input.normalize), meta)
 
     @property
     def _models(self) -> list[EmbeddingBackend]:
@@ -110,7 +110,7 @@ class EmbedService(Service):
         return [*remotes, *(box.model for box in self._boxes if box.model is not None)]
 
     def _most(self, backend: EmbeddingBackend) -> int:
-        return request_limits.most_texts(backend.profile.dim, self._node.bus.peer.link.max_payload)
+        return requests.most_texts(backend.profile.dim, self._node.bus.peer.link.max_payload)
 
     async def _follow(self, box: Box) -> None:
         """Load the model of `box`; while that fails, retry whenever its file changes."""

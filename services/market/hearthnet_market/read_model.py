@@ -21,9 +21,8 @@ import msgspec
 from hearthnet.core import rfc3339
 from hearthnet.service import Recorded
 from hearthnet_market.database import Damaged, empty, made_anew, opened, unreadable
-from hearthnet_market.list_query import listing
 from hearthnet_market.projection import take
-from hearthnet_market.ranking import ranked
+from hearthnet_market.queries import listing, ranked
 from hearthnet_market.schemas import Erased, ListInput, PostState
 
 __all__ = ["Damaged", "View"]

@@ -1,18 +1,53 @@
-"""A tool listed by an MCP server as a contract (docs/decisions/0106). Pure."""
+"""Tools listed by an MCP server, as contracts (docs/decisions/0106). Pure.
+
+The name of a capability is `experimental.mcp.SERVER.TOOL`, unique for each tool. A tool whose name is valid
+on the bus keeps it. Any other gets a normalized form with a piece of the hash of its real name, so that
+`readFile` and `readfile` get different names, independently of the server's other tools.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+import blake3
 import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.contracts import Contract, versioned
 from hearthnet.core import McpServerConfig
-from hearthnet_mcp.names import capabilities
 from hearthnet_mcp.schemas import input_schema, output_schema
+
+PREFIX: Final = "experimental.mcp."
+LONGEST_TOOL: Final = 64
+_FITS: Final = re.compile(r"[a-z0-9_-]{1,64}")
+_OTHER: Final = re.compile(r"[^a-z0-9_-]+")
+_HASH: Final = 8
+
+
+def capabilities(server: str, tools: Iterable[str]) -> dict[str, str]:
+    """Return the capability of each tool of `server`, by tool name; duplicates count once."""
+    names = list(dict.fromkeys(tools))
+    taken = {name for name in names if _FITS.fullmatch(name)}
+    found = {}
+    for name in names:
+        if name in taken:
+            segment = name
+        else:
+            segment = _segment(name, taken)
+            taken.add(segment)
+        found[name] = f"{PREFIX}{server}.{segment}"
+    return found
+
+
+def _segment(name: str, taken: set[str]) -> str:
+    hashed = blake3.blake3(name.encode("utf-8", "surrogatepass")).hexdigest()
+    stem = _OTHER.sub("_", name.lower()).strip("_")[: LONGEST_TOOL - _HASH - 1] or "tool"
+    forms = (f"{stem}-{hashed[at : at + _HASH]}" for at in range(len(hashed) - _HASH))
+    return next(form for form in forms if form not in taken)
+
 
 MOST_TOOLS: Final = 128
 """Tools of one server; further ones are dropped."""

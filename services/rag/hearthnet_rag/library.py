@@ -12,8 +12,7 @@ from hearthnet import HearthNetError
 from hearthnet_rag.index.index import CorpusInfo, DocumentInfo, Index, Ingested
 from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.index.vectors import QueryEmbedding
-from hearthnet_rag.ingest.document_import import entry_of
-from hearthnet_rag.ingest.starter import bring_up_to_date, starter_files
+from hearthnet_rag.ingest.document_import import bring_up_to_date, entry_of, starter_files
 from hearthnet_rag.readers import Told
 from hearthnet_rag.readers.documents import Pages
 from hearthnet_rag.readers.pool import Readers

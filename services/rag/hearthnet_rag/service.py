@@ -16,9 +16,9 @@ from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, 
 from hearthnet.core import TaskSet, new_ulid
 from hearthnet_rag.index.index import Ingested
 from hearthnet_rag.index.journal import Key, Record
+from hearthnet_rag.ingest.document_import import CORPUS as SYSTEM
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES
 from hearthnet_rag.ingest.progress import Ingestions
-from hearthnet_rag.ingest.starter import CORPUS as SYSTEM
 from hearthnet_rag.library import Added, Library
 from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, OneDocument, QueryInput
 from hearthnet_rag.search.embedding import Embedding, QueryVector

@@ -13,7 +13,7 @@ from hearthnet_embed import EmbedService
 from hearthnet_embed.backend import Embedded
 from hearthnet_embed.local_models import Box, Loadable
 from hearthnet_embed.minilm import files
-from hearthnet_embed.request_limits import output
+from hearthnet_embed.requests import output
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.services.embed.test_service import Lengths

@@ -15,7 +15,7 @@ from hearthnet_embed import EmbedService
 from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.local_models import Box, Loadable
 from hearthnet_embed.minilm import files
-from hearthnet_embed.request_limits import check_count, most_texts, named
+from hearthnet_embed.requests import check_count, most_texts, named
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 

@@ -50,8 +50,8 @@ def _found(view: View, query: str, k: int = 10) -> list[str]:
 def test_rare_words_rank_and_common_ones_fill_up_from_the_newest(
     view: View, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet_market.ranking.COMMON", 3)
-    monkeypatch.setattr("hearthnet_market.ranking._NEWEST", 4)
+    monkeypatch.setattr("hearthnet_market.queries.COMMON", 3)
+    monkeypatch.setattr("hearthnet_market.queries._NEWEST", 4)
     titles = [f"garden chair {number}" for number in range(5)] + [f"garden {number}" for number in range(5)]
     titles[2] = "garden chair zither"
     view.apply([_post(place + 1, title) for place, title in enumerate(titles)])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.core.capability_name import parse_capability
-from hearthnet_mcp.names import capabilities
+from hearthnet_mcp.tools import capabilities
 
 pytestmark = pytest.mark.req("MCPADD-1")
 

@@ -22,7 +22,7 @@ from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet_market import MarketService
 from hearthnet_mesh import MeshService, sources
 from hearthnet_rag import RagService
-from hearthnet_rag.ingest.starter import starter_files
+from hearthnet_rag.ingest.document_import import starter_files
 from hearthnet_rag.schemas import Nothing
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh

@@ -24,9 +24,8 @@ from hearthnet_rag import RagService
 from hearthnet_rag.index.chunking import cut
 from hearthnet_rag.index.database import FILE
 from hearthnet_rag.index.journal import FILE as JOURNAL
-from hearthnet_rag.ingest import starter
-from hearthnet_rag.ingest.document_import import LARGEST_BYTES
-from hearthnet_rag.ingest.starter import starter_files
+from hearthnet_rag.ingest import document_import as starter
+from hearthnet_rag.ingest.document_import import LARGEST_BYTES, starter_files
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, QueryInput

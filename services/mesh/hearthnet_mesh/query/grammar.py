@@ -1,4 +1,4 @@
-"""Allowed syntax of a query: the kinds of nodes in sqlglot's trees, and the functions.
+"""Allowed syntax of a query (the kinds of nodes in sqlglot's trees, and the functions), and its refusal.
 
 This is an allowlist: syntax that SQLite or sqlglot add later is refused until it has been reviewed.
 """
@@ -6,6 +6,8 @@ This is an allowlist: syntax that SQLite or sqlglot add later is refused until i
 from __future__ import annotations
 
 from typing import Final
+
+from hearthnet import HearthNetError
 
 PARTS: Final = frozenset({
     "Select", "Union", "Intersect", "Except", "Subquery", "With", "CTE", "From", "Join", "Table",
@@ -62,3 +64,13 @@ STATEMENTS: Final[dict[str, str]] = {
     "Analyze": "ANALYZE", "Merge": "MERGE", "Replace": "REPLACE", "Set": "SET", "Describe": "DESCRIBE",
     "TruncateTable": "TRUNCATE", "Copy": "COPY",
 }  # fmt: skip
+
+
+def rejected(gate: str, message: str) -> HearthNetError:
+    """Return the error of a check, for its caller to raise.
+
+    The error is a fault of the query. `gate` names the check; `message` gives the fault and the remedy.
+    """
+    return HearthNetError(
+        "bad_request", f"refused by gate {gate!r}: {message}", details={"path": "/input/sql", "gate": gate}
+    )

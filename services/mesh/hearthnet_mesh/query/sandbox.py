@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from hearthnet_mesh.query import grammar
-from hearthnet_mesh.query.errors import rejected
+from hearthnet_mesh.query.grammar import rejected
 from hearthnet_mesh.query.views import LARGEST, VIEWS, Row, Value
 
 SECONDS: Final = 1.0

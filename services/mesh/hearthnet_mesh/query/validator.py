@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet_mesh.query import grammar
-from hearthnet_mesh.query.errors import rejected
+from hearthnet_mesh.query.grammar import rejected
 from hearthnet_mesh.query.views import LARGEST, VIEWS
 
 if TYPE_CHECKING:

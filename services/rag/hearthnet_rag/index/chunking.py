@@ -1,21 +1,35 @@
-"""Division of a body into passages of about 1140 tokens with an overlap of up to 230.
+"""Division of a body into passages of about 1140 tokens with an overlap of up to 230, as rows of the index.
 
 A body is first divided into units no longer than the overlap: paragraphs, or if these are longer, sentences,
 words, and finally runs of characters. Units are packed until the next one would not fit. The cut is then made
 in the second half of the passage: at a heading if there is one, else at the end of a paragraph, else at the
-last unit. After a cut at a heading there is no overlap, because a section begins there. Pure functions.
+last unit. After a cut at a heading there is no overlap, because a section begins there. Each passage becomes
+a row with its stems. Pure functions.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from hearthnet.text import estimate_tokens
-from hearthnet_rag.readers.documents import Heading
+from hearthnet_rag.readers.documents import Document, Heading
+from hearthnet_rag.text.text_analysis import (
+    COMPOUNDING,
+    Analyser,
+    Known,
+    base_language,
+    stem,
+    surface_forms,
+    words,
+)
 
 # 4,000 and 800 characters of Latin script; 1,000 tokens found fewer sections (docs/decisions/0190).
 PASSAGE_TOKENS: Final = 1140
@@ -143,3 +157,56 @@ def _joined(body: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
         previous = edge
     if previous > start:
         yield start, previous
+
+
+Columns = tuple[str, str, str, str]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One passage; `tokens` are estimated.
+
+    `stems` has the stems of title, headings and text, and the words of title and headings as written.
+    """
+
+    heading: str | None
+    page: int | None
+    text: str
+    tokens: int
+    stems: Columns
+
+
+def rows_of(document: Document, known: Known) -> Iterator[Row]:
+    """Return the passages of `document`; `known` is the vocabulary of its corpus."""
+    analyser = _analyser(document, known)
+    passages = cut(document.body, document.headings)
+    return (_row(document, passage, analyser) for passage in passages)
+
+
+def _analyser(document: Document, known: Known) -> Analyser:
+    """Return the analyser for the document, which also knows the document's own words.
+
+    They serve to divide its compounds.
+    """
+    language = base_language(document.language)
+    own = Counter(stem(word, language) for word in words(document.body) if language in COMPOUNDING)
+    return Analyser(language, lambda part: own[part] + known(part))
+
+
+def _row(document: Document, passage: Passage, analyser: Analyser) -> Row:
+    path, text = passage.path, document.body[passage.start : passage.end]
+    above = path[1:] if path[:1] == (document.title,) else path
+    titles = (heading for heading in dict.fromkeys((*path, *passage.headings)) if heading != document.title)
+    return Row(
+        heading=" / ".join(above) or None,
+        page=bisect_right(document.pages, passage.fresh) or None,
+        text=text.strip(),
+        tokens=estimate_tokens(text),
+        stems=_columns(document.title, list(titles), text, analyser),
+    )
+
+
+def _columns(title: str, headings: Sequence[str], text: str, analyser: Analyser) -> Columns:
+    return (
+        analyser.text(title), analyser.text(" ".join(headings)), analyser.text(text),
+        "\n".join(map(surface_forms, (title, *headings))),
+    )  # fmt: skip

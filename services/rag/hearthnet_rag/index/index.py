@@ -16,16 +16,17 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from hearthnet_rag.index.chunking import Row, rows_of
 from hearthnet_rag.index.database import (
     FILE,
+    Space,
     as_wire_error,
     connect,
+    give_back,
     make_passages_table,
     open_database,
     passages_table,
 )
-from hearthnet_rag.index.rows import Row, rows_of
-from hearthnet_rag.index.space import Space, give_back
 from hearthnet_rag.index.vectors import PendingVectors, SignBitIndex, store
 from hearthnet_rag.readers.documents import Document, Pages, stopped
 from hearthnet_rag.text.document_frequencies import Vocabulary, forget, learn

@@ -1,9 +1,16 @@
-"""Words in the form of the index: folded, reduced to stems, with the parts of compounds.
+"""Words in the form of the index: folded, without stop words, reduced to stems, with the parts of compounds.
 
-Only German compounds are divided. A document is analysed in its own language, a query in all languages of the
-corpus, both by the same functions, so that they cannot diverge. SQLite receives only letters and digits: no
-text of a document or a query can be FTS syntax. ä, ö, ü and ß equal ae, oe, ue and ss; other accents are
-ignored.
+Only German compounds are divided, based on the words of the corpus alone. A word is a compound if it
+consists of words that occur in the corpus by themselves, joined directly or by s, es, n, en or er. Of several
+divisions the one with the fewest parts is used, then the one whose rarest part is the most frequent
+(docs/decisions/0114).
+
+A document is analysed in its own language, a query in all languages of the corpus, both by the same
+functions, so that they cannot diverge. SQLite receives only letters and digits: no text of a document or a
+query can be FTS syntax. ä, ö, ü and ß equal ae, oe, ue and ss; other accents are ignored.
+
+English stop words were chosen for questions (docs/decisions/0030); those of other languages are the
+library's.
 """
 
 from __future__ import annotations
@@ -12,11 +19,100 @@ import functools
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from hearthnet_rag.text.decompounding import split
-from hearthnet_rag.text.stop_words import stop_words
+_ENGLISH: Final = """
+a about after again all almost also although always am an and another any anybody anyone anything are
+aren't as at be because been before being best better both but by came can can't cannot come comes could
+couldn't did didn't do does doesn't doing don't done down during each either else enough even ever every
+everybody everyone everything few for from get gets getting give given go goes going gone good got had
+happen happens has have haven't having he he's her here hers him his how how's however i i'm i've if in
+instead into is isn't it it's its itself just keep kept know least less let let's like long lot lots made
+make makes making many may maybe me mean might more most much must my myself need needs neither never new
+no nobody nor not nothing now of off often ok okay on once one ones only or other others our ours out over
+own people per perhaps person please put quite rather really s same say says she should shouldn't since so
+some somebody someone something sometimes somewhere soon still such sure take takes tell than that that's
+the their them then there there's these they thing things think this those though through to together too
+towards try under until up upon us use used using usually very want wants was wasn't way we we're were
+weren't what what's when where whether which while who who's whole whom whose why will with without won't
+would wouldn't yes yet you you're your yours yourself
+"""
+ENGLISH: Final = frozenset(_ENGLISH.split())
+_QUESTIONS: Final = {
+    "de": (
+        "bekomme", "bekommt", "benutze", "bitte", "brauche", "braucht", "geht", "gibt", "helfen", "lassen",
+        "mache", "macht",
+    )
+}  # fmt: skip
+"""Words that are frequent in questions and not in books."""
+
+
+@functools.cache
+def stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of `language` in the spellings that `words` returns.
+
+    The result is empty for an unknown language.
+    """
+    if language == "en":
+        return ENGLISH
+    from stop_words import AVAILABLE_LANGUAGES, LANGUAGE_MAPPING, get_stop_words
+
+    name = LANGUAGE_MAPPING.get(language)
+    listed = get_stop_words(language) if name in AVAILABLE_LANGUAGES else []
+    return frozenset(
+        spelt for word in (*listed, *_QUESTIONS.get(language, ())) for spelt in _spellings(word.casefold())
+    )
+
+
+def _spellings(word: str) -> set[str]:
+    umlauts = word.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue")
+    return {unicodedata.normalize("NFC", word), umlauts}
+
+
+SHORTEST_PART: Final = 4
+SHORTEST: Final = 9
+LONGEST: Final = 40
+MOST_PARTS: Final = 3
+_JOINTS: Final = ("", "s", "es", "n", "en", "er")
+
+Frequency = Callable[[str], int]
+"""Returns the number of occurrences of a word by itself, 0 for an unknown word."""
+
+
+def split(word: str, frequency: Frequency) -> list[str]:
+    """Return the parts of `word` without their joints, or an empty list if it is no compound."""
+    if not SHORTEST <= len(word) <= LONGEST or not word.isalpha():
+        return []
+    found = list(_ways(word, frequency, MOST_PARTS))
+    if not found:
+        return []
+
+    def order(way: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
+        return len(way), -min(map(frequency, way)), way
+
+    best: tuple[str, ...] = min(found, key=order)
+    return list(best)
+
+
+def _ways(word: str, frequency: Frequency, parts: int) -> Iterator[tuple[str, ...]]:
+    """Yield the divisions of `word` into two to `parts` known words."""
+    for at in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
+        last = word[at:]
+        if not frequency(last):
+            continue
+        for first in _without_joint(word[:at]):
+            if frequency(first):
+                yield (first, last)
+            elif parts > 2:
+                yield from ((*way, last) for way in _ways(first, frequency, parts - 1))
+
+
+def _without_joint(part: str) -> Iterator[str]:
+    for joint in _JOINTS:
+        if part.endswith(joint) and len(part) - len(joint) >= SHORTEST_PART:
+            yield part[: len(part) - len(joint)]
+
 
 ALGORITHMS: Final = {
     "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",

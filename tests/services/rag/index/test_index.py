@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_rag.index import rows
+from hearthnet_rag.index import chunking
 from hearthnet_rag.index.database import FILE, VERSION
 from hearthnet_rag.index.index import CorpusInfo, Index, IndexEntry, Ingested
 from hearthnet_rag.search.search import search
@@ -132,7 +132,7 @@ def test_closing_stops_the_reading_of_a_document(
         cut.append(text)
         return 1
 
-    monkeypatch.setattr(rows, "estimate_tokens", closes)
+    monkeypatch.setattr(chunking, "estimate_tokens", closes)
     with pytest.raises(HearthNetError, match="is stopping") as caught:
         index.add("home", entry(LONG))
     assert caught.value.code == "partition"

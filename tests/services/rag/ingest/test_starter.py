@@ -11,7 +11,7 @@ import pytest
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.ingest.starter import CORPUS, StarterFile, bring_up_to_date, starter_files, year_of
+from hearthnet_rag.ingest.document_import import CORPUS, StarterFile, bring_up_to_date, starter_files, year_of
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.search.search import search
 

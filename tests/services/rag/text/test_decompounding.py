@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet_rag.text.decompounding import _JOINTS, LONGEST, SHORTEST, SHORTEST_PART, split
+from hearthnet_rag.text.text_analysis import _JOINTS, LONGEST, SHORTEST, SHORTEST_PART, split
 
 WORDS = {
     "regel": 9,

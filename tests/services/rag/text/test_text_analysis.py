@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from snowballstemmer.english_stemmer import EnglishStemmer
 
 from hearthnet_rag.text import text_analysis
-from hearthnet_rag.text.stop_words import ENGLISH, stop_words
 from hearthnet_rag.text.text_analysis import (
     ALGORITHMS,
+    ENGLISH,
     Analyser,
     base_language,
     query_stems,
     stem,
+    stop_words,
     surface_forms,
     words,
 )

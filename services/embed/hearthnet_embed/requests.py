@@ -1,4 +1,7 @@
-"""Choice of the model for a call, limits of a call, and the form of its output."""
+"""Requests of `embed.text`: their form, the choice of the model, their limits, their output.
+
+See: contracts/embed.text@1.0.json.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,24 @@ import difflib
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet import HearthNetError
 from hearthnet_embed.backend import Embedded, EmbeddingBackend
+
+
+class EmbedParams(msgspec.Struct, frozen=True):
+    """The model's name or alias; None selects the first one."""
+
+    model: str | None = None
+
+
+class EmbedInput(msgspec.Struct, frozen=True):
+    """The texts, and whether their vectors are scaled to length one."""
+
+    texts: list[str]
+    normalize: bool = True
+
 
 MOST_TEXTS: Final = 256
 _NUMBER_BYTES: Final = 12
