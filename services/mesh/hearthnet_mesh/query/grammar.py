@@ -30,20 +30,10 @@ FUNCTIONS: Final[dict[str, str]] = {
 }  # fmt: skip
 """Functions with a kind of node of their own in sqlglot, and their names in SQLite."""
 
-NAMED: Final = frozenset(
-    {
-        "date",
-        "datetime",
-        "ifnull",
-        "iif",
-        "json_array_length",
-        "julianday",
-        "strftime",
-        "time",
-        "total",
-        "unixepoch",
-    }
-)
+NAMED: Final = frozenset({
+    "date", "datetime", "ifnull", "iif", "json_array_length", "julianday", "strftime", "time", "total",
+    "unixepoch",
+})  # fmt: skip
 """Functions that sqlglot knows only by name."""
 
 OF_TIME: Final = frozenset({"date", "datetime", "julianday", "strftime", "time", "unixepoch"})

@@ -19,102 +19,24 @@ if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 _HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
-_NEVER: Final = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "math",
-        "iframe",
-        "object",
-        "embed",
-        "canvas",
-        "audio",
-        "video",
-        "select",
-        "textarea",
-        "button",
-        "input",
-        "nav",
-        "dialog",
-        "datalist",
-        "head",
-        "title",
-    ]
-)
-_BLOCKS: Final = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "body",
-        "caption",
-        "center",
-        "dd",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "header",
-        "hgroup",
-        "hr",
-        "html",
-        "legend",
-        "li",
-        "main",
-        "menu",
-        "ol",
-        "p",
-        "section",
-        "summary",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    ]
-)
+_NEVER: Final = frozenset({
+    "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "embed", "canvas", "audio",
+    "video", "select", "textarea", "button", "input", "nav", "dialog", "datalist", "head", "title",
+})  # fmt: skip
+_BLOCKS: Final = frozenset({
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl",
+    "dt", "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup", "hr", "html", "legend",
+    "li", "main", "menu", "ol", "p", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul",
+})  # fmt: skip
 _ROLES: Final = frozenset(
     ["navigation", "banner", "contentinfo", "search", "menu", "menubar", "toolbar", "dialog", "alertdialog"]
 )
-_FRAME: Final = frozenset(
-    [
-        "nav",
-        "navbar",
-        "navigation",
-        "navheader",
-        "navfooter",
-        "docnav",
-        "navlinks",
-        "menu",
-        "breadcrumb",
-        "breadcrumbs",
-        "pagination",
-        "pager",
-        "toc",
-        "banner",
-        "site-header",
-        "site-footer",
-        "page-footer",
-        "cookie-banner",
-        "skip-link",
-        "skiplink",
-        "sphinxsidebar",
-        "related",
-        "mw-jump-link",
-        "mw-editsection",
-        "noprint",
-    ]
-)
+_FRAME: Final = frozenset({
+    "nav", "navbar", "navigation", "navheader", "navfooter", "docnav", "navlinks", "menu", "breadcrumb",
+    "breadcrumbs", "pagination", "pager", "toc", "banner", "site-header", "site-footer", "page-footer",
+    "cookie-banner", "skip-link", "skiplink", "sphinxsidebar", "related", "mw-jump-link", "mw-editsection",
+    "noprint",
+})  # fmt: skip
 _FRAMED: Final = frozenset(
     ["ul", "ol", "dl", "div", "p", "section", "table", "aside", "header", "footer", "span", "a"]
 )
