@@ -195,9 +195,12 @@ async def test_the_market_tells_of_posts_that_come_and_end() -> None:
     market.removed, market.ended = ["e2"], [{"event_id": "e2", "reason": "stale", "by": "somebody"}]
     assert await look.look() == [("ended", market.ended[0])]
     market.removed, market.ended = [], []
+    last = market.post("e3")
+    assert await look.look() == [("posted", last)]
     market.posts, market.lamport = [], 0
     fresh = market.post("e9")
     assert await look.look() == [("reset", {}), ("posted", fresh)]
+    assert look.state() == {"posts": [fresh]}
 
 
 @pytest.mark.req("SOCK-14")
