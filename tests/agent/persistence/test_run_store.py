@@ -136,6 +136,7 @@ async def test_an_entry_is_on_record_once_however_many_say_it(runs: RunStore) ->
     assert await runs.append_audit(decided("d", run), since) == since + 2
     await runs.append_audit(decided("e", "another"), since)
     assert [entry.call for entry in await runs.audit_entries(run, since)] == ["c", "d"]
+    assert await runs.append_audit(decided("c", run), since + 3) == since + 4, "another one, later"
 
 
 async def test_an_end_is_found_with_its_beginning() -> None:

@@ -74,6 +74,7 @@ def view(node: str) -> OfferView:
 async def test_provider_of_an_effect_is_the_own_home_then_the_only_one() -> None:
     ingest = TOOLBOX.bound(TOOL.name)
     assert await provider_of(ingest, Offers(OTHER, OWN, THIRD), OWN) == OWN
+    assert await provider_of(ingest, Offers(OTHER, OWN, THIRD), THIRD) == THIRD
     assert await provider_of(ingest, Offers(OTHER, OTHER), OWN) == OTHER
     post = Toolbox([capability_tool("market.post@1.0", {})]).bound("market.post")
     assert await provider_of(post, Offers(OTHER, THIRD), OWN) == ANY_PROVIDER
