@@ -15,8 +15,11 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from tests.helpers.mesh import Mesh
+from tests.helpers.offers import offered
+from tests.helpers.service_processes import call_at
 from tests.helpers.waiting import wait_for
-from tests.service.workers import approval, body, grant, ingest, working
+from tests.service.effect_worker import INGEST
+from tests.service.workers import RUN, approval, body, grant, ingest, token, working
 
 pytestmark = pytest.mark.asyncio
 DEADLINE = 30.0
@@ -37,16 +40,18 @@ async def test_one_approval_has_one_effect_in_all_processes_and_after_restarts(m
         async with await mesh.bus() as bus, await mesh.bus() as other:
             await workers.start(bus, 3)
             wanted, key = body(), ids.new_ulid()
-            yes = approval(bus, wanted, key)
-            replies: list[Reply] = []
-            async with asyncio.timeout(DEADLINE):
-                while len({reply.instance for reply in replies}) < 2:
-                    asked = [bus, other] * 8
-                    racing = (ingest(each, wanted, approval=yes, idempotency_key=key) for each in asked)
-                    replies += await asyncio.gather(*racing)
+            given: dict[str, Any] = {"approval": approval(bus, wanted, key), "idempotency_key": key}
+            at = await offered(bus, INGEST, 3)
+            racing = (
+                call_at(each, view, INGEST, wanted, token=token(each), run=RUN, timeout_seconds=60, **given)
+                for each in (bus, other)
+                for view in at * 3
+            )
+            replies: list[Reply] = await asyncio.gather(*racing)
+            assert {reply.instance for reply in replies} == {view.offer.instance for view in at}
             workers.kill()
             await workers.start(bus)
-            replies.append(await ingest(bus, wanted, approval=yes, idempotency_key=key))
+            replies.append(await ingest(bus, wanted, **given))
             late = approval(bus, wanted, key, time=now_ms() - 500_000, expires=now_ms() - 400_000)
             replies.append(await ingest(bus, wanted, approval=late, idempotency_key=key))
         assert len(workers.effects) == 1
