@@ -31,6 +31,7 @@ from hearthnet_llm.media import LIMITS, Fetch, prepared, unknown
 from hearthnet_llm.responses import retry_truncated_call, retry_without_tool
 from hearthnet_llm.text_tools import backend
 from hearthnet_llm.vendors import ollama, openai, wire
+from hearthnet_llm.vendors.anthropic.request import longest_answer
 from hearthnet_llm.vendors.calls import Unclosed
 from hearthnet_llm.vendors.catalog import CatalogEntry
 from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
@@ -138,7 +139,7 @@ class Remote:
             return msgspec.structs.replace(self._target, ctx=ctx)
         if request is None or request.max_tokens is not None or self._wire_name not in _BOUNDED:
             return self._target
-        most = request.longest(request, self._target.model, self._answer)
+        most = longest_answer(request, self._target.model, self._answer)
         room = max(self._profile.ctx - _needed(request), self._profile.ctx // 8)
         return msgspec.structs.replace(self._target, answer=min(most, room))
 

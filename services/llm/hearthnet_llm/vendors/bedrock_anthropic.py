@@ -31,7 +31,7 @@ _MOST_UNASKED: Final = 16_384
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """Return the request POST /model/{id}/invoke, or its streaming variant."""
     path = bedrock.model_path(target.model, _ACTIONS[bool(request.stream)], target.spelling.get("id", ""))
-    answer = min(request.longest(request, target.model, target.answer), _MOST_UNASKED)
+    answer = min(messages.longest_answer(request, target.model, target.answer), _MOST_UNASKED)
     body = messages.write(request, msgspec.structs.replace(target, answer=answer))
     version = target.api_version or _VERSION
     return HttpRequest("POST", target.base + path, {"anthropic_version": version, **body})

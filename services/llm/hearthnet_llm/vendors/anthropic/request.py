@@ -99,7 +99,7 @@ def write(request: ChatRequest, target: Target) -> Json:
     body: Json = {
         **messages.write(request.messages, spelling),
         **_limit(request, target),
-        **allowed(request, target.model, spelling.get("sampling", "auto"), target.api_version),
+        **allowed_sampling(request, target.model, spelling.get("sampling", "auto"), target.api_version),
         **without_nones(stop_sequences=request.stop, service_tier=request.service_tier),
         **_tools(request, spelling),
         **_output(request, spelling.get("structured", "output_config")),
@@ -164,7 +164,7 @@ def _limit(request: ChatRequest, target: Target) -> Json:
         return {"max_tokens": request.max_tokens}
     if target.spelling.get("max_tokens") == "asked":
         return {}
-    return {"max_tokens": longest(request, target.model, target.answer)}
+    return {"max_tokens": longest_answer(request, target.model, target.answer)}
 
 
 def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
@@ -254,7 +254,7 @@ def _read_output(body: Json, spelling: dict[str, str]) -> ResponseSchema | None:
     return ResponseSchema(schema=fields(native.get("schema"), "output_config.format.schema"))
 
 
-def allowed(request: ChatRequest, model: str, choice: str, version: str = "") -> Json:
+def allowed_sampling(request: ChatRequest, model: str, choice: str, version: str = "") -> Json:
     """Return `temperature`, `top_p` and `top_k`, as far as model and API version accept them."""
     asked = without_nones(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
     if choice == "sent":
@@ -269,7 +269,7 @@ def allowed(request: ChatRequest, model: str, choice: str, version: str = "") ->
     return asked
 
 
-def longest(request: ChatRequest, model: str, told: int | None) -> int:
+def longest_answer(request: ChatRequest, model: str, told: int | None) -> int:
     """Return the required `max_tokens` for a request without one: the model's maximum.
 
     `told` is the maximum stated by its server.

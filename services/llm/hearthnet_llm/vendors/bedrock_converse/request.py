@@ -1,6 +1,7 @@
 """The whole request in both directions (Amazon Bedrock API reference, "Converse").
 
-Parameters of only some models are in `more.py`.
+Parameters of only some of Bedrock's models are in `additionalModelRequestFields`. Their names differ between
+families of models. The thinking effort is among them, and may also be in `outputConfig`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, ServerTool, Tool, ToolChoice
+from hearthnet_llm.interface.content_parts import CacheHint
+from hearthnet_llm.interface.request import (
+    ChatRequest,
+    Named,
+    ResponseSchema,
+    ServerTool,
+    Thinking,
+    Tool,
+    ToolChoice,
+)
 from hearthnet_llm.vendors import bedrock
-from hearthnet_llm.vendors.anthropic import request
-from hearthnet_llm.vendors.bedrock_converse import blocks, messages, model_specific_fields
+from hearthnet_llm.vendors.anthropic import tools as claude
+from hearthnet_llm.vendors.anthropic.request import MODES, SAMPLING, allowed_sampling
+from hearthnet_llm.vendors.bedrock_converse import blocks, messages
 from hearthnet_llm.vendors.json_access import (
     as_text,
     checked,
@@ -21,19 +32,44 @@ from hearthnet_llm.vendors.json_access import (
     refuse,
     text,
     ungrammatical,
+    value_at,
     without_nones,
 )
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
+_MODEL_FIELDS: Final = "additionalModelRequestFields"
+_MODEL_SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "thinking": ("thinking", "reasoning_config", "reasoningConfig"),
+    "effort": (
+        "none",
+        "reasoningConfig.maxReasoningEffort",
+        "reasoning_effort",
+        "reasoning_config",
+        "output_config.effort",
+        "outputConfig.effort",
+    ),
+    "top_k": ("top_k", "inferenceConfig.topK", "topK", "k"),
+    "drawn": ("left out", "sent"),
+    "cache": ("absent", "cacheControl"),
+}
+_NOVA: Final = "amazon.nova"
+_EFFORTS: Final = (
+    (_NOVA, "reasoningConfig.maxReasoningEffort"),
+    ("openai.", "reasoning_effort"),
+    ("qwen.", "reasoning_config"),
+)
+"""Field for the thinking effort, by a part of the model's id; other models have none."""
+_DRAWN: Final = ("seed", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+"""Supported by some models only; others refuse a request that has them."""
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": bedrock.SPELLING,
     "inference": ("absent", "empty"),
     "more": ("absent", "empty"),
-    "sampling": request.SAMPLING,
+    "sampling": SAMPLING,
     "no_tools": ("absent", "empty"),
     "no_description": ("absent", "empty"),
     "call_type": ("absent", blocks.CALLED),
-    **model_specific_fields.SPELLINGS,
+    **_MODEL_SPELLINGS,
 }
 _ACTIONS: Final = ("converse", "converse-stream")
 _CLAUDE: Final = "anthropic.claude"
@@ -43,6 +79,138 @@ _INFERENCE: Final[dict[str, str]] = {
     "top_p": "topP",
     "stop": "stopSequences",
 }
+
+
+def _is_claudes(tool: Tool) -> bool:
+    """Return whether Anthropic defines the tool: its own tools have versions."""
+    return tool.server is not None and tool.server.version is not None
+
+
+def _write_model_fields(request: ChatRequest, target: Target) -> Json:
+    """Return the field, {} for nothing."""
+    spelling = target.spelling
+    made: Json = _top_k(request.top_k, target)
+    if spelling.get("drawn") == "sent":
+        made |= without_nones(**{name: getattr(request, name) for name in _DRAWN})
+    if request.cache is not None and spelling.get("cache") == "cacheControl":
+        made["cacheControl"] = {"type": "ephemeral", **without_nones(ttl=request.cache.ttl)}
+    if request.parallel_tool_calls is not None and request.tools and _CLAUDE in target.model:
+        choice = claude.write_choice(request.tool_choice, request.parallel_tool_calls)
+        made |= without_nones(tool_choice=choice)
+    own = [claude.write(tool, {}) for tool in request.tools or () if _is_claudes(tool)]
+    if own:
+        made["tools"] = own
+    return made if request.thinking is None else made | _thinking(request.thinking, target)
+
+
+def _effort_output(request: ChatRequest, target: Target) -> Json:
+    """Return the part of the parameters that belongs into `outputConfig`."""
+    effort = None if request.thinking is None else request.thinking.effort
+    return without_nones(effort=effort) if _effort(target) == "outputConfig.effort" else {}
+
+
+def _top_k(top_k: int | None, target: Target) -> Json:
+    usual = "inferenceConfig.topK" if _NOVA in target.model else "top_k"
+    outer, _, inner = target.spelling.get("top_k", usual).partition(".")
+    if top_k is None:
+        return {}
+    return {outer: {inner: top_k}} if inner else {outer: top_k}
+
+
+def _effort(target: Target) -> str:
+    """Return the field for the thinking effort."""
+    usual = next((where for part, where in _EFFORTS if part in target.model), "none")
+    return target.spelling.get("effort", usual)
+
+
+def _thinking(thinking: Thinking, target: Target) -> Json:
+    where = _effort(target)
+    about: Json = {}
+    made: Json = {}
+    if thinking.effort is not None:
+        if where in ("reasoning_effort", "reasoning_config"):
+            made[where] = thinking.effort
+        elif where == "output_config.effort":
+            made["output_config"] = {"effort": thinking.effort}
+        elif where == "reasoningConfig.maxReasoningEffort":
+            about["maxReasoningEffort"] = thinking.effort
+    name = target.spelling.get("thinking", "reasoningConfig" if _NOVA in target.model else "thinking")
+    if thinking.mode is None or where in ("reasoning_effort", "reasoning_config"):
+        return made
+    more = without_nones(budget_tokens=thinking.budget_tokens, display=thinking.show)
+    return {**made, name: {"type": MODES[thinking.mode], **about, **more}}
+
+
+def _read_model_fields(body: Json, spelling: dict[str, str]) -> Json:
+    """Return the fields of a canonical request; records their native places in `spelling`."""
+    more = fields(body.get(_MODEL_FIELDS) or {}, _MODEL_FIELDS)
+    found: Json = {name: more.get(name) for name in _DRAWN}
+    if any(value is not None for value in found.values()):
+        spelling["drawn"] = "sent"
+    if more.get("cacheControl") is not None:
+        spelling["cache"] = "cacheControl"
+        found["cache"] = CacheHint(fields(more["cacheControl"], f"{_MODEL_FIELDS}.cacheControl").get("ttl"))
+    _, found["parallel_tool_calls"] = claude.read_choice(more.get("tool_choice"))
+    return {
+        **found,
+        "top_k": _read_top_k(more, spelling),
+        "thinking": _read_thinking(body, more, spelling),
+    }
+
+
+def _read_model_tools(body: Json) -> list[Tool]:
+    """Return the tools in these parameters, in Anthropic's form."""
+    native = objects(
+        fields(body.get(_MODEL_FIELDS) or {}, _MODEL_FIELDS).get("tools"), f"{_MODEL_FIELDS}.tools"
+    )
+    tools = [claude.read(tool, f"{_MODEL_FIELDS}.tools[{place}]", {}) for place, tool in enumerate(native)]
+    if not all(_is_claudes(tool) for tool in tools):
+        refuse(
+            f"{_MODEL_FIELDS}.tools",
+            "only tools that Anthropic defines stand here; others belong in toolConfig",
+        )
+    return tools
+
+
+def _read_top_k(more: Json, spelling: dict[str, str]) -> int | None:
+    for where in _MODEL_SPELLINGS["top_k"]:
+        value = value_at(more, where)
+        if value is not None:
+            spelling["top_k"] = where
+            return value  # type: ignore[no-any-return]
+    return None
+
+
+def _read_thinking(body: Json, more: Json, spelling: dict[str, str]) -> Thinking | None:
+    native: Json = {}
+    for name in _MODEL_SPELLINGS["thinking"]:
+        if more.get(name) is not None and not isinstance(more[name], str):
+            spelling["thinking"] = name
+            native = fields(more[name], f"{_MODEL_FIELDS}.{name}")
+    effort = _read_effort(body, more, native, spelling)
+    if not native:
+        return None if effort is None else Thinking(effort=effort)
+    mode = next((ours for ours, its in MODES.items() if its == native.get("type")), None)
+    if mode is None:
+        refuse(_MODEL_FIELDS, f"no way to think {native.get('type')!r} is known")
+    return Thinking(mode, effort, native.get("budget_tokens"), native.get("display"))  # type: ignore[arg-type]
+
+
+def _read_effort(body: Json, more: Json, native: Json, spelling: dict[str, str]) -> str | None:
+    """Return the thinking effort from any of its places."""
+    config = more.get("reasoning_config")
+    places = {
+        "reasoningConfig.maxReasoningEffort": native.get("maxReasoningEffort"),
+        "reasoning_effort": more.get("reasoning_effort"),
+        "reasoning_config": config if isinstance(config, str) else None,
+        "output_config.effort": fields(more.get("output_config") or {}, "output_config").get("effort"),
+        "outputConfig.effort": fields(body.get("outputConfig") or {}, "outputConfig").get("effort"),
+    }
+    where = next((where for where, value in places.items() if value is not None), None)
+    if where is None:
+        return None
+    spelling["effort"] = where
+    return places[where]
 
 
 def encode(request: ChatRequest, target: Target) -> HttpRequest:
@@ -58,9 +226,9 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     for name, value in (
         ("toolConfig", _tools(request, target.spelling)),
         ("outputConfig", _output(request, target)),
-        (model_specific_fields.FIELD, model_specific_fields.write(request, target)),
+        (_MODEL_FIELDS, _write_model_fields(request, target)),
     ):
-        if value or (name == model_specific_fields.FIELD and target.spelling.get("more") == "empty"):
+        if value or (name == _MODEL_FIELDS and target.spelling.get("more") == "empty"):
             body[name] = value
     return HttpRequest("POST", target.base + path, body)
 
@@ -73,9 +241,9 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     inference = body.get("inferenceConfig")
     spelling["sampling"] = "sent"
     spelling["inference"] = "absent" if inference is None else "empty"
-    spelling["more"] = "absent" if body.get(model_specific_fields.FIELD) is None else "empty"
+    spelling["more"] = "absent" if body.get(_MODEL_FIELDS) is None else "empty"
     declared, choice = _read_tools(body, spelling)
-    tools = model_specific_fields.read_tools(body)
+    tools = _read_model_tools(body)
     tier = body.get("serviceTier")
     request = ChatRequest(
         messages=messages.read(body, spelling),
@@ -84,7 +252,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         service_tier=None if tier is None else fields(tier, "serviceTier").get("type"),
         response_schema=_read_output(body),
         stream=streamed,
-        **model_specific_fields.read(body, spelling),
+        **_read_model_fields(body, spelling),
         **{ours: (inference or {}).get(its) for ours, its in _INFERENCE.items()},
     )
     return checked(request), Target(model, base, vendor, spelling=spelling)
@@ -93,7 +261,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 def _inference(request: ChatRequest, target: Target) -> Json:
     made = without_nones(**{its: getattr(request, ours) for ours, its in _INFERENCE.items()})
     if _CLAUDE in target.model:
-        drawn = request.allowed(request, target.model, target.spelling.get("sampling", "auto"))
+        drawn = allowed_sampling(request, target.model, target.spelling.get("sampling", "auto"))
         for ours in ("temperature", "top_p"):
             if ours not in drawn:
                 made.pop(_INFERENCE[ours], None)
@@ -106,7 +274,7 @@ def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     This vendor has no choice "none": tools are omitted, unless they were called before.
     """
     choice = request.tool_choice
-    declared = [tool for tool in request.tools or () if not model_specific_fields.is_claudes(tool)]
+    declared = [tool for tool in request.tools or () if not _is_claudes(tool)]
     if not declared and spelling.get("no_tools") == "empty":
         return {"tools": []}
     if not declared or (choice == "none" and not messages.has_calls(request.messages)):
@@ -180,7 +348,7 @@ def _read_choice(native: Any) -> ToolChoice | None:
 
 
 def _output(request: ChatRequest, target: Target) -> Json:
-    made: Json = model_specific_fields.output(request, target)
+    made: Json = _effort_output(request, target)
     schema = request.response_schema
     if schema is not None:
         if schema.schema is None:
