@@ -1,9 +1,10 @@
 """The llm service: offers of each model, for streams and for single replies.
 
-Models behind URLs are offered while their servers answer, and follow the settings at run time (pool.py,
-settings.py). The built-in model is offered once its file is validated and is loaded after that: at once if it
-is the only model, else at the first call (builtin/loading.py). If the file is missing, damaged or cannot be
-loaded, the note gives the reason, the service runs without it, and the file is checked every 2 s.
+Models behind URLs are offered while their servers answer, and follow the settings at run time
+(backends/pool.py, settings.py). The built-in model is offered once its file is validated and is loaded after
+that: at once if it is the only model, else at the first call (builtin/lazy_backend.py). If the file is
+missing, damaged or cannot be loaded, the note gives the reason, the service runs without it, and the file is
+checked every 2 s.
 
 See: docs/models.md#what-is-offered-and-when.
 """

@@ -1,7 +1,7 @@
 """Estimation of a request's tokens without a tokenizer: by script, rounded up.
 
 Images and other media have fixed estimates, because each vendor counts them in its own way: an image counts
-as one of the size to which images are scaled (media/limits.py) at the most expensive vendor.
+as one of the size to which images are scaled (media.py) at the most expensive vendor.
 """
 
 from __future__ import annotations

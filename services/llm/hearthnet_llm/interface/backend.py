@@ -74,7 +74,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     def supports_tools(self) -> bool:
         """Return whether the model calls tools.
 
-        The config decides, else a test of the model, else its server or kind (abilities.py).
+        The config decides, else a test of the model, else its server or kind (backends/backend_kinds.py).
         """
         return self.tool_mode != "none"
 

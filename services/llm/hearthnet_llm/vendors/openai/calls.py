@@ -3,7 +3,7 @@
 Variants seen in recorded exchanges, all of them tolerated: calls without an id or an index (several in one
 list are distinguished by their place in it), an index that starts at 1 or is the same for all, name and id
 repeated on each delta, arguments as an object, empty arguments, calls that arrive complete, text in place of
-arguments (custom.py; it comes with the complete call).
+arguments (tools.py; it comes with the complete call).
 """
 
 from __future__ import annotations
