@@ -73,15 +73,6 @@ def built_in(memory: Path) -> Path:
     return file
 
 
-def configured_file(path: Path) -> Path:
-    """Return the file named in the config.
-
-    Raises:
-        HearthNetError: `not_implemented` if it is missing or no GGUF file.
-    """
-    return check_llama(path, "llm.model_file")
-
-
 def packaged() -> Path | None:
     """Return the file's path in its package, even if it is missing; None without the package."""
     return _pin().packaged()
@@ -126,7 +117,7 @@ class ModelLocator:
         Raises:
             HearthNetError: `not_implemented`, with fault and remedy in one line, if it cannot be used.
         """
-        return configured_file(self._chosen) if self._chosen else built_in(self._memory)
+        return check_llama(self._chosen, "llm.model_file") if self._chosen else built_in(self._memory)
 
     def profile(self, file: Path) -> Profile:
         """Return the profile of the model in `file`, which is known before it is loaded."""

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
-import msgspec
-
 from hearthnet import HearthNetError
 from hearthnet.models import reported_error
 from hearthnet_llm.vendors import decoding
@@ -56,7 +54,7 @@ class AwsPieces:
         self.name = name
         self._opened = opened
         self._text: TextPieces | None = None
-        self._stream: EventStream | None = None
+        self._stream: EventStreamBuffer | None = None
 
     def feed(self, data: bytes) -> Iterator[Json]:
         """Yield the complete objects, as `JsonStream.feed`.
@@ -65,7 +63,7 @@ class AwsPieces:
         """
         if self._text is None and self._stream is None and data:
             if data[:1] == b"\x00":
-                self._stream = EventStream()
+                self._stream = _buffer()
             else:
                 self._text = TextPieces(self.name)
         if self._text is not None:
@@ -80,64 +78,32 @@ class AwsPieces:
         elif self._stream is None:
             raise decoding.broken(self.name)
 
-    def _frames(self, stream: EventStream, data: bytes) -> Iterator[Json]:
+    def _frames(self, stream: EventStreamBuffer, data: bytes) -> Iterator[Json]:
+        """Yield the objects of the frames that `data` completes, with verified checksums."""
+        from botocore.eventstream import ParserError
+
+        stream.add_data(data)
         try:
-            for event in stream.feed(data):
-                yield self._value(event)
-        except ValueError as error:
+            while (message := next(stream, None)) is not None:
+                yield self._value(message.headers, message.payload)
+        except (ParserError, KeyError, ValueError, struct.error) as error:
             raise decoding.no_answer(self.name, "") from error
 
-    def _value(self, event: AwsEvent) -> Json:
-        body = parsed(event.payload.decode("utf-8", "replace"))
+    def _value(self, headers: Json, payload: bytes) -> Json:
+        """Return the object of a frame; its type is, for instance, contentBlockDelta."""
+        kind = str(
+            headers.get(":event-type") or headers.get(":exception-type") or headers.get(":error-code") or ""
+        )
+        payload = payload or str(headers.get(":error-message", "")).encode()
+        body = parsed(payload.decode("utf-8", "replace"))
         body = body if isinstance(body, dict) else {}
-        if event.kind != "event":
-            said = str(body.get("message") or body.get("Message") or event.payload.decode("utf-8", "replace"))
-            raise reported_error(self.name, None, said, event.type)
-        made = self._opened(event.type, body)
+        if headers.get(":message-type", "event") != "event":
+            said = str(body.get("message") or body.get("Message") or payload.decode("utf-8", "replace"))
+            raise reported_error(self.name, None, said, kind)
+        made = self._opened(kind, body)
         if not isinstance(made, dict):
             raise decoding.no_answer(self.name, "")
         return made
-
-
-class AwsEvent(msgspec.Struct, frozen=True):
-    """One frame; `kind` is event, exception or error.
-
-    `type` is, for instance, contentBlockDelta or throttlingException.
-    """
-
-    kind: str
-    type: str
-    payload: bytes
-
-
-class EventStream:
-    """Parser of an event stream, fed with bytes as they arrive."""
-
-    def __init__(self) -> None:
-        self._buffer: EventStreamBuffer = _buffer()
-
-    def feed(self, data: bytes) -> Iterator[AwsEvent]:
-        """Yield the frames that `data` completes, with verified checksums.
-
-        Raises:
-            ValueError: the data is no event stream; nothing may be fed after that.
-        """
-        from botocore.eventstream import ParserError
-
-        self._buffer.add_data(data)
-        while True:
-            try:
-                message = next(self._buffer, None)
-            except (ParserError, KeyError, struct.error) as error:
-                raise ValueError(f"no event stream: {error}") from error
-            if message is None:
-                return
-            headers = message.headers
-            kind = str(headers.get(":message-type", "event"))
-            named = headers.get(":event-type") or headers.get(":exception-type") or headers.get(":error-code")
-            said = headers.get(":error-message", "")
-            payload = message.payload or str(said).encode()
-            yield AwsEvent(kind, str(named or ""), payload)
 
 
 def _buffer() -> EventStreamBuffer:
