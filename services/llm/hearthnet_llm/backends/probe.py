@@ -109,16 +109,12 @@ async def check(wish: ProbeRequest, memory: ProbeCache) -> ProbeResult:
         HearthNetError: the server's error, or that of its absence.
     """
     config, models = await _found(_config(wish))
-    if wish.model is None:
-        return _checked(config, models, None)
-    config = msgspec.structs.replace(config, model=wish.model, name=wish.name or wish.model)
-    if models and wish.model not in [model.name for model in models]:
-        raise _no_such(config, models)
-    told = await _described(config, models)
-    return _checked(config, models, await _tested(config, told, memory))
-
-
-def _checked(config: ModelConfig, models: list[CatalogEntry], tested: ToolProbe | None) -> ProbeResult:
+    tested = None
+    if wish.model is not None:
+        config = msgspec.structs.replace(config, model=wish.model, name=wish.name or wish.model)
+        if models and wish.model not in [model.name for model in models]:
+            raise _no_such(config, models)
+        tested = await _tested(config, await _described(config, models), memory)
     return ProbeResult(config.kind, config.url, config.api_key_env, models, tested)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from hearthnet_llm.interface.backend import Profile
-from hearthnet_llm.interface.content_parts import Citation, Part, ServerPart, TextPart, ThinkingPart
+from hearthnet_llm.interface.content_parts import Citation, Part, TextPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
     Done,
@@ -24,6 +24,7 @@ from hearthnet_llm.interface.frames import (
 from hearthnet_llm.interface.request import Message
 
 EMPTY: Final = "answer_empty"
+_Kind = TypeVar("_Kind", bound=Frame)
 
 
 class ResponseBuilder:
@@ -38,13 +39,7 @@ class ResponseBuilder:
         """Profile of the model that answers."""
         self._with_calls = calls
         self._expected = expected
-        self._texts: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._thoughts: list[ThinkingPart] = []
-        self._citations: list[Citation] = []
-        self._served: list[ServerPart] = []
-        self._thought = False
-        self._done: Done | None = None
+        self._frames: list[Frame] = []
         self._spoken = AssistantMessage()
         self.thread_length: int | None = None
 
@@ -55,23 +50,14 @@ class ResponseBuilder:
     def feed(self, frame: Frame) -> None:
         """Add one frame."""
         self._spoken.feed(frame)
-        match frame:
-            case TextDelta(text):
-                self._texts.append(text)
-            case ToolCall():
-                self._calls.append(frame)
-            case ReasoningDelta():
-                self._thought = True
-            case ReasoningBlock(part):
-                self._thoughts.append(part)
-            case CitationEvent(citation):
-                self._citations.append(citation)
-            case ServerToolEvent(server_part):
-                self._served.append(server_part)
-            case Done():
-                self._done = frame
-            case _:
-                pass
+        self._frames.append(frame)
+
+    def _all(self, kind: type[_Kind]) -> list[_Kind]:
+        return [frame for frame in self._frames if isinstance(frame, kind)]
+
+    @property
+    def _done(self) -> Done | None:
+        return next(iter(self._all(Done)), None)
 
     @property
     def is_done(self) -> bool:
@@ -81,16 +67,18 @@ class ResponseBuilder:
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(self._texts)
+        return "".join(frame.text for frame in self._all(TextDelta))
 
     @property
     def empty(self) -> Notice | None:
         """A notice if the model ended, or was cut off, without any text or call; else None."""
         done = self._done
-        if done is None or self.text.strip() or self._calls or self._served:
+        worked = any(isinstance(frame, ToolCall | ServerToolEvent) for frame in self._frames)
+        if done is None or worked or self.text.strip():
             return None
+        has_thought = bool(self._all(ReasoningDelta))
         if done.stop_reason == "max_tokens":
-            thought = " by thinking" if self._thought else ""
+            thought = " by thinking" if has_thought else ""
             return Notice(
                 EMPTY,
                 f"{self.profile.model} used up its {done.tokens_out} tokens{thought} before it said "
@@ -98,7 +86,7 @@ class ResponseBuilder:
             )
         if done.stop_reason != "end" or not self._expected:
             return None
-        only = "only thought" if self._thought else "said nothing"
+        only = "only thought" if has_thought else "said nothing"
         return Notice(
             EMPTY,
             f"{self.profile.model} ended without an answer: it {only}; ask again in other words, or ask "
@@ -118,14 +106,19 @@ class ResponseBuilder:
     @property
     def output(self) -> dict[str, Any]:
         """The output of llm.chat as a single reply: the message and the calls so far."""
-        beside = {"thinking": self._thoughts, "citations": self._citations, "served": self._served}
+        calls = self._all(ToolCall)
+        beside = {
+            "thinking": [frame.part for frame in self._all(ReasoningBlock)],
+            "citations": [frame.citation for frame in self._all(CitationEvent)],
+            "served": [frame.part for frame in self._all(ServerToolEvent)],
+        }
         kept = {name: value for name, value in beside.items() if value}
         message = {"role": "assistant", "content": self.text, **kept}
-        return {"message": message, **({"tool_calls": self._calls} if self._calls else {})}
+        return {"message": message, **({"tool_calls": calls} if calls else {})}
 
     def meta(self) -> dict[str, Any]:
         """Return the metadata of the last frame; before it, those of a cancelled answer."""
-        done = self._done or Done("cancelled", 0, len(self._texts))
+        done = self._done or Done("cancelled", 0, len(self._all(TextDelta)))
         path = {"tool_path": done.tool_path} if self._with_calls else {}
         parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
         parts["thread_length"] = self.thread_length
