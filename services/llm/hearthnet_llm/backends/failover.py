@@ -29,17 +29,9 @@ from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest, ModelParams, Named
 from hearthnet_llm.responses.retry_without_tool import notice, without_tools
 
-_ELSEWHERE: Final = frozenset(
-    {
-        "partition",
-        "timeout",
-        "rate_limited",
-        "capacity_exceeded",
-        "internal_error",
-        "unauthorized",
-        "not_found",
-        "not_implemented",
-    }
+_ELSEWHERE: Final = (
+    *("partition", "timeout", "rate_limited", "capacity_exceeded", "internal_error"),
+    *("unauthorized", "not_found", "not_implemented"),
 )
 """Failures of one model's server; a faulty request would fail at every other one too."""
 _NO_TOOLS: Final = re.compile(

@@ -37,22 +37,15 @@ _NUMBERS: Final = (
 """Finish reasons by number, as far as both of the vendor's endpoints agree; from 6 to 8 they have different
 reasons to refuse.
 """
-_STOPS: Final[dict[str, StopReason]] = {
-    "MAX_TOKENS": "max_tokens",
-    "SAFETY": "refusal",
-    "RECITATION": "refusal",
-    "LANGUAGE": "refusal",
-    "BLOCKLIST": "refusal",
-    "PROHIBITED_CONTENT": "refusal",
-    "SPII": "refusal",
-    "IMAGE_SAFETY": "refusal",
-    "IMAGE_PROHIBITED_CONTENT": "refusal",
-    "IMAGE_RECITATION": "refusal",
-    "MODEL_ARMOR": "refusal",
-    "ESCALATION": "refusal",
-    "CONTINUATION": "max_tokens",
-    "PUP_LIMITED_DISABLED": "refusal",
+_REASONS: Final[dict[StopReason, str]] = {
+    "max_tokens": "MAX_TOKENS CONTINUATION",
+    "refusal": (
+        "SAFETY RECITATION LANGUAGE BLOCKLIST PROHIBITED_CONTENT SPII IMAGE_SAFETY "
+        "IMAGE_PROHIBITED_CONTENT IMAGE_RECITATION MODEL_ARMOR ESCALATION PUP_LIMITED_DISABLED"
+    ),
 }
+_STOPS: Final = {word: reason for reason, words in _REASONS.items() for word in words.split()}
+"""Our reason by the vendor's word."""
 _RESPONSE: Final = ("candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId")
 """Fields that identify a response; one in a stream may have nothing but the model's version."""
 _MALFORMED: Final = (

@@ -25,30 +25,17 @@ from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.reasoning import Thoughts
 from hearthnet_llm.vendors.wire import Decoder, ResponseInfo
 
-_STOPS: Final[dict[str, StopReason]] = {
-    "stop": "end",
-    "eos": "end",
-    "end_turn": "end",
-    "complete": "end",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
-    "tool_calls": "tool_calls",
-    "tool_call": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
+_REASONS: Final[dict[StopReason, str]] = {
+    "end": "stop eos end_turn complete",
+    "max_tokens": "length max_tokens max_output_tokens model_length model_context_window_exceeded",
+    "tool_calls": "tool_calls tool_call tool_use function_call",
     "stop_sequence": "stop_sequence",
-    "content_filter": "refusal",
-    "sensitive": "refusal",
-    "safety": "refusal",
-    "prohibited_content": "refusal",
-    "blocklist": "refusal",
-    "recitation": "refusal",
-    "refusal": "refusal",
-    "guardrail_intervened": "refusal",
+    "refusal": (
+        "content_filter sensitive safety prohibited_content blocklist recitation refusal guardrail_intervened"
+    ),
 }
+_STOPS: Final = {word: reason for reason, words in _REASONS.items() for word in words.split()}
+"""Our reason by the vendor's word."""
 _FAILED: Final = {
     "error": 500,
     "abort": 500,
