@@ -9,8 +9,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.core.config import Config
 from hearthnet.core.home import Home
 from hearthnet.gateway.auth.client_store import ClientStore
-from hearthnet.gateway.auth.clients import Clients
-from hearthnet.gateway.auth.local_capabilities import LocalCapabilities
+from hearthnet.gateway.auth.clients import Clients, LocalCapabilities
 from hearthnet.gateway.auth.login_links import LinkBook
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.runs.runs import GatewayRuns

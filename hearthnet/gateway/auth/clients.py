@@ -6,7 +6,8 @@
     a member's own key       a signed call with a grant or run token made for this node
 
 The gateway never acts with the node's bare key: it calls under the client's token, which the providers
-check.
+check. The token of the owner's own pages also covers tools that were added here without an installed
+contract.
 """
 
 from __future__ import annotations
@@ -22,14 +23,68 @@ from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.node_state import read_node_state
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.client_store import SECRET_PREFIX, ClientStore, StoredClient, split_secret
 from hearthnet.gateway.http.rate_limits import RateLimits, address_of
 from hearthnet.gateway.http.signed_request import check_envelope
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, mint
+from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, mint, whole_server
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.keys import Identity
+
+PREFIX: Final = "experimental."
+MAX_LOCAL_BYTES: Final = 560
+"""Bytes of such names in one token of 2,048 bytes, beside all capabilities with installed contracts."""
+
+
+class LocalCapabilities:
+    """The names of these offers, from the state that the supervisor publishes.
+
+    The state is read again when it has changed.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._seen = (0, 0)
+        self._names: tuple[str, ...] = ()
+
+    def __call__(self) -> tuple[str, ...]:
+        """Return the names, servers first, as many as fit into a token; none where no node runs.
+
+        An MCP server is one name for all its tools.
+        """
+        try:
+            status = self._home.state.stat()
+        except OSError:
+            return ()
+        seen = (status.st_ino, status.st_mtime_ns)
+        if seen != self._seen:
+            self._seen, self._names = seen, self._read()
+        return self._names
+
+    def _read(self) -> tuple[str, ...]:
+        try:
+            services = read_node_state(self._home).services
+        except HearthNetError:
+            return ()
+        lines = [line for service in services for line in service.offers if line.startswith(PREFIX)]
+        found, left = [], MAX_LOCAL_BYTES
+        entries = {_entry(line.partition("@")[0]) for line in lines}
+        # One entry for all tools of an MCP server comes before the single capabilities of packages.
+        for name in sorted(entries, key=lambda entry: (not entry.endswith("*"), entry)):
+            left -= len(name) + 3  # quotes and comma
+            if left >= 0:
+                found.append(name)
+        return tuple(found)
+
+
+def _entry(name: str) -> str:
+    """Return the entry of a scope for a capability: its whole server, where it has one."""
+    whole = f"{name.rpartition('.')[0]}.*"
+    return name if whole_server(whole) is None else whole
+
 
 TOKEN_SECONDS: Final = 3600
 _RENEW_MS: Final = 10 * 60_000
