@@ -40,7 +40,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
+from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.contract import Contract
 from hearthnet.core.canonical_json import digest, read_json, refuse_repeated_keys

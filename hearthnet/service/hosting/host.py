@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.bus.session.clock_skew import RULE as CLOCK_RULE
+from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.dynamic import is_told
 from hearthnet.contracts.namespaces import is_home_only

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from hearthnet.bus.session import clock_skew
-from hearthnet.bus.session.clock_skew import RULE, ClockOffsets
+from hearthnet.bus.session import sender
+from hearthnet.bus.session.sender import CLOCK_RULE, ClockOffsets
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 
 
-def _expired(ahead_ms: object, rule: str = RULE) -> HearthNetError:
+def _expired(ahead_ms: object, rule: str = CLOCK_RULE) -> HearthNetError:
     now = now_ms() + ahead_ms if isinstance(ahead_ms, int) else ahead_ms
     return HearthNetError("expired", "too old", details={"now": now, "rule": rule})
 
@@ -38,7 +38,7 @@ def test_other_errors_tell_no_time(error: HearthNetError) -> None:
 
 @pytest.mark.req("BUS-30")
 def test_no_more_nodes_are_kept_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_skew, "_MOST_NODES", 2)
+    monkeypatch.setattr(sender, "_MOST_NODES", 2)
     times = ClockOffsets()
     for node in ("a", "b", "c"):
         assert times.update(node, _expired(300_000), 0)
