@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from hearthnet.cli.input.member_lookup import display_name, roster_of
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core import ids
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
     from hearthnet.cli.workflows.audit_trail import AuditedCall, Verdict
@@ -37,7 +41,6 @@ def list_calls(limit: int, home: Home, json: bool) -> None:
     """Show the newest calls with side effects, newest last."""
     import asyncio
 
-    from hearthnet.cli.input.member_lookup import roster_of
     from hearthnet.cli.workflows.audit_trail import newest
 
     calls = asyncio.run(newest(home, limit))
@@ -87,7 +90,6 @@ def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> No
     import asyncio
 
     from hearthnet.bus.session.keyring import load_roster
-    from hearthnet.cli.input.member_lookup import roster_of
     from hearthnet.cli.workflows.audit_trail import verify_file, verify_running
 
     if file is None:
@@ -96,16 +98,10 @@ def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> No
     else:
         members = load_roster(roster or home.roster)
         verdict = verify_file(file, members)
-    if json:
-        terminal.json_page(verdict.as_json())
-    else:
-        _tell(verdict, members)
+    terminal.result(json, verdict.as_json(), lambda: _tell(verdict, members))
 
 
 def _show(calls: list[AuditedCall], roster: Roster) -> None:
-    from hearthnet.cli.output.durations import format_time
-    from hearthnet.core.times import now_ms
-
     now = now_ms()
     terminal.table(
         _HEADINGS,
@@ -125,9 +121,6 @@ def _show(calls: list[AuditedCall], roster: Roster) -> None:
 
 def _named(principal: str, roster: Roster) -> str:
     """Return the name of a principal: a member's, a gateway guest's, else a short id."""
-    from hearthnet.cli.input.member_lookup import display_name
-    from hearthnet.core import ids
-
     node, _, guest = principal.partition("/")
     member = roster.member(node)
     name = ids.short_id(node) if member is None else display_name(member.display_name)
@@ -135,9 +128,6 @@ def _named(principal: str, roster: Roster) -> str:
 
 
 def _tell(verdict: Verdict, roster: Roster) -> None:
-    from hearthnet.cli.output.durations import format_time
-    from hearthnet.core.times import now_ms
-
     now = now_ms()
     calls = counted(verdict.calls, "call")
     until = "" if verdict.as_of is None else f", as it was {format_time(verdict.as_of, now)}"

@@ -12,6 +12,7 @@ from hearthnet.cli.input.local_call import fill_client_id, on_bus
 from hearthnet.cli.input.options import common_options, settings_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import as_json, as_lines, many_lines, one_line
+from hearthnet.core import ids
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ def streams(contract: Contract, request: dict[str, Any]) -> bool:
 
 
 def _show(reply: Reply, json: bool) -> None:
-    from hearthnet.core import ids
-
     if json:
         terminal.json_page(reply.body)
         return

@@ -11,6 +11,8 @@ from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import as_json, one_line, shorten
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -76,8 +78,6 @@ async def _watch(bus: Bus, name: str, json: bool) -> None:
 
 
 def _one(view: OfferView) -> str:
-    from hearthnet.core import ids
-
     offer = view.offer
     busy = f"{offer.in_flight}/{offer.max_concurrent}"
     who = f"{ids.short_id(view.node)}  {one_line(offer.service) or '-'}"
@@ -91,7 +91,6 @@ def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:
 
 def _nothing(name: str) -> Exception:
     from hearthnet.bus.bus import find_contract
-    from hearthnet.core.errors import HearthNetError
 
     contract = find_contract(name)
     return HearthNetError("not_found", f"nobody in the mesh offers {contract.id} now; see: hearthnet status")
@@ -118,8 +117,6 @@ def _as_json(view: OfferView) -> dict[str, Any]:
 
 
 def _show(views: list[OfferView]) -> None:
-    from hearthnet.core import ids
-
     terminal.table(
         _HEADINGS,
         [
@@ -154,7 +151,6 @@ def _value(value: Any) -> str:
 def contract_of(capability: str) -> Contract | None:
     """Return the contract of an offered capability, None if this version does not have it."""
     from hearthnet.contracts.registry import contracts
-    from hearthnet.core.errors import HearthNetError
 
     try:
         return contracts().get(capability)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli.input.local_call import on_bus
+from hearthnet.cli.input.member_lookup import roster_of
 from hearthnet.cli.input.options import Commands, common_options
+from hearthnet.cli.input.settings_file import settings
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span
+from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import duration, one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
     from hearthnet.gateway.auth.client_store import StoredClient
@@ -73,7 +77,6 @@ def add(
     import functools
 
     from hearthnet.bus.session.keyring import load_identity
-    from hearthnet.cli.input.member_lookup import roster_of
     from hearthnet.gateway.auth.client_store import ClientStore, api_key
     from hearthnet.gateway.auth.clients import check_room
 
@@ -101,7 +104,6 @@ def add(
 @common_options
 def list_(home: Home, json: bool) -> None:
     """Show all clients, including pages that were opened by a link."""
-    from hearthnet.core.times import now_ms
     from hearthnet.gateway.auth.client_store import ClientStore
 
     entries, now = ClientStore(home).entries(), now_ms()
@@ -123,15 +125,15 @@ def remove(client: str, home: Home, json: bool) -> None:
     book = ClientStore(home)
     entry = _one(client, book.entries())
     book.remove(entry.id)
-    if json:
-        terminal.json_page({"id": entry.id, "name": entry.name, "removed": True})
-    else:
-        terminal.line(f"{one_line(entry.name)} ({entry.id}) is no client any more")
+    terminal.result(
+        json,
+        {"id": entry.id, "name": entry.name, "removed": True},
+        f"{one_line(entry.name)} ({entry.id}) is no client any more",
+    )
 
 
 def _check_scope(home: Home, names: tuple[str, ...]) -> None:
     """Check that a client could call each of `names`; for tools that were added, ask the mesh."""
-    from hearthnet.cli.input.settings_file import settings
     from hearthnet.core.node_state import read_node_state
     from hearthnet.gateway.api.capabilities import check_installed, check_offered, is_shared
 
@@ -152,8 +154,6 @@ def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, 
 
 def _one(given: str, entries: list[StoredClient]) -> StoredClient:
     """Return the client with the given id or name; raise if there is none, or several."""
-    from hearthnet.cli.output.suggest import unknown
-
     found = [entry for entry in entries if given in (entry.id, entry.name)]
     if len(found) == 1:
         return found[0]
@@ -208,7 +208,6 @@ def link(guest: str, home: Home, json: bool) -> None:
     It works once, within ten minutes, and on this computer only. Exit code 3 when no node runs.
     """
     from hearthnet.core.node_state import read_node_state
-    from hearthnet.core.times import now_ms
     from hearthnet.gateway.auth import login_links
     from hearthnet.trust.authorization.token import check_principal
 

@@ -16,7 +16,7 @@ import click
 from hearthnet.cli.input.options import Commands, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import OTHER, HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.contracts import Contract
@@ -44,10 +44,11 @@ def key(file: Path, json: bool) -> None:
     except OSError as error:
         raise HearthNetError("bad_request", f"cannot make {file}: {error.strerror}") from error
     label = key_label(made.node_id)
-    if json:
-        terminal.json_page({"key": made.node_id, "label": label})
-    else:
-        terminal.line(f"{made.node_id} in {file}; at other homes names begin with experimental.key.{label}.")
+    terminal.result(
+        json,
+        {"key": made.node_id, "label": label},
+        f"{made.node_id} in {file}; at other homes names begin with experimental.key.{label}.",
+    )
 
 
 @click.command("sign")
@@ -129,7 +130,6 @@ def freeze(source: str, out: Path | None, check: bool) -> None:
     A service whose contract differs from its file does not start. MODULE is a module that can be imported,
     or a file such as hello.py.
     """
-    from hearthnet.core.errors import OTHER, HearthNetError
     from hearthnet.service.authoring import frozen
     from hearthnet.service.hosting.loading import load_service
 

@@ -11,6 +11,9 @@ import click
 from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import counted, one_line, size
+from hearthnet.core import ids
+from hearthnet.core.errors import OK, OTHER
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -102,9 +105,7 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
 
     PREFIX is the beginning of a hash.
     """
-    from hearthnet.cli.output.text import one_line, size
     from hearthnet.cli.workflows.file_transfer import full_prefix, list_files
-    from hearthnet.core import ids
 
     async def shown(bus: Bus) -> None:
         blobs, silent = await list_files(bus, full_prefix(prefix), node)
@@ -170,13 +171,9 @@ def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
     import asyncio
 
     from hearthnet.cli.workflows import file_verify
-    from hearthnet.core.errors import OK, OTHER
 
     found = asyncio.run(file_verify.verified(home, cids, quiet=json))
-    if json:
-        terminal.json_page(found.as_json())
-    else:
-        file_verify.show(found)
+    terminal.result(json, found.as_json(), lambda: file_verify.show(found))
     return OTHER if found.damaged else OK
 
 
@@ -215,6 +212,4 @@ def _done(done: TransferResult) -> dict[str, Any]:
 
 
 def _said(what: str, done: TransferResult, verb: str) -> str:
-    from hearthnet.cli.output.text import counted, one_line, size
-
     return f"{one_line(what)}: {size(done.size)}, {counted(done.chunks, 'chunk')} {verb}"

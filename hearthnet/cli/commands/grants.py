@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import call_local_node, on_bus
+from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
     from hearthnet.agent.runtime.grant_store import StoredGrant
@@ -60,26 +63,26 @@ def add(
     json: bool,
 ) -> None:
     """Grant calls of TOOL, a built-in tool with side effects such as market_post."""
-    import asyncio
-
-    from hearthnet.agent.runtime.grant_store import GrantBook
+    from hearthnet.agent.runtime.grant_store import GrantBook, new_entry
     from hearthnet.cli.commands.token import constraints_of
-    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
-    from hearthnet.core.times import now_ms
 
     bound = _tool(tool)
     chosen = resolve_member(node, members(roster_of(home))).node_id if node is not None else ""
     now = now_ms()
     until = now + seconds * 1000 if seconds is not None else _midnight(now)
-    entry = asyncio.run(_signed(home, bound, chosen, constraints_of(only), uses, now, until))
+    constraints = constraints_of(only)
+
+    async def signed(bus: Bus) -> StoredGrant:
+        provider, peer = await _provider(bus, bound, chosen), bus.peer
+        limits = {"uses": uses, "now_ms": now, "until_ms": until}
+        return new_entry(peer.identity, peer.community, bound, provider, constraints, **limits)
+
+    entry = on_bus(home, signed, "cli grants")
     GrantBook(home.standing_grants).add(entry, now)
     row = _row(entry, now)
-    if json:
-        terminal.json_page(row)
-    else:
-        terminal.line(
-            f"granted {tool}, {row['uses_left']} times until {format_time(until, now)}: {row['id']}"
-        )
+    terminal.result(
+        json, row, f"granted {tool}, {row['uses_left']} times until {format_time(until, now)}: {row['id']}"
+    )
 
 
 @command.command(name="list")
@@ -87,7 +90,6 @@ def add(
 def list_(home: Home, json: bool) -> None:
     """List all grants and their state."""
     from hearthnet.agent.runtime.grant_store import GrantBook
-    from hearthnet.core.times import now_ms
 
     now = now_ms()
     rows = [_row(entry, now) for entry in GrantBook(home.standing_grants).entries()]
@@ -108,7 +110,6 @@ def list_(home: Home, json: bool) -> None:
 def revoke(grant: str, home: Home, json: bool) -> None:
     """Take the grant with this id back, here and, while the node runs, at every member."""
     from hearthnet.agent.runtime.grant_store import GrantBook
-    from hearthnet.cli.input.local_call import call_local_node
 
     GrantBook(home.standing_grants).remove(grant)
     try:
@@ -138,33 +139,6 @@ def _midnight(now: int) -> int:
 
     day = datetime.fromtimestamp(now / 1000).date() + timedelta(days=1)
     return min(int(datetime.combine(day, time()).timestamp() * 1000), now + _DAY * 1000)
-
-
-async def _signed(
-    home: Home,
-    tool: BoundTool,
-    node: str,
-    constraints: dict[str, list[str]],
-    uses: int,
-    now: int,
-    until: int,
-) -> StoredGrant:
-    from hearthnet.agent.runtime.grant_store import new_entry
-    from hearthnet.bus.bus import Bus
-
-    async with await Bus.connect(home, name="cli grants") as bus:
-        provider = await _provider(bus, tool, node)
-        peer = bus.peer
-        return new_entry(
-            peer.identity,
-            peer.community,
-            tool,
-            provider,
-            constraints,
-            uses=uses,
-            now_ms=now,
-            until_ms=until,
-        )
 
 
 async def _provider(bus: Bus, tool: BoundTool, node: str) -> str:

@@ -77,10 +77,7 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
     summary: dict[str, Any] = {"corpus": corpus, "ingested": [], "skipped": found.skipped, "failed": []}
     with _progress(len(found.texts), json) as shown:
         asyncio.run(_ingest(home, _Order(corpus, update), found.texts, summary, shown))
-    if json:
-        terminal.json_page(summary)
-    else:
-        _show(summary)
+    terminal.result(json, summary, lambda: _show(summary))
     if any(map(is_full, summary["failed"])):
         return FULL
     return OTHER if summary["failed"] else OK

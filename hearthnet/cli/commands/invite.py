@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import call_local_node
+from hearthnet.cli.input.member_lookup import display_name, members, roster_of
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_duration, format_time
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.cli.workflows.cosigning import show_new
+from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms, rfc3339
 
 if TYPE_CHECKING:
     from hearthnet.trust.community.roster import Invite, Roster
@@ -49,8 +53,6 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
     community requires several signatures, name the node with --for; this then prints a text for the others to
     sign.
     """
-    from hearthnet.cli.input.local_call import call_local_node
-
     if node is not None and _propose(home, node, name or "", expires, json):
         return
     given: dict[str, Any] = {"ttl_seconds": expires}
@@ -59,10 +61,7 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
     if node is not None:
         given["invitee_node_id"] = node
     output = call_local_node(home, "community.invite@1.0", given)
-    if json:
-        terminal.json_page(output)
-    else:
-        show_new(output, f"{format_duration(expires)} long")
+    terminal.result(json, output, lambda: show_new(output, f"{format_duration(expires)} long"))
 
 
 def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool:
@@ -96,8 +95,6 @@ def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
 @common_options
 def list_invites(home: Home, json: bool) -> None:
     """List the open invites; works without a running node."""
-    from hearthnet.cli.input.member_lookup import roster_of
-
     roster = roster_of(home)
     found = open_invites(roster)
     if json:
@@ -110,16 +107,12 @@ def list_invites(home: Home, json: bool) -> None:
 
 def open_invites(roster: Roster) -> list[Invite]:
     """Return the invites that can still be used, the first to expire first."""
-    from hearthnet.core.times import now_ms
-
     now = now_ms()
     return sorted((one for one in roster.invites if one.expires_at > now), key=lambda one: one.expires_at)
 
 
 def invite_as_json(invite: Invite) -> dict[str, Any]:
     """Return an open invite as `invite list --json` prints it, without its secret."""
-    from hearthnet.core.times import rfc3339
-
     return {
         "event_id": invite.event_id,
         "display_name": invite.display_name,
@@ -130,10 +123,6 @@ def invite_as_json(invite: Invite) -> dict[str, Any]:
 
 
 def _show_open(roster: Roster, found: list[Invite]) -> None:
-    from hearthnet.cli.input.member_lookup import display_name, members
-    from hearthnet.core import ids
-    from hearthnet.core.times import now_ms
-
     names = {one.node_id: one.name for one in members(roster)}
     terminal.table(
         _HEADINGS,
@@ -151,8 +140,6 @@ def _show_open(roster: Roster, found: list[Invite]) -> None:
 
 def _node_of(invite: Invite) -> str:
     """Return the short id of the node that it names, empty if any node can use it."""
-    from hearthnet.core import ids
-
     return ids.short_id(invite.invitee_node_id) if invite.invitee_node_id else ""
 
 
@@ -164,9 +151,6 @@ def withdraw(invite: str, home: Home, json: bool) -> None:
 
     INVITE is its id, the name it was made for, or its text.
     """
-    from hearthnet.cli.input.local_call import call_local_node
-    from hearthnet.cli.input.member_lookup import roster_of
-
     chosen = _chosen(roster_of(home), invite.strip())
     output = call_local_node(home, "community.withdraw@1.0", {"invite_event_id": chosen.event_id})
     terminal.result(json, output, f"withdrawn {chosen.event_id}; nobody can join with it any more")
@@ -178,7 +162,6 @@ def _chosen(roster: Roster, wanted: str) -> Invite:
     Raises:
         HearthNetError: `not_found` if there is none; `bad_request` if several have that name.
     """
-    from hearthnet.cli.input.member_lookup import display_name
     from hearthnet.trust.community import invites
 
     key = invites.decode(wanted).key().node_id if wanted.startswith(invites.SCHEME) else ""
@@ -209,26 +192,14 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     TEXT is the invite. Without it, this prompts for it or reads it from a pipe, so that it stays out of the
     shell's history.
     """
-    from hearthnet.cli.input.member_lookup import display_name
     from hearthnet.supervisor.community.join import redeem as join
 
     joined = join(home, _given(text), lambda line: terminal.info(one_line(line)))
-    if json:
-        terminal.json_page(
-            {
-                "community_id": joined.community_id,
-                "name": joined.name,
-                "node_id": joined.node_id,
-                "display_name": joined.display_name,
-                "members": joined.members,
-                "address": joined.address,
-                "moved_aside": None if joined.moved_aside is None else str(joined.moved_aside),
-            }
-        )
-        return
-    terminal.line(
+    terminal.result(
+        json,
+        joined._asdict() | {"moved_aside": None if joined.moved_aside is None else str(joined.moved_aside)},
         f"joined {one_line(joined.name)} as {display_name(joined.display_name)}, "
-        f"{counted(joined.members, 'member')} with this one; start the node with: hearthnet up"
+        f"{counted(joined.members, 'member')} with this one; start the node with: hearthnet up",
     )
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli.input.local_call import call_node, on_bus
+from hearthnet.cli.input.member_lookup import display_name, roster_of
 from hearthnet.cli.input.options import Commands, common_options
+from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line, shorten
@@ -63,10 +65,7 @@ def list_posts(
 def search(query: str, k: int, home: Home, json: bool) -> None:
     """Find current posts by words, and by meaning where the mesh has a model for that."""
     output = call_node(home, "market.search@1.0", {"query": query, "k": k})
-    if json:
-        terminal.json_page(output)
-    else:
-        _show(home, output["posts"])
+    terminal.result(json, output, lambda: _show(home, output["posts"]))
 
 
 @command.command("update")
@@ -122,8 +121,6 @@ def _changed(home: Home, verb: str, given: dict[str, Any], words: str, json: boo
 
 
 def _show(home: Home, posts: list[dict[str, Any]]) -> None:
-    from hearthnet.cli.input.member_lookup import display_name, roster_of
-
     if not posts:
         terminal.line("nothing found")
         return
@@ -238,12 +235,11 @@ def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
         terminal.write(data.decode())
         return
     file.write_bytes(data)
-    if json:
-        terminal.json_page({"path": str(file), "events": len(whole["events"]), "posts": len(whole["posts"])})
-    else:
-        terminal.line(
-            f"{len(whole['events'])} events in {one_line(str(file))}; see: hearthnet market verify FILE"
-        )
+    terminal.result(
+        json,
+        {"path": str(file), "events": len(whole["events"]), "posts": len(whole["posts"])},
+        f"{len(whole['events'])} events in {one_line(str(file))}; see: hearthnet market verify FILE",
+    )
 
 
 async def _exported(bus: Bus, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -303,8 +299,6 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
 
     They are removed from the market, its log and the disk.
     """
-    from hearthnet.cli.input.yes_no import confirm
-
     if bool(event_id) == everything:
         raise click.UsageError("name one post, or --all")
     what = "all that you wrote on the market" if everything else f"the post {event_id}"

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input import settings_file
 from hearthnet.cli.input.options import Commands, common_options, home_option
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -53,8 +55,6 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
     """
     import asyncio
 
-    from hearthnet.cli.input import settings_file
-
     server = _config(name, program, given)
     known = {one.name for one in settings_file.settings(home).mcp.servers}
     if name in known:
@@ -65,10 +65,7 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
     _check_program(program[0])
     settings_file.insert(home, server)
     state = asyncio.run(_settled(home, server))
-    if json:
-        terminal.json_page(state)
-    else:
-        _show(state)
+    terminal.result(json, state, lambda: _show(state))
 
 
 @command.command("list")
@@ -76,8 +73,6 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
 def list_(home: Home, json: bool) -> None:
     """List the MCP servers of this node, and their present tools."""
     import asyncio
-
-    from hearthnet.cli.input import settings_file
 
     states = asyncio.run(_states(home, settings_file.settings(home).mcp.servers))
     if json:
@@ -94,9 +89,6 @@ def list_(home: Home, json: bool) -> None:
 @common_options
 def remove(name: str, home: Home, json: bool) -> None:
     """End an MCP server, and take its tools off the bus."""
-    from hearthnet.cli.input import settings_file
-    from hearthnet.cli.output.suggest import unknown
-
     known = {server.name: server for server in settings_file.settings(home).mcp.servers}
     gone = known.get(name)
     if gone is None:

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import call_local_node
+from hearthnet.cli.input.member_lookup import display_name, members, resolve_member, roster_of
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
+from hearthnet.core import ids
 from hearthnet.core.home import Home
+from hearthnet.core.times import from_rfc3339, now_ms
 
 if TYPE_CHECKING:
     from hearthnet.trust.community.roster import Roster
@@ -37,7 +41,6 @@ def command(context: click.Context, home: Home, json: bool) -> None:
 
 def _report(home: Home, json: bool) -> None:
     from hearthnet.bus.session.keyring import load_identity
-    from hearthnet.cli.input.member_lookup import roster_of
     from hearthnet.core.node_state import running_pid
 
     roster, own = roster_of(home), load_identity(home.device_key).node_id
@@ -57,7 +60,6 @@ def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
     import msgspec
 
     from hearthnet.cli.commands.invite import invite_as_json, open_invites
-    from hearthnet.core import ids
 
     return {
         "community_id": roster.community_id,
@@ -84,9 +86,6 @@ def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
 
 def _show(roster: Roster, own: str) -> None:
     from hearthnet.cli.commands.invite import open_invites
-    from hearthnet.cli.input.member_lookup import display_name
-    from hearthnet.core import ids
-    from hearthnet.core.times import from_rfc3339, now_ms
 
     terminal.line(f"{one_line(roster.name)}, {counted(len(roster.members), 'member')}\n")
     terminal.table(
@@ -117,9 +116,6 @@ def promote(node: str, level: str, home: Home, json: bool) -> None:
 
     NODE is its name or id. You need at least that level yourself.
     """
-    from hearthnet.cli.input.local_call import call_local_node
-    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
-
     known = resolve_member(node, members(roster_of(home)))
     given = {"target_node_id": known.node_id, "new_level": level}
     output = call_local_node(home, "community.promote@1.0", given)

@@ -10,7 +10,9 @@ import click
 
 from hearthnet.cli.input.options import Commands, common_options, json_option
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows import connect_model
+from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 
@@ -43,9 +45,7 @@ def list_models(home: Home, json: bool) -> None:
 
 def _report(views: list[OfferView], json: bool) -> None:
     from hearthnet.cli.commands.caps import offers_as_json
-    from hearthnet.cli.output.text import one_line
     from hearthnet.cli.workflows.question_plan import ModelOffer
-    from hearthnet.core import ids
 
     if json:
         terminal.json_page(offers_as_json(views))

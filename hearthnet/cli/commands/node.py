@@ -13,7 +13,9 @@ from hearthnet import __version__
 from hearthnet.cli.input.options import common_options, home_option, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import duration, one_line, size
+from hearthnet.core import ids
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
     from hearthnet.core.node_state import NodeState, ServiceState
@@ -28,10 +30,7 @@ def status(home: Home, json: bool) -> None:
     from hearthnet.core.node_state import read_node_state
 
     state = read_node_state(home)
-    if json:
-        terminal.json_page(_as_json(state))
-    else:
-        _show(state)
+    terminal.result(json, _as_json(state), lambda: _show(state))
 
 
 def memory_bytes(pid: int | None) -> int | None:
@@ -53,9 +52,6 @@ def _as_json(state: NodeState) -> dict[str, Any]:
 
 
 def _show(state: NodeState) -> None:
-    from hearthnet.core import ids
-    from hearthnet.core.times import now_ms
-
     now = now_ms()
     ready = terminal.styled("ready", "green") if state.ready else terminal.styled("starting", "yellow")
     terminal.line(

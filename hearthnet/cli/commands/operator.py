@@ -11,7 +11,9 @@ import click
 
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -49,10 +51,11 @@ def create(name: str, home: Home, json: bool) -> None:
     operator = operators.create(home, name)
     url = _url(home)
     taken = bool(url) and _becomes(operator, url, True)
-    if json:
-        terminal.json_page(_as_json(operator) | {"url": url or None, "inbox_prefix": OPERATOR_INBOX})
-    else:
-        _tell(operator, url or "nats://127.0.0.1:4222")
+    terminal.result(
+        json,
+        _as_json(operator) | {"url": url or None, "inbox_prefix": OPERATOR_INBOX},
+        lambda: _tell(operator, url or "nats://127.0.0.1:4222"),
+    )
     if not url:
         terminal.info("no node runs here: the login works once it does, at the address it then shows")
     elif not taken:
@@ -84,7 +87,6 @@ def list_(home: Home, json: bool) -> None:
 @common_options
 def remove(name: str, home: Home, json: bool) -> None:
     """Take a login away, and disconnect its connections."""
-    from hearthnet.cli.output.suggest import unknown
     from hearthnet.supervisor.community import operators
 
     known = operators.names(home)
@@ -101,7 +103,6 @@ def remove(name: str, home: Home, json: bool) -> None:
 
 def _url(home: Home) -> str:
     """Return the address of the node's server, empty if no node runs."""
-    from hearthnet.core.errors import HearthNetError
     from hearthnet.core.node_state import read_node_state
 
     try:
@@ -124,7 +125,6 @@ def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
 
 
 async def _is_taken(operator: Operator, url: str) -> bool:
-    from hearthnet.core.errors import HearthNetError
     from hearthnet.nats.client import NatsClient
 
     try:

@@ -12,7 +12,10 @@ import click
 from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import format_time
+from hearthnet.cli.output.text import one_line
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
     from hearthnet.bus.outbox import Outbox
@@ -27,10 +30,6 @@ def command() -> None:
 @common_options
 def list_calls(home: Home, json: bool) -> None:
     """List waiting calls, and those that could not be sent, with the reason."""
-    from hearthnet.cli.output.durations import format_time
-    from hearthnet.cli.output.text import one_line
-    from hearthnet.core.times import now_ms
-
     now = now_ms()
     states = outbox_of(home).states(now)
     if json:
@@ -78,13 +77,12 @@ def remove(client_id: str, home: Home, json: bool) -> None:
 @common_options
 def send(home: Home, json: bool) -> None:
     """Send the waiting calls now. A node with the market's service does so by itself."""
-    from hearthnet.core.times import now_ms
-
     done = on_bus(home, lambda bus: outbox_of(home).deliver(bus.call, now_ms))
-    if json:
-        terminal.json_page({"sent": done})
-    else:
-        terminal.line(f"sent: {', '.join(done)}" if done else "nothing was sent; see: hearthnet outbox list")
+    terminal.result(
+        json,
+        {"sent": done},
+        f"sent: {', '.join(done)}" if done else "nothing was sent; see: hearthnet outbox list",
+    )
 
 
 def outbox_of(home: Home) -> Outbox:

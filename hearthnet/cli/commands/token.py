@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import call_local_node
+from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.ids import is_ulid
+from hearthnet.core.times import from_rfc3339, now_ms
 
 if TYPE_CHECKING:
     from hearthnet.trust.authorization.token import Claims
@@ -79,8 +83,6 @@ def issue(
 
     It carries no more authority than this node has, and only the node that it is for can use it.
     """
-    from hearthnet.cli.input.local_call import call_local_node
-    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
     from hearthnet.gateway.api.capabilities import installed
 
     for name in capabilities:
@@ -118,10 +120,6 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
     TOKEN is the token itself, its id, a file that holds the token (@FILE), or - to read it from stdin. Those
     of others can be revoked with level trusted.
     """
-    from hearthnet.cli.input.local_call import call_local_node
-    from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
-    from hearthnet.core.ids import is_ulid
-
     given = {"token_id": token, "reason": reason}
     if not is_ulid(token):
         claims = _claims(read_token(token))
@@ -129,10 +127,9 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
     elif issuer is not None:
         given["issuer"] = resolve_member(issuer, members(roster_of(home))).node_id
     output = call_local_node(home, "auth.token.revoke@1.0", given)
-    if json:
-        terminal.json_page(output)
-    else:
-        terminal.line(f"revoked {one_line(str(output['token_id']))}; providers refuse it from now on")
+    terminal.result(
+        json, output, f"revoked {one_line(str(output['token_id']))}; providers refuse it from now on"
+    )
 
 
 @command.command()
@@ -143,13 +140,8 @@ def show(token: str, home: Home, json: bool) -> None:
 
     TOKEN is the token itself, a file that holds it (@FILE), or - to read it from stdin.
     """
-    from hearthnet.cli.input.local_call import call_local_node
-
     output = call_local_node(home, "auth.token.introspect@1.0", {"token": read_token(token)})
-    if json:
-        terminal.json_page(output)
-    else:
-        _show(output, home)
+    terminal.result(json, output, lambda: _show(output, home))
 
 
 def _show(output: dict[str, Any], home: Home) -> None:
@@ -171,8 +163,6 @@ def _show(output: dict[str, Any], home: Home) -> None:
 
 def _called(home: Home, node: str) -> str:
     """Return the node by name and short id, if the roster has it."""
-    from hearthnet.cli.input.member_lookup import members, roster_of
-
     known = next((one for one in members(roster_of(home)) if one.node_id == node), None)
     return one_line(node) if known is None else str(known)
 
@@ -225,6 +215,4 @@ def _claims(text: str) -> Claims:
 
 
 def _when(wire: str) -> str:
-    from hearthnet.core.times import from_rfc3339, now_ms
-
     return format_time(from_rfc3339(wire), now_ms())

@@ -11,8 +11,10 @@ import click
 from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import counted, one_line, size
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core import ids
+from hearthnet.core.errors import CODES, HearthNetError
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -157,9 +159,6 @@ def command(
 
 def _check_code(code: str) -> None:
     """Raise if there is no such code."""
-    from hearthnet.cli.output.suggest import unknown
-    from hearthnet.core.errors import CODES
-
     if code and code not in CODES | {_WORKED, "cancelled"}:
         raise unknown("outcome", code, CODES | {_WORKED, "cancelled"}, "")
 
@@ -195,10 +194,11 @@ async def _follow(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json
 async def _one(bus: Bus, home: Home, trace_id: str, json: bool) -> None:
     steps = await CollectedSpans(bus, home, {"trace": trace_id}).new(MOST)
     places = list(tree(only(steps, trace_id)))
-    if json:
-        terminal.json_page([{**place.step, "depth": place.depth} for place in places])
-    else:
-        _show_tree(places, bus.peer.node_id)
+    terminal.result(
+        json,
+        [{**place.step, "depth": place.depth} for place in places],
+        lambda: _show_tree(places, bus.peer.node_id),
+    )
 
 
 def _row(step: Step, own: str) -> tuple[str, ...]:
@@ -249,8 +249,6 @@ def _what(step: Step) -> str:
 
 
 def _peer(step: Step, own: str) -> str:
-    from hearthnet.core import ids
-
     peer = step["peer"]
     if peer in ("", own):
         return "this node" if peer else "-"

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, TextIO
 
 from hearthnet.cli.output.text import as_json, shorten
@@ -98,12 +98,14 @@ def json_page(value: Any) -> None:
     line(as_json(value, indent=2 if is_tty(sys.stdout) else None))
 
 
-def result(json: bool, value: Any, text: str) -> None:
-    """Write the result of a command: `value` as JSON, or `text` as a line for a person."""
+def result(json: bool, value: Any, text: str | Callable[[], object]) -> None:
+    """Write the result of a command: `value` as JSON, or for a person `text` as a line or by a call."""
     if json:
         json_page(value)
-    else:
+    elif isinstance(text, str):
         line(text)
+    else:
+        text()
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input import settings_file
 from hearthnet.cli.input.local_call import call_local_node, on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -74,8 +76,6 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
 @common_options
 def remove(name: str, home: Home, json: bool) -> None:
     """Disconnect a model. Calls that run are finished."""
-    from hearthnet.cli.input import settings_file
-
     known = settings_file.settings(home).llm.models
     gone = [model for model in known if model.name == name]
     if not gone:
@@ -96,8 +96,6 @@ def remove(name: str, home: Home, json: bool) -> None:
 @common_options
 def test(name: str, home: Home, json: bool) -> None:
     """Ask a connected model for one tool call, and show its abilities."""
-    from hearthnet.cli.input import settings_file
-
     known = settings_file.settings(home).llm.models
     models = [model for model in known if name in (model.name, model.model)]
     if not models:
@@ -111,8 +109,6 @@ def test(name: str, home: Home, json: bool) -> None:
 
 
 def _unknown(name: str, known: Iterable[ModelConfig]) -> HearthNetError:
-    from hearthnet.cli.output.suggest import unknown
-
     names = {model.name for model in known}
     return unknown(
         "connected model", name, names, "no model is connected; add one with: hearthnet models add"
@@ -121,8 +117,6 @@ def _unknown(name: str, known: Iterable[ModelConfig]) -> HearthNetError:
 
 def tell_missing(home: Home, offered: Iterable[str]) -> None:
     """Print a line on stderr for each model in the settings that is not offered."""
-    from hearthnet.cli.input import settings_file
-
     for model in settings_file.settings(home).llm.models:
         if model.name not in offered:
             terminal.info(
@@ -222,8 +216,6 @@ def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
 
 def _settle(home: Home, model: ModelConfig, tested: dict[str, Any]) -> None:
     """Write the model, unless it is connected already or does not answer."""
-    from hearthnet.cli.input import settings_file
-
     if not (tested["tool_call"] or tested["answered"]):
         raise HearthNetError(
             "internal_error",

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from hearthnet.cli.input import yes_no
-from hearthnet.cli.input.member_lookup import KnownMember, members, resolve_member
+from hearthnet.cli.input.local_call import call_local_node
+from hearthnet.cli.input.member_lookup import KnownMember, members, resolve_member, roster_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
@@ -51,7 +52,6 @@ class Signer(abc.ABC):
     def __init__(self, home: Home, *, given: bool, json: bool) -> None:
         """Load roster and key; `given`: confirmed on the command line, `json`: JSON output."""
         from hearthnet.bus.session.keyring import load_identity
-        from hearthnet.cli.input.member_lookup import roster_of
 
         self.home = home
         self.roster = roster_of(home)
@@ -120,8 +120,6 @@ class Signer(abc.ABC):
         return f"{question} Signed by {', '.join(asked)}." if asked else question
 
     def _submit(self, proposal: Proposal, known: KnownMember) -> None:
-        from hearthnet.cli.input.local_call import call_local_node
-
         others = [one for one in proposal.co_signers if one.node_id != self._identity.node_id]
         given = {
             "client_id": proposal.client_id,

@@ -172,10 +172,11 @@ def _named(calls: list[str]) -> str:
 async def _decide(desk: SavedRuns, asked: PendingApproval, decision: Decision, *, json: bool) -> int:
     taken = await desk.decide(asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest)
     wanted = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
-    if json:
-        terminal.json_page({"repeated": taken.repeated, **run_view.decision_view(taken.said)})
-    else:
-        _tell(taken, asked.run)
+    terminal.result(
+        json,
+        {"repeated": taken.repeated, **run_view.decision_view(taken.said)},
+        lambda: _tell(taken, asked.run),
+    )
     return OK if taken.said.word == wanted else REFUSED
 
 
