@@ -1,4 +1,4 @@
-"""The command line: one module a command, with heavy imports inside functions.
+"""The command line; heavy imports are inside functions.
 
 See: docs/cli.md.
 """

@@ -1,3 +1,3 @@
-"""The commands, one module each."""
+"""The commands: a module for each, or for a few that belong together."""
 
 from __future__ import annotations

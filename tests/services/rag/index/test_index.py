@@ -15,7 +15,9 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index import chunking
 from hearthnet_rag.index.database import FILE, VERSION
 from hearthnet_rag.index.index import CorpusInfo, Index, IndexEntry, Ingested
+from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.search.search import search
+from hearthnet_rag.text.text_analysis import Analyser
 from tests.helpers.waiting import wait_for_sync
 from tests.services.rag.conftest import MakeEntry
 
@@ -125,14 +127,15 @@ def test_closing_undoes_what_is_being_written(tmp_path: Path, entry: MakeEntry, 
 def test_closing_stops_the_reading_of_a_document(
     tmp_path: Path, entry: MakeEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    index, cut = Index(tmp_path), list[str]()
+    index, cut = Index(tmp_path), list[chunking.Passage]()
+    row = chunking._row
 
-    def closes(text: str) -> int:
+    def closes(document: Document, passage: chunking.Passage, analyser: Analyser) -> chunking.Row:
         index.close()
-        cut.append(text)
-        return 1
+        cut.append(passage)
+        return row(document, passage, analyser)
 
-    monkeypatch.setattr(chunking, "estimate_tokens", closes)
+    monkeypatch.setattr(chunking, "_row", closes)
     with pytest.raises(HearthNetError, match="is stopping") as caught:
         index.add("home", entry(LONG))
     assert caught.value.code == "partition"
