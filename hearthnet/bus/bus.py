@@ -6,7 +6,7 @@ See: docs/architecture.md#one-call-step-by-step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from hearthnet import telemetry
 from hearthnet.bus.calls import unary
 from hearthnet.bus.calls.attempt import CallOptions, Request
-from hearthnet.bus.calls.contract_fetch import ContractLearner, other_claims, refused_package
+from hearthnet.bus.calls.contract_fetch import MAX_TRIED, ContractLearner, other_claims, refused_package
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing.discovery import Discovery
@@ -36,6 +36,7 @@ from hearthnet.core.node_state import read_node_state
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.trust.authorization.approval import ANY_PROVIDER
+from hearthnet.trust.contract_signature import plain_name
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter
@@ -121,14 +122,16 @@ class Bus:
         """
         return await self._listed(capability)
 
-    async def _listed(self, capability: str | None, awaited: str = "") -> list[OfferView]:
+    async def _listed(
+        self, capability: str | None, suits: Callable[[OfferView], bool] | None = None, *, once: str = ""
+    ) -> list[OfferView]:
         if capability is None:
-            return await self._discovery.listed(subjects.EVERYTHING, awaited)
+            return await self._discovery.listed(subjects.EVERYTHING, suits, once=once)
         name, version = split_name(capability)
         wanted = subjects.topic(Capability(name, *version)) if version else subjects.EVERYTHING
         return [
             view
-            for view in await self._discovery.listed(wanted, awaited)
+            for view in await self._discovery.listed(wanted, suits, once=once)
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
 
@@ -147,15 +150,44 @@ class Bus:
         if there is not None:
             return there
         name = capability.partition("@")[0]
+        if is_home_only(name):
+            return await self._fetch_own(capability, name)
+        asked: list[OfferView] = []
+        offers = await self._listed(capability, lambda view: view.capability.name == name, once=name)
+        while True:
+            try:
+                return await self._contracts.fetch_first(capability, offers)
+            except HearthNetError:
+                # Others may offer the name without its contract, and be the first to answer.
+                asked += offers
+                offers = [] if len(asked) > MAX_TRIED or not offers else await self._others(capability, asked)
+                if not offers:
+                    raise
+
+    async def _fetch_own(self, capability: str, name: str) -> Contract:
+        """Return the contract of a capability of this node alone, from its service."""
         try:
-            # A name of this node alone is that of a service which it knows of, and needs no other wait.
-            offers = await self._listed(capability, "" if is_home_only(name) else name)
-            return await self._contracts.fetch_first(capability, offers)
+            return await self._contracts.fetch_first(capability, await self._listed(capability))
         except HearthNetError as error:
-            if error.code != "not_found" or not is_home_only(capability):
+            if error.code != "not_found":
                 raise
-            refused = refused_package(name) or other_claims(capability, await self._listed(None, name))
+            refused = refused_package(name)
+            if refused is None:
+                claims = await self._listed(
+                    None, lambda view: plain_name(view.capability.name) == name, once=name
+                )
+                refused = other_claims(capability, claims)
             raise refused or error from error
+
+    async def _others(self, capability: str, asked: list[OfferView]) -> list[OfferView]:
+        """Return offers of `capability` beside those in `asked`."""
+        name, known = capability.partition("@")[0], {view.key for view in asked}
+        offers = await self._listed(
+            capability,
+            lambda view: view.capability.name == name and view.key not in known,
+            once=f"{name} of others",
+        )
+        return [view for view in offers if view.key not in known]
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""

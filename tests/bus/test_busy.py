@@ -253,6 +253,22 @@ async def test_provider_of_a_contract_is_waited_for_though_others_answered(mesh:
             assert late._discovery._searched.keys() == {"experimental.absent"}
 
 
+class _Impostor(_Teller):
+    """Offers the same capability with another contract than its version says."""
+
+    name: ClassVar[str] = "impostor"
+    contract = msgspec.structs.replace(_Teller.contract, summary="Anything else.")
+
+
+@pytest.mark.req("BUS-101")
+async def test_provider_without_its_contract_does_not_hide_a_busy_one(mesh: Mesh) -> None:
+    with elsewhere(mesh, _Teller()) as loop:
+        async with mesh.hosting(_Impostor()), await mesh.guest_bus() as guest:
+            loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
+            found = await guest.fetch_contract(_Teller.contract.name)
+    assert (found.summary, found.schema_hash) == (_Teller.contract.summary, _Teller.contract.schema_hash)
+
+
 @pytest.mark.req("BUS-101")
 async def test_a_list_waits_longer_where_answers_are_slow(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch

@@ -79,9 +79,8 @@ async def test_without_a_caller_frames_are_checked_and_dropped() -> None:
     assert stream.unary
     await stream.send("token", {"text": "x"})
     await stream.end("done", {})
-    with pytest.raises(HearthNetError) as caught:
+    with pytest.raises(ValueError, match=f"does not fit its contract: {CHAT}: /text: 1 is not of type"):
         await stream.send("token", {"text": 1})
-    assert (caught.value.code, caught.value.details["path"]) == ("bad_request", "/text")
     assert not stream.lost_caller()
 
 

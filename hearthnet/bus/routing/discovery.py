@@ -29,7 +29,6 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.protocol.header import SUBJECT_KINDS, Header
 from hearthnet.protocol.offer import REPUBLISH_MS
-from hearthnet.trust.contract_signature import plain_name
 
 if TYPE_CHECKING:
     from hearthnet.bus.session.session import Session
@@ -268,23 +267,24 @@ class Discovery:
             self._searched[topic] = clock() + _SEARCHED_SECONDS
         return finding.is_unanswered
 
-    async def listed(self, wanted: str, awaited: str = "") -> list[OfferView]:
+    async def listed(
+        self, wanted: str, suits: Callable[[OfferView], bool] | None = None, *, once: str = ""
+    ) -> list[OfferView]:
         """Return every offer in the mesh, or those of one topic, by a new find: not for calls.
 
-        While there is none of the capability `awaited`, under its name at home or between homes, busy
-        providers are waited for as in `find`.
+        While none `suits`, busy providers are waited for, up to `BUSY_SECONDS`, unless that was done in vain
+        recently for the same `once`.
         """
         heard, clock = Registry(self.registry.own), asyncio.get_running_loop().time
-        hurried = not awaited or clock() < self._searched.get(awaited, 0)
+        hurried = suits is None or clock() < self._searched.get(once, 0)
 
         def content() -> bool:
-            names = (view.capability.name for view in heard.all_offers(steady_ms()))
-            return hurried or any(awaited in (name, plain_name(name)) for name in names)
+            return hurried or suits is None or any(map(suits, heard.all_offers(steady_ms())))
 
         finding = await self._send_find(wanted, self._new_find(heard, wanted, lists=True))
         await finding.wait(lambda: False, lambda: not finding.is_unanswered and content())
-        if awaited and finding.exhausted:
-            self._searched[awaited] = clock() + _SEARCHED_SECONDS
+        if once and finding.exhausted:
+            self._searched[once] = clock() + _SEARCHED_SECONDS
         return heard.all_offers(steady_ms())
 
     async def _join_find(self, topic: str) -> FindRequest:
