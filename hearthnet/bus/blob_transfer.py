@@ -34,7 +34,7 @@ _LONGEST_PAUSE_SECONDS: Final = 3.0
 _BROKEN: Final = frozenset({"partition", "timeout"})
 _FIRST_HASHES: Final = 256
 _MORE_HASHES: Final = 1024
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with the number of chunks transferred and in total, after each change."""
 
 
@@ -79,13 +79,13 @@ class CorruptChunk(InternalError):
     """Raised when a node sent other content than requested."""
 
 
-async def put(bus: Bus, source: ChunkSource, options: Options, told: Told) -> TransferResult:
+async def put(bus: Bus, source: ChunkSource, options: Options, on_progress: OnProgress) -> TransferResult:
     """Put content on a node; chunks that it has already are not sent again.
 
     Raises:
         HearthNetError: The node's error; `partition` or `timeout` after 45 s of failures without a new chunk.
     """
-    sent, patience = _Sent(source, told), _Patience(PATIENCE_SECONDS, returns=True)
+    sent, patience = _Sent(source, on_progress), _Patience(PATIENCE_SECONDS, returns=True)
     while True:
         before = sent.furthest
         try:
@@ -98,7 +98,9 @@ async def put(bus: Bus, source: ChunkSource, options: Options, told: Told) -> Tr
             await patience.bear(error, came_on=sent.furthest > before)
 
 
-async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: ChunkSink, told: Told) -> TransferResult:
+async def fetch(
+    bus: Bus, cid: str, nodes: Sequence[str], sink: ChunkSink, on_progress: OnProgress
+) -> TransferResult:
     """Fetch `cid` from the first of `nodes` that can send it, resuming after a failed one.
 
     Raises:
@@ -107,7 +109,7 @@ async def fetch(bus: Bus, cid: str, nodes: Sequence[str], sink: ChunkSink, told:
         WrongBytes: The only nodes that have it sent other content (`internal_error`).
     """
     failed: HearthNetError = HearthNetError("not_found", f"nobody was asked for {cid[:23]}…")
-    got = _Got(cid, sink, told)
+    got = _Got(cid, sink, on_progress)
     for node in nodes:
         try:
             await _from(bus, node, got, PATIENCE_SECONDS if node == nodes[-1] else 0)
@@ -166,9 +168,9 @@ class _Patience:
 class _Sent:
     """The sender of requested chunks."""
 
-    def __init__(self, source: ChunkSource, told: Told) -> None:
+    def __init__(self, source: ChunkSource, on_progress: OnProgress) -> None:
         self._source = source
-        self._told = told
+        self._on_progress = on_progress
         self.furthest = 0
 
     async def all(self, stream: StreamCall) -> int:
@@ -201,17 +203,17 @@ class _Sent:
     def _reached(self, chunks: int) -> None:
         if chunks > self.furthest:
             self.furthest = chunks
-            self._told(chunks, self._source.manifest.count)
+            self._on_progress(chunks, self._source.manifest.count)
 
 
 class _Got:
     """The chunks received so far."""
 
-    def __init__(self, cid: str, sink: ChunkSink, told: Told) -> None:
+    def __init__(self, cid: str, sink: ChunkSink, on_progress: OnProgress) -> None:
         self.cid = cid
         self.count = self.travelled = 0
         self._sink = sink
-        self._told = told
+        self._on_progress = on_progress
         self._manifest: Manifest | None = None
 
     @property
@@ -228,14 +230,14 @@ class _Got:
         """Start with the verified manifest."""
         self._manifest = manifest
         self.count = await self._sink.begin(manifest)
-        self._told(self.count, manifest.count)
+        self._on_progress(self.count, manifest.count)
 
     async def take(self, data: bytes) -> None:
         """Store the next verified chunk."""
         await self._sink.write(self.count, data)
         self.count += 1
         self.travelled += 1
-        self._told(self.count, self.known.count)
+        self._on_progress(self.count, self.known.count)
 
 
 async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None:

@@ -25,7 +25,7 @@ from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.namespaces import is_home_only, refuse_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
@@ -98,7 +98,7 @@ class Bus:
             HearthNetError: The provider's error; `bad_request` before anything is sent if the body does not
                 fit the contract; `not_found` if no process offers it; `timeout`; `partition`.
         """
-        if is_told(capability):
+        if is_provider_defined(capability):
             capability = (await self.fetch_contract(capability)).id
         return await unary.call(
             self.peer, self._discovery, _request(self.peer.node_id, capability, body, options)
@@ -144,7 +144,7 @@ class Bus:
             HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
                 if it is a package's; the provider's error.
         """
-        if not is_told(capability):
+        if not is_provider_defined(capability):
             return find_contract(capability)
         there = self._contracts.known(capability)
         if there is not None:

@@ -61,7 +61,7 @@ class OutboxState(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-_KEPT: Final = msgspec.json.Decoder(QueuedCall)
+_DECODER: Final = msgspec.json.Decoder(QueuedCall)
 
 
 class Outbox:
@@ -179,7 +179,7 @@ class Outbox:
         return OutboxState(call)
 
     def _read(self, path: Path) -> QueuedCall:
-        call = read_json(path.read_bytes(), _KEPT)
+        call = read_json(path.read_bytes(), _DECODER)
         signed_document.check(call, self._identity.node_id, PURPOSE)
         if call.id != path.stem or call.body.get("input", {}).get("client_id") != call.id:
             raise HearthNetError("invalid_signature", "it lies under the name of another call")

@@ -13,7 +13,7 @@ from hearthnet.core.lazy_import import lazy
 
 if TYPE_CHECKING:
     from hearthnet.contracts.contract import Contract
-    from hearthnet.contracts.dynamic import is_told, versioned
+    from hearthnet.contracts.dynamic import is_provider_defined, versioned
     from hearthnet.contracts.match import nearest as nearest_pairs
     from hearthnet.contracts.registry import contracts
     from hearthnet.contracts.schema import SchemaCheck, compile_schema
@@ -25,7 +25,7 @@ else:
             "SchemaCheck": "hearthnet.contracts.schema",
             "compile_schema": "hearthnet.contracts.schema",
             "contracts": "hearthnet.contracts.registry",
-            "is_told": "hearthnet.contracts.dynamic",
+            "is_provider_defined": "hearthnet.contracts.dynamic",
             "nearest_pairs": "hearthnet.contracts.match:nearest",
             "versioned": "hearthnet.contracts.dynamic",
         },
@@ -36,7 +36,7 @@ __all__ = [
     "SchemaCheck",
     "compile_schema",
     "contracts",
-    "is_told",
+    "is_provider_defined",
     "nearest_pairs",
     "versioned",
 ]

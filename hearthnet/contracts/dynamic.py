@@ -29,7 +29,7 @@ _MAJORS: Final = 10**15 - 1
 """Number of possible versions: finding another contract with the same version would take years."""
 
 
-def is_told(name: str) -> bool:
+def is_provider_defined(name: str) -> bool:
     """Return whether providers supply the contract of `name`, with or without version."""
     return is_derived(name) or is_home_only(name)
 

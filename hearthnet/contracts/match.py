@@ -112,7 +112,7 @@ _RULES: Final[dict[str, Callable[[Any, list[Any]], bool]]] = {
 }
 
 
-_SHOWN: Final = 12
+_MAX_NAMES: Final = 12
 Pair = tuple[str, str]
 
 
@@ -143,5 +143,5 @@ def nearest(first: str | None, second: str, pairs: Collection[Pair]) -> tuple[st
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return (", ".join(names[:_SHOWN]) or "nothing") + more
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return (", ".join(names[:_MAX_NAMES]) or "nothing") + more

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told, verify
+from hearthnet.contracts.dynamic import is_provider_defined, verify
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import Capability, parse_capability, split_name
 from hearthnet.core.errors import HearthNetError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMMON: Final = "_common.json"
 _REFERENCE: Final = f"{COMMON}#/$defs/"
-MOST_TOLD: Final = 1_024
+MAX_FETCHED: Final = 1_024
 """Maximum of contracts learned from providers; the oldest one is dropped."""
 
 
@@ -43,8 +43,8 @@ class Contracts:
         for capability in sorted(map(parse_capability, stems)):
             self._known.setdefault(capability.name, []).append(capability)
         self._loaded: dict[Capability, Contract] = {}
-        self._found: dict[tuple[str, tuple[int, int] | None], Contract] = {}
-        self._told: dict[Capability, Contract] = {}
+        self._resolved: dict[tuple[str, tuple[int, int] | None], Contract] = {}
+        self._fetched: dict[Capability, Contract] = {}
 
     def learn(self, contract: Contract) -> None:
         """Add a contract received from a provider.
@@ -56,14 +56,14 @@ class Contracts:
             HearthNetError: As `hearthnet.contracts.dynamic.verify`.
         """
         verify(contract)
-        self._told.pop(contract.capability, None)
-        self._told[contract.capability] = contract
-        if len(self._told) > MOST_TOLD:
-            del self._told[next(iter(self._told))]
+        self._fetched.pop(contract.capability, None)
+        self._fetched[contract.capability] = contract
+        if len(self._fetched) > MAX_FETCHED:
+            del self._fetched[next(iter(self._fetched))]
 
     def has_learned(self, capability: Capability) -> bool:
         """Return whether the contract of exactly this version was learned."""
-        return capability in self._told
+        return capability in self._fetched
 
     def has_packaged(self, name: str) -> bool:
         """Return whether an installed package brings contracts of `name`.
@@ -96,12 +96,12 @@ class Contracts:
                 in `alt`; `schema_mismatch` for an unknown version, with the known ones in `alt`.
         """
         wanted = parse_capability(identifier)
-        if is_told(identifier) and not self.has_packaged(wanted.name):
-            return self._find_told(wanted.name, wanted[1:])
+        if is_provider_defined(identifier) and not self.has_packaged(wanted.name):
+            return self._find_fetched(wanted.name, wanted[1:])
         if wanted in self._versions(wanted.name):
             return self._load(wanted)
-        if wanted in self._told:
-            return self._told[wanted]
+        if wanted in self._fetched:
+            return self._fetched[wanted]
         raise self._mismatch(identifier, wanted.name)
 
     def find(self, name: str, version: tuple[int, int] | None = None) -> Contract:
@@ -113,31 +113,31 @@ class Contracts:
         Raises:
             HearthNetError: As `get`.
         """
-        known = self._found.get((name, version))
+        known = self._resolved.get((name, version))
         if known is not None:
             return known
         bare, own = split_name(name)
         wanted = version or own
-        if is_told(bare) and not self.has_packaged(bare):
-            return self._find_told(bare, wanted)
+        if is_provider_defined(bare) and not self.has_packaged(bare):
+            return self._find_fetched(bare, wanted)
         for capability in reversed(self._versions(bare)):
             if wanted is None or capability.serves(Capability(bare, *wanted)):
-                found = self._found[name, version] = self._load(capability)
+                found = self._resolved[name, version] = self._load(capability)
                 return found
         # A package's author may write the next version as a function (docs/services.md#a-function).
-        if wanted is not None and Capability(bare, *wanted) in self._told:
-            return self._told[Capability(bare, *wanted)]
+        if wanted is not None and Capability(bare, *wanted) in self._fetched:
+            return self._fetched[Capability(bare, *wanted)]
         raise self._mismatch(f"{bare}@{'.'.join(map(str, wanted or ()))}", bare)
 
-    def _find_told(self, name: str, version: tuple[int, int] | None) -> Contract:
+    def _find_fetched(self, name: str, version: tuple[int, int] | None) -> Contract:
         """Return the contract learned last, of that version if one is given."""
-        for capability in reversed(self._told):
+        for capability in reversed(self._fetched):
             if capability.name == name and version in (None, capability[1:]):
-                return self._told[capability]
-        told = name if version is None else f"{name}@{version[0]}.{version[1]}"
+                return self._fetched[capability]
+        requested = name if version is None else f"{name}@{version[0]}.{version[1]}"
         near = self.nearest(name)
         hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
-        raise HearthNetError("not_found", f"nobody has told what {told} takes; {hint}", alt=near)
+        raise HearthNetError("not_found", f"nobody has told what {requested} takes; {hint}", alt=near)
 
     def _versions(self, name: str) -> list[Capability]:
         if name not in self._known:

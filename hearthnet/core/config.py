@@ -112,7 +112,7 @@ class ScriptedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     languages: Languages = ()
 
 
-_ASKED_ALWAYS: Final = (
+_CONFIRMATION_REQUIRED: Final = (
     "tools_require_confirmation_for_side_effects is always true: whoever carries out an effect demands your "
     "signed yes to exactly that call, and nobody gives it unasked; to be asked less, use hearthnet grants add"
 )
@@ -138,7 +138,7 @@ class LlmConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.tools_require_confirmation_for_side_effects:
-            raise ValueError(_ASKED_ALWAYS)
+            raise ValueError(_CONFIRMATION_REQUIRED)
 
 
 class EmbedModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

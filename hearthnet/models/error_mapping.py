@@ -95,15 +95,15 @@ def of_status(
 
     `key_variable` is the name of the key's variable, or empty.
     """
-    code, said = _CODES.get(status, "internal_error"), _said(body)
-    code, details = _judged(code, said, _named(_error_of(body)))
+    code, said = _CODES.get(status, "internal_error"), _server_message(body)
+    code, details = _classify(code, said, _named(_error_of(body)))
     mend = "shorten the messages" if details else _mend(code, said, key_variable)
     message = f"{model}: the server answered {status}: {said}{mend and '; '}{mend}"
     wait = _wait(headers, body) if code in _WAITING else None
     return HearthNetError(code, message, retry_after_ms=wait, details={"status": status, **details})
 
 
-def _judged(code: str, said: str, named: str) -> tuple[str, dict[str, Any]]:
+def _classify(code: str, said: str, named: str) -> tuple[str, dict[str, Any]]:
     """Return the code, and the details by which clients recognise a context that is too long."""
     if code in _OVERFLOWING and _OVERFLOW.search(f"{named} {said}"):
         return "bad_request", {"rule": CONTEXT_LENGTH}
@@ -121,7 +121,7 @@ def _mend(code: str, said: str, key_variable: str) -> str:
 
 def of_error_in_stream(model: str, error: Any) -> HearthNetError:
     """Return the error for one that the server reports inside an answer that began well."""
-    return of_error(model, _status(error), _said(json.dumps(error).encode()), _named(error))
+    return of_error(model, _status(error), _server_message(json.dumps(error).encode()), _named(error))
 
 
 def of_error(model: str, status: int | None, said: str, named: str = "") -> HearthNetError:
@@ -129,7 +129,7 @@ def of_error(model: str, status: int | None, said: str, named: str = "") -> Hear
     kind = named.lower()
     code = next((code for part, code in _TYPES if part in kind), "internal_error")
     code = code if status is None else _CODES.get(status, "internal_error")
-    code, details = _judged(code, said, named)
+    code, details = _classify(code, said, named)
     wait = _DEFAULT_WAIT_MS if code in _WAITING else None
     return HearthNetError(
         code,
@@ -197,7 +197,7 @@ def _error_of(body: bytes) -> Any:
     return said.get("error", said) if isinstance(said, Mapping) else said
 
 
-def _said(body: bytes) -> str:
+def _server_message(body: bytes) -> str:
     """Return the server's message, in one line and without its markup."""
     text = body.decode("utf-8", "replace").strip()
     try:
@@ -207,7 +207,7 @@ def _said(body: bytes) -> str:
     while isinstance(said, Mapping) and (found := [said[key] for key in _WORDS if said.get(key)]):
         said = found[0]
     if isinstance(said, list) and said:
-        return _said(json.dumps(said[0]).encode())
+        return _server_message(json.dumps(said[0]).encode())
     return " ".join(str(said).split())[:_MESSAGE_LIMIT] or "nothing"
 
 

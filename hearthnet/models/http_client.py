@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 100.0
-_KEPT_SECONDS: Final = 60.0
+_KEEPALIVE_SECONDS: Final = 60.0
 """Lifetime of an unused connection, which saves the next request a new one."""
 _PORTS: Final = {"http": 80, "https": 443}
 _ERROR_BYTES: Final = 65_536
@@ -34,7 +34,7 @@ _MOST_BYTES: Final = 64 << 20
 """Maximum size of an answer; a server that never ends one would fill the memory."""
 
 _UNHEARD: Final = "without sending a response"
-_TELLING: Final = 5
+_HARMLESS_PREFIX: Final = 5
 """Beginnings of a key up to this length reveal nothing."""
 
 
@@ -104,7 +104,7 @@ class ModelHttpClient:
         self._header = header
         self._sign = sign
         timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
-        limits = httpx2.Limits(keepalive_expiry=_KEPT_SECONDS)
+        limits = httpx2.Limits(keepalive_expiry=_KEEPALIVE_SECONDS)
         self._client = httpx2.AsyncClient(timeout=timeout, auth=login, limits=limits)
 
     async def close(self) -> None:
@@ -231,7 +231,7 @@ def _without(secrets: list[str], error: HearthNetError) -> HearthNetError:
     message = error.message
     for key in secrets:
         message = message.replace(key, "***")
-        for size in range(len(key) - 1, _TELLING, -1):
+        for size in range(len(key) - 1, _HARMLESS_PREFIX, -1):
             message = message.removesuffix(key[:size])
     if message == error.message:
         return error

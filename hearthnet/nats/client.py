@@ -303,7 +303,13 @@ class NatsClient:
         host, port = self._address
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await NatsConnection.open(
-                host, port, self._login, self._name, self._on_message, self._on_gone, self._run_at_loop_end
+                host,
+                port,
+                self._login,
+                self._name,
+                self._on_message,
+                self._on_disconnect,
+                self._run_at_loop_end,
             )
         if not connection.alive:  # it broke before this task resumed
             raise ConnectionResetError("closed by the server")
@@ -318,7 +324,7 @@ class NatsClient:
         self._unsent, self._unsent_bytes = [], 0
         self._connected.set()
 
-    def _on_gone(self) -> None:
+    def _on_disconnect(self) -> None:
         """Handle the loss of the connection, and reconnect."""
         connection, self._connection = self._connection, None
         if connection is None:
@@ -356,7 +362,7 @@ class NatsClient:
         try:
             await connection.round_trip()
         except (OSError, ConnectionRefused):
-            return  # it broke again, and `_on_gone` has started the next attempt
+            return  # it broke again, and `_on_disconnect` has started the next attempt
         self._restored_at = asyncio.get_running_loop().time()
         await self._notify_restored()
 

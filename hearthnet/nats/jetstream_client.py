@@ -140,12 +140,12 @@ class StoreLink:
         """
         from nats import errors
 
-        async def heard(message: Msg) -> None:
+        async def on_message(message: Msg) -> None:
             wake()
 
         try:
             with reraise_cancellation():
-                await self._client.subscribe(subject, cb=heard)
+                await self._client.subscribe(subject, cb=on_message)
         except errors.Error as error:
             raise HearthNetError(
                 "partition",

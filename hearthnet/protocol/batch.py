@@ -63,8 +63,8 @@ class _Named(msgspec.Struct, frozen=True):
 Item = TypeVar("Item", BatchedCall, Answered)
 _Few = msgspec.Meta(min_length=1, max_length=MOST)
 _ENCODER: Final = msgspec.json.Encoder()
-_ASKED: Final = msgspec.json.Decoder(Annotated[list[BatchedCall], _Few])
-_ANSWERED: Final = msgspec.json.Decoder(Annotated[list[Answered], _Few])
+_CALLS: Final = msgspec.json.Decoder(Annotated[list[BatchedCall], _Few])
+_REPLIES: Final = msgspec.json.Decoder(Annotated[list[Answered], _Few])
 _EACH: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], _Few])
 _NAMED: Final = msgspec.json.Decoder(_Named)
 
@@ -82,7 +82,7 @@ def calls(frame: Frame) -> list[Frame]:
     """
     return [
         Frame(call_header(frame.header, item), bytes(item.body), None)
-        for item in _items(frame.body, _ASKED, BatchedCall)
+        for item in _items(frame.body, _CALLS, BatchedCall)
     ]
 
 
@@ -116,7 +116,7 @@ def answers(frame: Frame) -> list[Frame]:
     shared = frame.header
     return [
         Frame(answer_header(shared, item), bytes(item.body), None)
-        for item in _items(frame.body, _ANSWERED, Answered)
+        for item in _items(frame.body, _REPLIES, Answered)
     ]
 
 
@@ -143,10 +143,14 @@ def _items(data: bytes, decoder: msgspec.json.Decoder[list[Item]], kind: type[It
         items = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         items = _one_by_one(data, kind)
-    return [item for item in items if is_ulid(item.id) and (len(data) <= LONGEST or _said(item) <= LONGEST)]
+    return [
+        item
+        for item in items
+        if is_ulid(item.id) and (len(data) <= LONGEST or _header_length(item) <= LONGEST)
+    ]
 
 
-def _said(item: BatchedCall | Answered) -> int:
+def _header_length(item: BatchedCall | Answered) -> int:
     """Return the characters that `item` adds to a header.
 
     An item with more than a header may have is dropped, as it would be alone.

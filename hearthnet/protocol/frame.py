@@ -31,7 +31,7 @@ PLAIN: Final = b"HN1 p\n"
 SIGNED: Final = b"HN1 s "
 BOXED: Final = b"HN1 b\n"
 _NONCE: Final = 24
-_KEYS_KEPT: Final = 2048
+_MAX_KEYS: Final = 2048
 
 
 class FrameError(Exception):
@@ -65,7 +65,7 @@ class BoxKeys:
         return (self._keys.get(peer) or self._derive(peer))[1]
 
     def _derive(self, peer: str) -> tuple[bytes, bytes]:
-        if len(self._keys) >= _KEYS_KEPT:
+        if len(self._keys) >= _MAX_KEYS:
             self._keys.clear()
         both = self._keys[peer] = self._identity.box_keys(peer)
         return both

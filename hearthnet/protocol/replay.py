@@ -68,8 +68,8 @@ class ReplayWindow:
         """Return the number of remembered ids."""
         return sum(len(seen.ids) for seen in self._senders.values())
 
-    def judge(self, sender: str, frame_id: str, time_ms: int, now_ms: int) -> Verdict:
-        """Judge a frame that `sender` made at `time_ms`, and remember the id of a fresh one."""
+    def check(self, sender: str, frame_id: str, time_ms: int, now_ms: int) -> Verdict:
+        """Check a frame that `sender` made at `time_ms`, and remember the id of a fresh one."""
         if abs(now_ms - time_ms) > self._window_ms:
             return "stale"
         seen = self._senders.get(sender) or self._newcomer(sender, now_ms)

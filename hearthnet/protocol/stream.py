@@ -32,13 +32,13 @@ TERMINAL: Final = frozenset({"done", "error"})
 class Outgoing:
     """The provider's end: numbers frames, keeps the window, detects a lost caller."""
 
-    __slots__ = ("_heard_ms", "acked", "ended", "sent")
+    __slots__ = ("_active_ms", "acked", "ended", "sent")
 
     def __init__(self, now_ms: int) -> None:
         self.sent = 0
         self.acked = 0
         self.ended = False
-        self._heard_ms = now_ms
+        self._active_ms = now_ms
 
     @property
     def may_send(self) -> bool:
@@ -71,17 +71,17 @@ class Outgoing:
 
         Older and impossible numbers are ignored.
         """
-        self.heard(now_ms)
+        self.record_activity(now_ms)
         if self.acked < upto <= self.sent:
             self.acked = upto
 
-    def heard(self, now_ms: int) -> None:
+    def record_activity(self, now_ms: int) -> None:
         """Record a sign of life of the caller."""
-        self._heard_ms = now_ms
+        self._active_ms = now_ms
 
     def lost_caller(self, now_ms: int) -> bool:
         """Return whether the caller is lost: silent for 15 s, or for 5 s with a full window."""
-        silent = now_ms - self._heard_ms
+        silent = now_ms - self._active_ms
         return silent >= SILENCE_MS or (not self.ended and not self.may_send and silent >= ACK_TIMEOUT_MS)
 
 
@@ -92,7 +92,7 @@ class Incoming:
         self.received = 0
         self.ended = False
         self._acked = 0
-        self._heard_ms = now_ms
+        self._active_ms = now_ms
 
     def accept(self, seq: int, event: str, now_ms: int) -> bool:
         """Record the frame `seq` and return whether to deliver it.
@@ -102,7 +102,7 @@ class Incoming:
         Raises:
             HearthNetError: `partition` if a number is missing: a frame was lost, and the stream ends.
         """
-        self._heard_ms = now_ms
+        self._active_ms = now_ms
         if self.ended or seq <= self.received:
             return False
         if seq != self.received + 1:
@@ -128,4 +128,4 @@ class Incoming:
 
     def lost_provider(self, now_ms: int) -> bool:
         """Return whether the provider has been silent for 15 s."""
-        return not self.ended and now_ms - self._heard_ms >= SILENCE_MS
+        return not self.ended and now_ms - self._active_ms >= SILENCE_MS

@@ -130,7 +130,7 @@ class Stream:
         Raises:
             HearthNetError: `capacity_exceeded` if too many earlier ones are unread.
         """
-        self._outgoing.heard(steady_ms())
+        self._outgoing.record_activity(steady_ms())
         said = read_json(body, _INPUT)
         try:
             self._inputs.put_nowait(said)

@@ -54,7 +54,7 @@ _NO_FAULT: Final = frozenset({"", "cancelled"})
 Gauges = Mapping[Side, Callable[[], int]]
 
 
-class _Given(IdGenerator):
+class _FixedIds(IdGenerator):
     """The ids of the next span: those that its call had on the wire."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Exporter:
         dropped: Gauges,
     ) -> None:
         """Set up the SDK; `in_flight` and `dropped` are called from its thread for each export."""
-        self._ids = _Given()
+        self._ids = _FixedIds()
         resource = _resource(service, node, instance)
         self._traces = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         if wanted.traces:

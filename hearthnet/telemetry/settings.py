@@ -40,13 +40,13 @@ def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Tel
     known = os.environ if environment is None else environment
     if endpoint == NOWHERE or known.get(_DISABLED, "").strip().lower() == "true":
         return None
-    traces = _wanted(known, "TRACES", endpoint)
-    metrics = _wanted(known, "METRICS", endpoint)
+    traces = _requested_by(known, "TRACES", endpoint)
+    metrics = _requested_by(known, "METRICS", endpoint)
     source = traces or metrics
     return TelemetrySettings(bool(traces), bool(metrics), endpoint, source) if source else None
 
 
-def _wanted(known: Mapping[str, str], signal: str, endpoint: str) -> str:
+def _requested_by(known: Mapping[str, str], signal: str, endpoint: str) -> str:
     """Return the name of the setting that requests this signal; empty if none does."""
     exporter = f"OTEL_{signal}_EXPORTER"
     chosen = known.get(exporter, "").strip().lower()

@@ -189,9 +189,9 @@ class Verifier:
         number = self.place.sequence + 1
         try:
             entry = read(line)
-            fits = self._judge(entry, line, number)
+            fits = self._check_entry(entry, line, number)
         except HearthNetError as error:
-            self._found(number, "damaged", f"entry {number} is no entry: {error.message}")
+            self._note(number, "damaged", f"entry {number} is no entry: {error.message}")
             return None
         if not fits:
             return None
@@ -204,32 +204,32 @@ class Verifier:
         if self.finding is None and head is not None:
             if count < head.sequence:
                 gone = _numbers(count + 1, head.sequence)
-                self._found(count + 1, "cut off", f"{gone} cut off at the end: the log had {head.sequence}")
+                self._note(count + 1, "cut off", f"{gone} cut off at the end: the log had {head.sequence}")
             elif (count, self.place.hash) != (head.sequence, head.hash):
-                self._found(count, "altered", f"entry {count} is not the last one that the head names")
+                self._note(count, "altered", f"entry {count} is not the last one that the head names")
         return self.finding
 
-    def _judge(self, entry: AuditEntry, line: bytes, number: int) -> bool:
+    def _check_entry(self, entry: AuditEntry, line: bytes, number: int) -> bool:
         """Return whether the entry has no fault."""
         if self._author(entry, line, number) and self._order(entry, number):
             self._pair(entry, number)
         if self.finding is None and self._check is not None and (wrong := self._check(entry)):
-            self._found(number, "altered", f"entry {number}: {wrong}")
+            self._note(number, "altered", f"entry {number}: {wrong}")
         return self.finding is None
 
     def _author(self, entry: AuditEntry, line: bytes, number: int) -> bool:
         """Return whether the entry is this node's and unaltered."""
         if entry.node != self._node:
             whose, own = ids.short_id(entry.node), ids.short_id(self._node)
-            self._found(number, "foreign", f"entry {number} is of {whose}, not of {own}")
+            self._note(number, "foreign", f"entry {number} is of {whose}, not of {own}")
         elif not _signed_by(entry, self._node):
             other = next((node for node in self._known if _signed_by(entry, node)), "")
             if other:
-                self._found(number, "foreign", f"entry {number} is signed by {ids.short_id(other)}")
+                self._note(number, "foreign", f"entry {number} is signed by {ids.short_id(other)}")
             else:
-                self._found(number, "altered", f"entry {number} was altered: its signature does not fit")
+                self._note(number, "altered", f"entry {number} was altered: its signature does not fit")
         elif canonical_json(msgspec.to_builtins(entry)) != line:
-            self._found(number, "altered", f"entry {number} was altered: it is not written as it was")
+            self._note(number, "altered", f"entry {number} was altered: it is not written as it was")
         return self.finding is None
 
     def _order(self, entry: AuditEntry, number: int) -> bool:
@@ -237,11 +237,11 @@ class Verifier:
         if entry.sequence > number:
             self._sought = number
             gone = _numbers(number, entry.sequence - 1)
-            self._found(number, "missing", f"{gone} missing: entry {entry.sequence} stands there")
+            self._note(number, "missing", f"{gone} missing: entry {entry.sequence} stands there")
         elif entry.sequence < number:
-            self._found(number, "repeated", f"entry {entry.sequence} stands twice, again as number {number}")
+            self._note(number, "repeated", f"entry {entry.sequence} stands twice, again as number {number}")
         elif entry.previous != self.place.hash:
-            self._found(number, "altered", f"entry {number} follows another one: one of the two was replaced")
+            self._note(number, "altered", f"entry {number} follows another one: one of the two was replaced")
         return self.finding is None
 
     def _pair(self, entry: AuditEntry, number: int) -> None:
@@ -251,9 +251,9 @@ class Verifier:
             return
         began = self.open.pop(entry.began, None)
         if began is None or began.call != entry.call:
-            self._found(number, "unpaired", f"entry {number} ends {entry.began}, where no such call is open")
+            self._note(number, "unpaired", f"entry {number} ends {entry.began}, where no such call is open")
 
-    def _found(self, number: int, problem: Problem, message: str) -> None:
+    def _note(self, number: int, problem: Problem, message: str) -> None:
         self.finding = ChainProblem(number, problem, message)
 
     def _look_for_missing(self, line: bytes) -> None:
@@ -265,7 +265,7 @@ class Verifier:
         except HearthNetError:
             return
         if late:
-            self._found(self._sought, "reordered", f"entry {self._sought} stands after later ones")
+            self._note(self._sought, "reordered", f"entry {self._sought} stands after later ones")
             self._sought = 0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hearthnet.contracts import registry
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import MOST_BYTES, checked, is_told, versioned
+from hearthnet.contracts.dynamic import MOST_BYTES, checked, is_provider_defined, versioned
 from hearthnet.contracts.match import MatchRule
 from hearthnet.contracts.registry import Contracts, contracts
 from hearthnet.core.errors import HearthNetError
@@ -34,7 +34,7 @@ def request(schema: Any) -> dict[str, Any]:
 @pytest.mark.req("MCPADD-2")
 def test_the_version_follows_from_all_that_a_contract_says() -> None:
     one = versioned(contract())
-    assert is_told(one.name)
+    assert is_provider_defined(one.name)
     assert versioned(one).id == one.id
     assert one.version.endswith(".0")
     assert 1 <= one.major < 10**15
@@ -123,10 +123,10 @@ def test_what_was_learned_is_found_and_is_no_installed_contract(monkeypatch: pyt
     assert known.find(first.name) is second, "the one that was told last"
     assert known.find(first.name, first.capability[1:]) is first
     assert first.name not in known.names()
-    assert not any(is_told(one.name) for one in known)
+    assert not any(is_provider_defined(one.name) for one in known)
     with pytest.raises(HearthNetError, match="is not the version"):
         known.learn(msgspec.structs.replace(first, version="1.0"))
-    monkeypatch.setattr(registry, "MOST_TOLD", 2)
+    monkeypatch.setattr(registry, "MAX_FETCHED", 2)
     known.learn(first)
     known.learn(versioned(contract(summary="A third one.")))
     assert known.get(first.id) is first, "it was told again, and so later"

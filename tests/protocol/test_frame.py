@@ -129,7 +129,7 @@ def test_no_two_boxes_are_alike() -> None:
 
 @pytest.mark.req("WIRE-6")
 def test_derived_keys_are_kept_and_the_keeping_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame, "_KEYS_KEPT", 4)
+    monkeypatch.setattr(frame, "_MAX_KEYS", 4)
     derived: list[str] = []
     box_keys = Identity.box_keys
 

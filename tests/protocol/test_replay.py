@@ -29,21 +29,21 @@ WHO = "ada"
     ],
 )
 def test_a_frame_is_fresh_for_a_minute_either_way(age: int, verdict: str) -> None:
-    assert ReplayWindow().judge(WHO, "a", NOW - age, NOW) == verdict
+    assert ReplayWindow().check(WHO, "a", NOW - age, NOW) == verdict
 
 
 @pytest.mark.req("WIRE-8")
 def test_a_frame_counts_once() -> None:
     window = ReplayWindow()
-    assert [window.judge(WHO, "a", NOW, NOW) for _ in range(3)] == ["fresh", "replayed", "replayed"]
-    assert window.judge(WHO, "b", NOW, NOW) == "fresh"
+    assert [window.check(WHO, "a", NOW, NOW) for _ in range(3)] == ["fresh", "replayed", "replayed"]
+    assert window.check(WHO, "b", NOW, NOW) == "fresh"
 
 
 @pytest.mark.req("WIRE-8")
 def test_a_stale_frame_leaves_no_trace() -> None:
     window = ReplayWindow()
-    assert window.judge(WHO, "a", NOW, NOW + 2 * WINDOW_MS) == "stale"
-    assert window.judge(WHO, "a", NOW, NOW) == "fresh"
+    assert window.check(WHO, "a", NOW, NOW + 2 * WINDOW_MS) == "stale"
+    assert window.check(WHO, "a", NOW, NOW) == "fresh"
 
 
 ARRIVALS = st.lists(
@@ -72,7 +72,7 @@ def test_no_id_is_accepted_twice_while_its_frame_would_be_fresh(
         if abs(now - made.get(name, 0)) > WINDOW_MS:
             made[name] = now + offset  # its old frame is stale everywhere: the name may be used again
             accepted.pop(name, None)
-        verdict = window.judge(*name, made[name], now)
+        verdict = window.check(*name, made[name], now)
         if abs(now - made[name]) > WINDOW_MS:
             assert verdict == "stale"
         elif name in accepted:
@@ -91,20 +91,20 @@ def test_only_the_ids_of_the_last_two_minutes_are_kept() -> None:
     for second in range(1200):
         now = NOW + second * 1000
         for number in range(per_second):
-            assert window.judge(WHO, f"{second}.{number}", now, now) == "fresh"
+            assert window.check(WHO, f"{second}.{number}", now, now) == "fresh"
         most = max(most, len(window))
     assert 2 * per_second * WINDOW_MS // 1000 <= most <= per_second * (2 * WINDOW_MS // 1000 + 10)
-    window.judge("ben", "after a long rest", NOW + 10**8, NOW + 10**8)
+    window.check("ben", "after a long rest", NOW + 10**8, NOW + 10**8)
     assert len(window) == 1
 
 
 @pytest.mark.req("WIRE-8")
 def test_a_clock_that_is_set_back_makes_no_frame_count_twice() -> None:
     window = ReplayWindow()
-    assert window.judge(WHO, "a", NOW, NOW) == "fresh"
+    assert window.check(WHO, "a", NOW, NOW) == "fresh"
     for later in range(0, 10 * WINDOW_MS, WINDOW_MS):
-        window.judge(WHO, f"b{later}", NOW - later, NOW - later)
-    assert window.judge(WHO, "a", NOW, NOW) == "replayed"
+        window.check(WHO, f"b{later}", NOW - later, NOW - later)
+    assert window.check(WHO, "a", NOW, NOW) == "replayed"
 
 
 @pytest.mark.req("WIRE-8")
@@ -113,45 +113,45 @@ def test_who_floods_has_room_of_its_own_and_is_served_while_it_keeps_the_order()
     are forgotten, and nothing as old as these counts any more. What others sent is remembered.
     """
     window, most = ReplayWindow(most_ids=1_000), 1_000
-    assert window.judge("ben", "his", NOW, NOW) == "fresh"
+    assert window.check("ben", "his", NOW, NOW) == "fresh"
     for number in range(10 * most):
-        assert window.judge(WHO, f"{number}", NOW + number, NOW + number) == "fresh"
+        assert window.check(WHO, f"{number}", NOW + number, NOW + number) == "fresh"
     now = NOW + 10 * most
     assert len(window) <= most + 1
-    assert window.judge(WHO, f"{10 * most - 1}", now - 1, now) == "replayed"
-    assert [window.judge(WHO, f"{number}", NOW + number, now) for number in range(10)] == ["crowded"] * 10
-    assert window.judge(WHO, "new, but old", NOW, now) == "crowded"
-    assert window.judge("ben", "his", NOW, now) == "replayed"
-    assert window.judge("ben", "another", NOW, now) == "fresh"
+    assert window.check(WHO, f"{10 * most - 1}", now - 1, now) == "replayed"
+    assert [window.check(WHO, f"{number}", NOW + number, now) for number in range(10)] == ["crowded"] * 10
+    assert window.check(WHO, "new, but old", NOW, now) == "crowded"
+    assert window.check("ben", "his", NOW, now) == "replayed"
+    assert window.check("ben", "another", NOW, now) == "fresh"
 
 
 @pytest.mark.req("WIRE-8")
 def test_who_is_crowded_out_is_told_when_its_next_frame_counts() -> None:
     window = ReplayWindow(most_ids=10)
     assert window.wait_ms(WHO, NOW) == 0
-    verdicts = [window.judge(WHO, str(number), NOW, NOW) for number in range(20)]
+    verdicts = [window.check(WHO, str(number), NOW, NOW) for number in range(20)]
     assert verdicts == ["fresh"] * 10 + ["crowded"] * 10
     wait = window.wait_ms(WHO, NOW)
     assert 0 < wait <= 256
-    assert window.judge(WHO, "later", NOW + wait, NOW + wait) == "fresh"
+    assert window.check(WHO, "later", NOW + wait, NOW + wait) == "fresh"
     assert window.wait_ms(WHO, NOW + wait) == 0
 
 
 @pytest.mark.req("WIRE-8")
 def test_what_a_stranger_sent_counts_no_second_time_when_it_is_a_member() -> None:
     window = ReplayWindow(most_ids=2)
-    assert window.judge(STRANGERS, "kept", NOW, NOW) == "fresh"
-    assert window.judge("newcomer", "kept", NOW, NOW) == "replayed"
+    assert window.check(STRANGERS, "kept", NOW, NOW) == "fresh"
+    assert window.check("newcomer", "kept", NOW, NOW) == "replayed"
     for number in range(3):
-        window.judge(STRANGERS, str(number), NOW + 1_000 * number, NOW + 2_000)
-    assert window.judge("another newcomer", "kept", NOW, NOW + 2_000) == "crowded"
-    assert window.judge("another newcomer", "new", NOW + 2_000, NOW + 2_000) == "fresh"
+        window.check(STRANGERS, str(number), NOW + 1_000 * number, NOW + 2_000)
+    assert window.check("another newcomer", "kept", NOW, NOW + 2_000) == "crowded"
+    assert window.check("another newcomer", "new", NOW + 2_000, NOW + 2_000) == "fresh"
 
 
 @pytest.mark.req("WIRE-8")
 def test_senders_that_are_gone_leave_nothing_behind() -> None:
     window = ReplayWindow(most_ids=2)
     for number in range(500):
-        window.judge(f"sender {number}", "a", NOW + number * 1_000, NOW + number * 1_000)
+        window.check(f"sender {number}", "a", NOW + number * 1_000, NOW + number * 1_000)
     assert len(window._senders) <= 200
     assert len(window) <= 200

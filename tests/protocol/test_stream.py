@@ -75,7 +75,7 @@ def test_a_caller_that_reads_nothing_is_given_up_sooner_than_a_silent_one() -> N
         out.next_seq("token")
     assert not out.lost_caller(ACK_TIMEOUT_MS - 1)
     assert out.lost_caller(ACK_TIMEOUT_MS)
-    out.heard(ACK_TIMEOUT_MS)
+    out.record_activity(ACK_TIMEOUT_MS)
     assert not out.lost_caller(ACK_TIMEOUT_MS)
 
 

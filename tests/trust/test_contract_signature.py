@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts import Contract, contracts, is_provider_defined
 from hearthnet.contracts.dynamic import checked
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
@@ -49,7 +49,7 @@ def refused(contract: Contract, value: Any, said: str) -> None:
 def test_a_shared_contract_is_checked_against_its_key() -> None:
     assert SHARED.name == f"experimental.key.{key_label(ANNA.node_id)}.hello.greet"
     assert plain_name(SHARED.name) == "hello.greet"
-    assert is_told(SHARED.name)
+    assert is_provider_defined(SHARED.name)
     check_shared(SHARED, SIGNED.as_json())
     # A node of an earlier version, which knows no signatures, takes it as it takes a tool of an MCP server.
     assert checked(msgspec.to_builtins(SHARED), SHARED.id).id == SHARED.id

@@ -23,7 +23,7 @@ from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
@@ -153,7 +153,7 @@ def contracts_digest(toolbox: Toolbox) -> str:
 def dynamic_contracts(toolbox: Toolbox) -> list[Contract]:
     """Return the contracts that a process which continues the run may not have installed."""
     bound = [tool.contract for tool in toolbox if isinstance(tool, BoundTool)]
-    return [contract for contract in bound if is_told(contract.name)]
+    return [contract for contract in bound if is_provider_defined(contract.name)]
 
 
 class Sealer:

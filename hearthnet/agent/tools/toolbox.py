@@ -16,7 +16,7 @@ from hearthnet.agent.tools.result_text import DEEPEST, INVALID, READ_RESULT, Rea
 from hearthnet.agent.tools.types import Prepared as Prepared
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.core.canonical_json import digest
@@ -55,7 +55,7 @@ class BoundTool:
         self.effect: Final = definition.side_effects or contract.side_effects
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
-        self.foreign: Final = is_told(contract.name) or (
+        self.foreign: Final = is_provider_defined(contract.name) or (
             not contract.side_effects and contract.trust_required != "self"
         )
         """Set where a result holds words of others.

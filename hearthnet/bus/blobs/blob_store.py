@@ -160,7 +160,7 @@ class Blobs:
             entry, sequence = await self._placed(cid)
             if entry is None:
                 return False
-            if await self._take_away(entry, sequence):
+            if await self._mark_deleted(entry, sequence):
                 return True
 
     async def entries(self, after: int = 0) -> AsyncIterator[tuple[BlobRecord, int]]:
@@ -179,9 +179,9 @@ class Blobs:
                 named.pop(meta_subject(entry.name), None)
         return sorted([name for name in named.values() if await self.link.last(meta_subject(name)) is None])
 
-    async def damage(self, entry: BlobRecord, told: Callable[[int], None]) -> tuple[int, ...]:
-        """Return the numbers of the damaged chunks; `told` receives how many were read."""
-        return await damage(self.link, entry, told)
+    async def damage(self, entry: BlobRecord, on_progress: Callable[[int], None]) -> tuple[int, ...]:
+        """Return the numbers of the damaged chunks; `on_progress` receives how many were read."""
+        return await damage(self.link, entry, on_progress)
 
     async def places(self) -> set[str]:
         """Return the nuids of all stored chunks, those of unfinished uploads among them."""
@@ -241,7 +241,7 @@ class Blobs:
             holds, now = entry.notes.holds, now_ms()
             left = tuple(hold for hold in holds if wanted(hold))
             if not any(hold.until == 0 or hold.until > now for hold in left):
-                if await self._take_away(entry, sequence):
+                if await self._mark_deleted(entry, sequence):
                     return True
             elif left == holds or await self._replace(
                 entry.with_notes(Notes(left, entry.notes.made)), sequence
@@ -268,9 +268,11 @@ class Blobs:
             return False
         return True
 
-    async def _take_away(self, entry: BlobRecord, after: int) -> bool:
-        gone = BlobRecord(name=entry.name, nuid=entry.nuid, mtime=datetime.now(UTC).isoformat(), deleted=True)
-        if not await self._replace(gone, after):
+    async def _mark_deleted(self, entry: BlobRecord, after: int) -> bool:
+        deleted = BlobRecord(
+            name=entry.name, nuid=entry.nuid, mtime=datetime.now(UTC).isoformat(), deleted=True
+        )
+        if not await self._replace(deleted, after):
             return False
         await self.clear(entry.nuid)
         return True

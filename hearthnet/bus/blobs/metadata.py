@@ -17,7 +17,7 @@ CHUNKS: Final = f"$O.{BUCKET}.C."
 MOST_HOLDS: Final = 64
 """Maximum of holds per blob; all are in its entry, which is read as a whole."""
 _NOTES: Final = "hearthnet"
-OWN: Final = ""
+THIS_HOME: Final = ""
 """The holder of blobs that this home's own processes put."""
 
 
@@ -28,15 +28,15 @@ class Hold(msgspec.Struct, frozen=True, omit_defaults=True):
     `until` is in ms since 1970, 0 for no end. With `shared` every member of the community may read it.
     """
 
-    by: str = OWN
+    by: str = THIS_HOME
     name: str = ""
     until: int = 0
     shared: bool = False
 
     @property
-    def is_own(self) -> bool:
+    def is_of_this_home(self) -> bool:
         """Whether this home's own processes hold it."""
-        return self.by == OWN
+        return self.by == THIS_HOME
 
 
 class Notes(msgspec.Struct, frozen=True):

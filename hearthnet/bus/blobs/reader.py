@@ -109,11 +109,11 @@ async def open_blob(link: BlobLink, entry: BlobRecord) -> Blob:
 
 
 async def damage(
-    link: BlobLink, entry: BlobRecord, told: Callable[[int], None] = lambda chunks: None
+    link: BlobLink, entry: BlobRecord, on_progress: Callable[[int], None] = lambda chunks: None
 ) -> tuple[int, ...]:
     """Return the numbers of the chunks of `entry` that are unreadable or wrong.
 
-    All of them if the list of chunks is damaged. `told` is called with the number of checked chunks.
+    All of them if the list of chunks is damaged. `on_progress` is called with the number of checked chunks.
 
     Raises:
         HearthNetError: `not_found` if the blob was removed since.
@@ -129,7 +129,7 @@ async def damage(
             await blob.chunk(index)
         except Damaged:
             found.append(index)
-        told(index + 1)
+        on_progress(index + 1)
     return tuple(found)
 
 

@@ -56,22 +56,22 @@ class BlobLink:
         self._js = js
         self._link = link
         self._patience = patience
-        self._asking: set[asyncio.Timeout] = set()
+        self._attempts: set[asyncio.Timeout] = set()
         self.room: Callable[[], None] = _ample
         """Check that raises `capacity_exceeded` for a full disk, whose server does not answer."""
         link.on_lost(self._on_lost)
 
     async def last(self, subject: str) -> StoredChunk | None:
         """Return the newest message under `subject`."""
-        return await self._found(lambda: self._js.get_last_msg(STREAM, subject, direct=True))
+        return await self._read_message(lambda: self._js.get_last_msg(STREAM, subject, direct=True))
 
     async def at(self, sequence: int) -> StoredChunk | None:
         """Return the message in that place."""
-        return await self._found(lambda: self._js.get_msg(STREAM, sequence, direct=True))
+        return await self._read_message(lambda: self._js.get_msg(STREAM, sequence, direct=True))
 
     async def after(self, sequence: int, subject: str) -> StoredChunk | None:
         """Return the first message under `subject` behind that place."""
-        return await self._found(
+        return await self._read_message(
             lambda: self._js.get_msg(STREAM, sequence + 1, subject, direct=True, next=True)
         )
 
@@ -127,7 +127,7 @@ class BlobLink:
         """Return the size of the bucket."""
         return (await self._until_answered(lambda: self._js.stream_info(STREAM))).state.bytes
 
-    async def _found(self, ask: Callable[[], Awaitable[RawStreamMsg]]) -> StoredChunk | None:
+    async def _read_message(self, ask: Callable[[], Awaitable[RawStreamMsg]]) -> StoredChunk | None:
         from nats.js.errors import NotFoundError
 
         try:
@@ -148,7 +148,7 @@ class BlobLink:
         end = clock() + self._patience
         while True:
             try:
-                return await self._asked(ask, end)
+                return await self._run_attempt(ask, end)
             except APIError as error:
                 if error.code != _UNAVAILABLE:
                     _refuse(error)
@@ -163,20 +163,20 @@ class BlobLink:
                 ) from reason
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _asked(self, ask: Callable[[], Awaitable[_Answer]], end: float) -> _Answer:
+    async def _run_attempt(self, ask: Callable[[], Awaitable[_Answer]], end: float) -> _Answer:
         async with asyncio.timeout_at(end):
             await self._link.connected()
         async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
-            self._asking.add(attempt)
+            self._attempts.add(attempt)
             try:
                 with reraise_cancellation():
                     return await ask()
             finally:
-                self._asking.discard(attempt)
+                self._attempts.discard(attempt)
 
     def _on_lost(self) -> None:
         """Repeat pending requests as soon as the connection is restored."""
-        for attempt in self._asking:
+        for attempt in self._attempts:
             attempt.reschedule(0)
 
 

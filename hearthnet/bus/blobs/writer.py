@@ -64,7 +64,7 @@ class Writer:
         except SequenceChanged as error:
             raise _two_writers() from error
         self._appended += 1
-        self._take(chunk, place)
+        self._add_chunk(chunk, place)
 
     async def check_next(self, manifest: Manifest) -> bool:
         """Accept the next chunk of an earlier upload; False if there is none.
@@ -77,7 +77,7 @@ class Writer:
         if not manifest.holds(self.count, kept.data):
             await self.discard()
             return False
-        self._take(kept.data, kept.sequence)
+        self._add_chunk(kept.data, kept.sequence)
         return True
 
     async def entry(self) -> BlobRecord:
@@ -113,7 +113,7 @@ class Writer:
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 await self.discard()
 
-    def _take(self, chunk: bytes, place: int) -> None:
+    def _add_chunk(self, chunk: bytes, place: int) -> None:
         self._last = place
         self._size += len(chunk)
         self._hashes += chunk_hash(chunk)

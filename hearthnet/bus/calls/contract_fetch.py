@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hearthnet.bus.calls.unary import Reply
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts import is_told
+from hearthnet.contracts import is_provider_defined
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import checked, is_derived
 from hearthnet.contracts.namespaces import is_home_only
@@ -28,7 +28,7 @@ MAX_TRIED: Final = 4
 """Maximum of offers that are asked for one contract: a neighbour may offer a name without its contract."""
 MAX_CLAIMS: Final = 8
 """Maximum of names that an error lists."""
-TELL: Final = "node.contract@1.0"
+CONTRACT: Final = "node.contract@1.0"
 Ask = Callable[..., Awaitable[Reply]]
 """`Bus.call`."""
 
@@ -100,7 +100,7 @@ class ContractLearner:
     def may_learn(self, view: OfferView) -> bool:
         """Return whether the contract of an offer is learned, and from that node."""
         name = view.capability.name
-        return is_told(name) and (view.node == self._own or not is_home_only(name))
+        return is_provider_defined(name) and (view.node == self._own or not is_home_only(name))
 
     async def fetch_first(self, capability: str, offers: list[OfferView]) -> Contract:
         """Return the contract of the first of `offers` whose provider supplies a valid one.
@@ -142,7 +142,7 @@ class ContractLearner:
         current = current or not contracts().has_learned(view.capability)
         if there is None or not current:
             body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
-            reply = await self._ask(TELL, body, node=view.node, instance=instance)
+            reply = await self._ask(CONTRACT, body, node=view.node, instance=instance)
             there = checked(reply.output["contract"], capability)
             if plain_name(there.name):
                 check_shared(there, reply.output.get("signed"))

@@ -340,5 +340,5 @@ class Discovery:
         return (
             header.kind in SUBJECT_KINDS["adv"]
             and header.community == self._peer.community
-            and self._peer.replay.judge(header.sender, header.id, header.time, now_ms()) == "fresh"
+            and self._peer.replay.check(header.sender, header.id, header.time, now_ms()) == "fresh"
         )

@@ -70,7 +70,7 @@ class Membership:
         self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._changed: list[Callable[[], None]] = []
-        self._own_heads: list[Callable[[SetDigests], None]] = []
+        self._local_heads: list[Callable[[SetDigests], None]] = []
         self._heads: SetDigests | None = None
         self._heads_until = 0
         self.dropped = 0
@@ -84,9 +84,9 @@ class Membership:
         """Call `callback` after each change of the roster or the revoked tokens."""
         self._changed.append(callback)
 
-    def on_own_heads(self, callback: Callable[[SetDigests], None]) -> None:
+    def on_local_heads(self, callback: Callable[[SetDigests], None]) -> None:
         """Call `callback` with the heads that this node's `auth` service publishes."""
-        self._own_heads.append(callback)
+        self._local_heads.append(callback)
 
     def is_member(self, node: str) -> bool:
         """Return whether `node` belongs to the community now, at any level."""
@@ -182,7 +182,7 @@ class Membership:
         sender = frame.header.sender
         if frame.header.event == HEADS:
             heads = gossip_frames.read_heads(frame)
-            for callback in self._own_heads:
+            for callback in self._local_heads:
                 callback(heads)
             return
         batch = gossip_frames.read_batch(frame)

@@ -23,7 +23,7 @@ from hearthnet.protocol.header import Header
 from hearthnet.telemetry.span import NO_SPAN, Detail, Side, SpanRecord
 from hearthnet.telemetry.steps import current, new_span, traceparent_of
 
-KEPT: Final = 10_000
+MAX_ENTRIES: Final = 10_000
 """Maximum of entries of one process."""
 UNTRACED: Final = "node.trace.list@1.0"
 """Calls that list the traces leave no entries: following the traces would push all others out."""
@@ -37,10 +37,10 @@ _KEY: Final = os.urandom(32)
 class Traces:
     """The entries of one process, newest last."""
 
-    def __init__(self, kept: int = KEPT, node: str = "") -> None:
+    def __init__(self, max_entries: int = MAX_ENTRIES, node: str = "") -> None:
         """`node` is this node: its processes decide for each other which traces are exported."""
         self._node = node
-        self._ring: deque[SpanRecord] = deque(maxlen=kept)
+        self._ring: deque[SpanRecord] = deque(maxlen=max_entries)
         self._epoch_ns = time_ns() - perf_counter_ns()
         self._epoch_until_ns = 0
         self._calling = 0

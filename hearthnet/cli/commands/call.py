@@ -59,13 +59,16 @@ def command(
     """
     from hearthnet.bus.bus import find_contract
     from hearthnet.cli.commands.token import read_token
-    from hearthnet.contracts.dynamic import is_told
+    from hearthnet.contracts.dynamic import is_provider_defined
 
     if body is not None and pairs:
         raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)
     request = None if body is None else read_body(body)
-    contract = on_bus(home, lambda bus: bus.fetch_contract(name)) if is_told(name) else find_contract(name)
-    name = contract.id if is_told(name) else name
+    if is_provider_defined(name):
+        contract = on_bus(home, lambda bus: bus.fetch_contract(name))
+    else:
+        contract = find_contract(name)
+    name = contract.id if is_provider_defined(name) else name
     if request is None:
         fields = read_pairs(pairs, contract.tool_schema(None, frozenset()))
         request = contract.split_arguments(fields, None)

@@ -26,7 +26,7 @@ from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.question_plan import ModelOffer, Offered, Plan
 from hearthnet.cli.workflows.run_commands import open_run_store
 from hearthnet.cli.workflows.run_printer import Show
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.core.home import Home
@@ -162,9 +162,9 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
         connected = settings_file.model_names(home)
         late = asyncio.get_running_loop().time() >= last
         try:
-            told = await dynamic_tools(bus, [name for name in question.tools if is_told(name)])
+            told = await dynamic_tools(bus, [name for name in question.tools if is_provider_defined(name)])
             offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, connected, tools, told)
-            names = [name.partition("@")[0] if is_told(name) else name for name in question.tools]
+            names = [name.partition("@")[0] if is_provider_defined(name) else name for name in question.tools]
             plan = offered.plan(question.corpus, names, question.model)
             if late or not (plan.notices and starting):
                 return offered, plan

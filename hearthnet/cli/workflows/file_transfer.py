@@ -19,7 +19,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, Manifest, chunk_hash
 
 if TYPE_CHECKING:
-    from hearthnet.bus.blob_transfer import Told
+    from hearthnet.bus.blob_transfer import OnProgress
     from hearthnet.bus.bus import Bus
 
 _HEX: Final = re.compile(r"(?:blake3:)?([0-9a-f]{0,64})")
@@ -274,7 +274,7 @@ def place_for(target: Path | None, name: str, cid: str, force: bool) -> Path | N
 
 
 @contextlib.contextmanager
-def progress(verb: str, what: str, size: int | None, *, quiet: bool) -> Iterator[Told]:
+def progress(verb: str, what: str, size: int | None, *, quiet: bool) -> Iterator[OnProgress]:
     """Show a bar if stderr is a terminal, else nothing."""
     if quiet or not terminal.is_tty(sys.stderr):
         yield lambda chunks, of: None

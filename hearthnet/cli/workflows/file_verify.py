@@ -15,7 +15,7 @@ from hearthnet.core.home import Home
 from hearthnet.protocol.manifest import chunk_count
 
 if TYPE_CHECKING:
-    from hearthnet.bus.blob_transfer import Told
+    from hearthnet.bus.blob_transfer import OnProgress
     from hearthnet.bus.blobs.metadata import BlobRecord
     from hearthnet.bus.store import Store
 
@@ -114,10 +114,12 @@ async def _read(store: Store, entries: list[BlobRecord], quiet: bool) -> list[Ba
 
     bad: list[Bad] = []
     total, before = sum(max(1, chunk_count(entry.size)) for entry in entries), 0
-    with progress("verifying", counted(len(entries), "file"), None, quiet=quiet) as told:
+    with progress("verifying", counted(len(entries), "file"), None, quiet=quiet) as on_progress:
         for entry in entries:
             try:
-                found = await damage(store.blobs.link, entry, partial(_told, told, before, total))
+                found = await damage(
+                    store.blobs.link, entry, partial(_report_total, on_progress, before, total)
+                )
             except HearthNetError as error:
                 if error.code != "not_found":  # removed since it was listed
                     raise
@@ -126,12 +128,12 @@ async def _read(store: Store, entries: list[BlobRecord], quiet: bool) -> list[Ba
                 name = next((hold.name for hold in entry.notes.holds if hold.name), "")
                 bad.append(Bad(entry.name, name, entry.size, found))
             before += max(1, chunk_count(entry.size))
-            told(before, total)
+            on_progress(before, total)
     return bad
 
 
-def _told(told: Told, before: int, total: int, chunks: int) -> None:
-    told(before + chunks, total)
+def _report_total(on_progress: OnProgress, before: int, total: int, chunks: int) -> None:
+    on_progress(before + chunks, total)
 
 
 async def _tell(home: Home, bad: Sequence[Bad]) -> None:

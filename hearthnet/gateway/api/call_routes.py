@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described
@@ -237,4 +237,4 @@ def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
 def _may_answer_whole(contract: Contract) -> bool:
     """Return whether `input.stream` selects streaming; foreign tools use it as an argument."""
     fields = contract.request_schema["properties"]["input"].get("properties", {})
-    return "stream" in fields and not is_told(contract.name)
+    return "stream" in fields and not is_provider_defined(contract.name)

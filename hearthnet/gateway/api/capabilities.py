@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hearthnet.bus.bus import find_contract
 from hearthnet.bus.calls.contract_fetch import cached_contract
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
@@ -40,7 +40,7 @@ def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[
     offers: dict[str, list[OfferView]] = {}
     for view in views:
         offers.setdefault(str(view.capability), []).append(view)
-    told = [found for one in sorted(offers) if is_told(one) and (found := cached_contract(one))]
+    told = [found for one in sorted(offers) if is_provider_defined(one) and (found := cached_contract(one))]
     return [
         _page(contract, offers.get(contract.id, []))
         for contract in (*contracts(), *told)
@@ -76,7 +76,7 @@ def installed(name: str) -> Contract | None:
             scope can have.
     """
     Scope((name,)).check()
-    return None if is_told(name) else find_contract(name)
+    return None if is_provider_defined(name) else find_contract(name)
 
 
 def check_installed(names: Iterable[str]) -> list[str]:

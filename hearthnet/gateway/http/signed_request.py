@@ -41,7 +41,7 @@ def check_envelope(
     if not (isinstance(request_id, str) and ids.is_ulid(request_id)):
         raise HearthNetError("bad_request", "request_id is no ULID", details={"path": "/request_id"})
     made_ms = from_rfc3339(str(envelope["timestamp"]))
-    verdict = seen.judge(key, request_id, made_ms, now_ms)
+    verdict = seen.check(key, request_id, made_ms, now_ms)
     if verdict == "stale":
         raise HearthNetError(
             "expired",

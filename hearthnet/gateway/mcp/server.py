@@ -34,7 +34,7 @@ from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import contract_fetch
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
@@ -139,7 +139,7 @@ class McpSide:
         told = [
             found
             for name in sorted(there)
-            if is_told(name) and (found := contract_fetch.cached_contract(name))
+            if is_provider_defined(name) and (found := contract_fetch.cached_contract(name))
         ]
         every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
         return tools_of(contract for contract in every if caller.covers(contract))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hearthnet.agent.tools.names import NameMap
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_derived, is_told
+from hearthnet.contracts.dynamic import is_derived, is_provider_defined
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import covered
@@ -99,7 +99,7 @@ class McpTool:
         self.name: Final = name
         self.contract: Final = contract
         self._hidden = _hidden(contract)
-        self._foreign = is_told(contract.name) and not declared(
+        self._foreign = is_provider_defined(contract.name) and not declared(
             contract.request_schema["properties"]["params"]
         )
 
@@ -131,7 +131,7 @@ class McpTool:
     def listed(self, *, any_output: bool) -> dict[str, Any]:
         """Return its entry in `tools/list`; `any_output`: a result need not be an object."""
         contract = self.contract
-        described = contract.request_schema.get("description") if is_told(contract.name) else None
+        described = contract.request_schema.get("description") if is_provider_defined(contract.name) else None
         tool = {
             "name": self.name,
             "title": contract.name,
@@ -187,7 +187,11 @@ def _fits(contract: Contract) -> bool:
     """Return whether a call has only arguments and one result."""
     if contract.name in _WRAPPERS:
         return False
-    if contract.stream_schema is not None and contract.side_effects and not is_told(contract.name):
+    if (
+        contract.stream_schema is not None
+        and contract.side_effects
+        and not is_provider_defined(contract.name)
+    ):
         return False  # it takes input while it answers
     try:
         contract.tool_schema(None, _hidden(contract))
@@ -199,7 +203,7 @@ def _fits(contract: Contract) -> bool:
 def _hidden(contract: Contract) -> frozenset[str]:
     """Return the arguments that are filled in here."""
     hidden = {_GENERATED} if contract.idempotent == "client_id" else set()
-    if contract.stream_schema is not None and not is_told(contract.name):
+    if contract.stream_schema is not None and not is_provider_defined(contract.name):
         fields = contract.request_schema["properties"]["input"].get("properties", {})
         hidden |= _NO_CONTROL & fields.keys()
     return frozenset(hidden)
@@ -211,12 +215,12 @@ def _hints(contract: Contract) -> dict[str, Any]:
     Each call has a new `client_id`, so that a repetition has another effect.
     """
     if not contract.side_effects:
-        return {"readOnlyHint": True, "openWorldHint": is_told(contract.name)}
+        return {"readOnlyHint": True, "openWorldHint": is_provider_defined(contract.name)}
     return {
         "readOnlyHint": False,
         "destructiveHint": contract.idempotent != "client_id",
         "idempotentHint": contract.idempotent == "natural",
-        "openWorldHint": is_told(contract.name),
+        "openWorldHint": is_provider_defined(contract.name),
     }
 
 

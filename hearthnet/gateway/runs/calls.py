@@ -21,7 +21,7 @@ from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.bus import find_contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.namespaces import refuse_home_only
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
@@ -98,7 +98,7 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, asked: CallBo
     Raises:
         HearthNetError: As for `CallBody.contract`; `not_found` for a capability of one home alone.
     """
-    if is_told(asked.capability):
+    if is_provider_defined(asked.capability):
         refuse_home_only(asked.capability)
         named = f"{asked.capability}@{asked.version}" if asked.version else asked.capability
         contract = await bus.fetch_contract(named)

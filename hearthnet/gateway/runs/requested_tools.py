@@ -16,7 +16,7 @@ import msgspec
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools, capability_tool
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 
@@ -57,7 +57,7 @@ def told_names(asked: Any) -> list[str]:
     """Return the capabilities in `asked` whose contracts must be learned first."""
     listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
     named = [one.get("use") if isinstance(one, dict) else one for one in listed]
-    return [name for name in named if isinstance(name, str) and is_told(name)]
+    return [name for name in named if isinstance(name, str) and is_provider_defined(name)]
 
 
 def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
@@ -102,7 +102,7 @@ def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefini
 
 
 def _named(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
-    if is_told(name):
+    if is_provider_defined(name):
         return _told(name, params, told)
     if name in builtin_names() or "." not in name:
         return builtin_tools([name], {name: params})[0]

@@ -91,8 +91,8 @@ class CommunityLog:
         Raises:
             HearthNetError: As `claim`.
         """
-        # At most KEPT_MS from now: its author chose the date, and the server refuses one too far away.
-        left = min(revoked.forget_at - now_ms(), revocation.KEPT_MS)
+        # At most RETENTION_MS from now: its author chose the date, and the server refuses one too far away.
+        left = min(revoked.forget_at - now_ms(), revocation.RETENTION_MS)
         seconds = left // 1000 + 1
         if seconds > 0:
             subject = f"cm.revoked.{ids.token_form(revoked.issuer)}.{revoked.token_id}"
@@ -177,7 +177,7 @@ class CommunityState:
         """
         await self._catch_up()
         self._peer.link.on_restored(self._on_restored)
-        self._peer.membership.on_own_heads(self._compare)
+        self._peer.membership.on_local_heads(self._compare)
         self._tasks.start(self._follow(), "memory")
 
     async def close(self) -> None:

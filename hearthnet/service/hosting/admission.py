@@ -126,7 +126,7 @@ def fresh(peer: Session, header: Header) -> bool:
     """
     now = now_ms()
     sender = STRANGERS if peer.membership.status(header.sender).level == "unknown" else header.sender
-    verdict = peer.replay.judge(sender, header.id, header.time, now)
+    verdict = peer.replay.check(sender, header.id, header.time, now)
     if verdict == "stale":
         raise HearthNetError(
             "expired",

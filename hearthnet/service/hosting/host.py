@@ -14,7 +14,7 @@ import msgspec
 
 from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts.dynamic import is_told
+from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -146,7 +146,7 @@ class Host:
         if is_home_only(capability) and caller != self.peer.node_id:
             return None
         endpoint = self._endpoints.get(capability)
-        if endpoint is None or not is_told(capability):
+        if endpoint is None or not is_provider_defined(capability):
             return None
         output: dict[str, Any] = {"contract": msgspec.to_builtins(endpoint.contract)}
         for each in self._shared.values():

@@ -33,7 +33,7 @@ _SUBSCRIBE: Final = (
     "_INBOX.{node}.>",
 )
 
-_ASKED: Final = "$SRV.>"
+_DISCOVERY: Final = "$SRV.>"
 _ANSWERS: Final = f"{OPERATOR_INBOX}.>"
 
 # An invite is for joining: its key may find and call `community.*` at any member, and receive the answers. It
@@ -62,12 +62,12 @@ def node_permissions(node: str, *, at_home: bool = True) -> Permissions:
     allowed = _filled(node, _PUBLISH, _SUBSCRIBE)
     if not at_home:
         return allowed
-    return Permissions((*allowed.publish, _ANSWERS), (*allowed.subscribe, _ASKED))
+    return Permissions((*allowed.publish, _ANSWERS), (*allowed.subscribe, _DISCOVERY))
 
 
 def operator_permissions() -> Permissions:
     """Return the subjects of an operator: queries over `$SRV`, and their answers."""
-    return Permissions((_ASKED,), (_ANSWERS,))
+    return Permissions((_DISCOVERY,), (_ANSWERS,))
 
 
 def invite_permissions(invite_key: str) -> Permissions:

@@ -19,7 +19,7 @@ from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "token revocation"
-KEPT_MS: Final = (MAX_TTL_SECONDS + 2 * SKEW_SECONDS) * 1000
+RETENTION_MS: Final = (MAX_TTL_SECONDS + 2 * SKEW_SECONDS) * 1000
 """Lifetime of a revocation: the longest lifetime of a token, and the skew of two clocks."""
 MOST_OF_ONE: Final = 10_000
 """Maximum revocations kept per node; further ones are refused, so that one node cannot fill the memory."""
@@ -59,7 +59,7 @@ class TokenRevocation(signed_document.Signed, frozen=True, kw_only=True, forbid_
             issuer=issuer,
             reason=reason,
             revoked_at=now_ms,
-            forget_at=now_ms + KEPT_MS,
+            forget_at=now_ms + RETENTION_MS,
             by=identity.node_id,
         )
         return signed_document.sign(document, identity, PURPOSE)
@@ -131,7 +131,7 @@ def _check_form(revocation: TokenRevocation) -> None:
     ids.public_key(revocation.by)
     if not ids.is_ulid(revocation.token_id):
         raise HearthNetError("bad_request", "the revocation names no token (a ULID)")
-    if revocation.forget_at != revocation.revoked_at + KEPT_MS:
+    if revocation.forget_at != revocation.revoked_at + RETENTION_MS:
         raise HearthNetError("bad_request", "a revocation is kept for a day and two minutes")
 
 

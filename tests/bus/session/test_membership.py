@@ -353,7 +353,7 @@ async def test_heads_say_what_is_known_and_change_with_it() -> None:
 @pytest.mark.asyncio
 async def test_the_own_node_is_heard_without_a_limit_and_tells_how_much_it_knows() -> None:
     process, told = hearing(), list[SetDigests]()
-    process.on_own_heads(told.append)
+    process.on_local_heads(told.append)
     heads = SetDigests(SetDigest(9, "x"), SetDigest(0, "y"))
     hear(process, [Voice(FOUNDER).frame(HEADS, msgspec.json.encode(heads))])
     assert told == [heads]

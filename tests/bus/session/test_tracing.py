@@ -11,7 +11,7 @@ import pytest
 
 from hearthnet import Call, NodeContext, Stream
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.session.tracing import KEPT, UNTRACED, Traces, span_ended, span_started
+from hearthnet.bus.session.tracing import MAX_ENTRIES, UNTRACED, Traces, span_ended, span_started
 from hearthnet.core.errors import HearthNetError
 from hearthnet.nats.connection import NatsConnection
 from hearthnet.protocol import traceparent
@@ -61,11 +61,11 @@ async def ended(traces: Traces, count: int = 1) -> list[SpanRecord]:
 @pytest.mark.req("TRACE-1")
 def test_the_newest_ten_thousand_are_kept() -> None:
     traces = Traces()
-    for number in range(KEPT + 10):
+    for number in range(MAX_ENTRIES + 10):
         entry = traces.calling(QUERY, str(number))
         traces.end(entry)
     kept = list(traces.after(0))
-    assert (KEPT, traces.count, len(kept)) == (10_000, 10_010, 10_000)
+    assert (MAX_ENTRIES, traces.count, len(kept)) == (10_000, 10_010, 10_000)
     assert [kept[0][0], kept[-1][0]] == [11, 10_010]
     assert [kept[0][1].run, kept[-1][1].run] == ["10", "10009"]
     assert [number for number, _ in traces.after(10_008)] == [10_009, 10_010]

@@ -68,7 +68,7 @@ async def test_a_revocation_dated_in_the_far_future_is_kept_like_any_other(mesh:
         log, own = CommunityLog(store, mesh.home), bus.peer.identity
         revoked = tuple(
             revocation.TokenRevocation.sign(own, ids.new_ulid(), own.node_id, "manual", now_ms=at)
-            for at in (now_ms() + 10**10, 2**53 - 1 - revocation.KEPT_MS)
+            for at in (now_ms() + 10**10, 2**53 - 1 - revocation.RETENTION_MS)
         )
         for document in revoked:
             await log.keep_revocation(document)

@@ -262,7 +262,7 @@ async def test_two_processes_of_a_node_never_take_the_same_place(mesh: Mesh) -> 
 async def test_who_is_behind_is_told_so_without_waiting_for_the_next_round(mesh: Mesh) -> None:
     heard: list[SetDigests] = []
     async with living(mesh, mesh.home) as founder:
-        founder.bus.peer.membership.on_own_heads(heard.append)
+        founder.bus.peer.membership.on_local_heads(heard.append)
         await founder.do(INVITE)
         await wait_for(lambda: founder.auth._membership.heads() in heard, what="the round after the change")
         async with living(mesh, mesh.guest) as guest:

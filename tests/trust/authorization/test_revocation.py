@@ -13,7 +13,7 @@ import pytest
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization import revocation
-from hearthnet.trust.authorization.revocation import KEPT_MS, Revocations, TokenRevocation
+from hearthnet.trust.authorization.revocation import RETENTION_MS, Revocations, TokenRevocation
 from hearthnet.trust.authorization.token import MAX_TTL_SECONDS, SKEW_SECONDS
 from hearthnet.trust.keys import Identity
 
@@ -94,7 +94,7 @@ def test_every_member_is_under_the_signature(field: str) -> None:
         "by": ANCHOR.node_id,
     }
     changed = replace(good, **{field: other[field]})
-    changed = replace(changed, forget_at=changed.revoked_at + KEPT_MS)
+    changed = replace(changed, forget_at=changed.revoked_at + RETENTION_MS)
     refused(changed, "invalid_signature", f"is not signed by {ids.short_id(changed.by)}")
 
 
@@ -106,7 +106,7 @@ def test_every_member_is_under_the_signature(field: str) -> None:
         ({"issuer": "somebody"}, "'somebody' is not a node id"),
         ({"by": "somebody"}, "'somebody' is not a node id"),
         ({"forget_at": NOW}, "is kept for a day and two minutes"),
-        ({"forget_at": NOW + KEPT_MS + 1}, "is kept for a day and two minutes"),
+        ({"forget_at": NOW + RETENTION_MS + 1}, "is kept for a day and two minutes"),
     ],
     ids=range(5),
 )
@@ -134,12 +134,12 @@ def test_it_survives_its_journey_and_has_one_meaning() -> None:
 
 @pytest.mark.req("TOKEN-1")
 def test_it_is_known_for_as_long_as_any_such_token_could_be_valid_and_then_forgotten() -> None:
-    assert KEPT_MS >= (MAX_TTL_SECONDS + 2 * SKEW_SECONDS) * 1000
+    assert RETENTION_MS >= (MAX_TTL_SECONDS + 2 * SKEW_SECONDS) * 1000
     known, good = Revocations(), revoked_by(ISSUER)
     known.add(good, HERE)
-    assert known.current(NOW + KEPT_MS) == (good,)
+    assert known.current(NOW + RETENTION_MS) == (good,)
     assert known.revoked(ISSUER.node_id, TOKEN)
-    assert known.current(NOW + KEPT_MS + 1) == ()
+    assert known.current(NOW + RETENTION_MS + 1) == ()
     assert not known.revoked(ISSUER.node_id, TOKEN)
     assert known.add(good, HERE)
 
@@ -163,7 +163,7 @@ def test_nobody_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         known.add(revoked_by(ISSUER), HERE)
     assert caught.value.code == "capacity_exceeded"
     assert known.add(revoked_by(TRUSTED), HERE)
-    known.current(NOW + KEPT_MS + 1)
+    known.current(NOW + RETENTION_MS + 1)
     assert known.add(revoked_by(ISSUER), HERE)
 
 

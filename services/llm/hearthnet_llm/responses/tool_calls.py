@@ -15,7 +15,7 @@ import msgspec
 
 from hearthnet import Bus, Call, HearthNetError, Reply
 from hearthnet.agent import drain
-from hearthnet.contracts import Contract, contracts, is_told
+from hearthnet.contracts import Contract, contracts, is_provider_defined
 from hearthnet.trust import decode_approval, decode_token
 
 _BODY: Final = "/input/target_body"
@@ -60,7 +60,11 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
 
 async def _contract(bus: Bus, capability: str) -> Contract:
     """Return the installed contract, or that told by a provider (contracts/dynamic.py)."""
-    return await bus.fetch_contract(capability) if is_told(capability) else contracts().get(capability)
+    return (
+        await bus.fetch_contract(capability)
+        if is_provider_defined(capability)
+        else contracts().get(capability)
+    )
 
 
 def _check(contract: Contract, body: dict[str, Any]) -> None:
