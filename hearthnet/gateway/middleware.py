@@ -57,7 +57,7 @@ class AuthMiddleware:
         self._gateway = gateway
         settings = gateway.config.gateway
         self._origins = re.compile(origin_pattern(settings.origins))
-        self._names = _own_names() | {name.lower() for name in (*settings.names, settings.host)}
+        self._names = _host_names() | {name.lower() for name in (*settings.names, settings.host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or one WebSocket."""
@@ -147,12 +147,12 @@ class _Limited:
         said = Headers(scope=scope).get("content-length", "0")
         self._receive = receive
         self._bytes = 0
-        self._said = int(said) if scope["type"] == "http" and said.isdigit() else 0
-        images = scope["path"] == WITH_IMAGES and self._said > MOST_BODY_BYTES
+        self._declared = int(said) if scope["type"] == "http" and said.isdigit() else 0
+        images = scope["path"] == WITH_IMAGES and self._declared > MOST_BODY_BYTES
         self._most = MOST_WITH_IMAGES if images else MOST_BODY_BYTES
 
     async def __call__(self) -> Message:
-        if self._said > self._most:
+        if self._declared > self._most:
             raise _too_large(self._most)
         message = await self._receive()
         if message["type"] == "http.request":
@@ -190,6 +190,6 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: HearthNetEr
     await errors.response(error, scope["path"])(scope, receive, send)
 
 
-def _own_names() -> set[str]:
+def _host_names() -> set[str]:
     host = socket.gethostname().lower()
     return {"localhost", host, f"{host.partition('.')[0]}.local"}

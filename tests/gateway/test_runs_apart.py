@@ -221,7 +221,7 @@ async def test_where_no_approval_can_be_made_the_question_says_why() -> None:
         client_id="",
         expires_at=1,
     )
-    shown = await signing.shown(msgspec.to_builtins(pending))
+    shown = await signing.with_template(msgspec.to_builtins(pending))
     assert shown["approval"] is None
     assert "nobody offers rag.ingest@1.0" in shown["approval_problem"]
 

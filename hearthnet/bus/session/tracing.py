@@ -67,8 +67,8 @@ class Traces:
 
     def serving(self, header: Header, bytes_in: int) -> SpanRecord:
         """Begin the entry of a call to this process, below its caller's step if that is named."""
-        said, is_own = header.traceparent, header.sender == self._node
-        above = said and (traceparent.read(said) if is_own else self.foreign(said))
+        said, is_local = header.traceparent, header.sender == self._node
+        above = said and (traceparent.read(said) if is_local else self.foreign(said))
         return SpanRecord(
             "provider",
             header.capability[:_LONGEST_NAME],

@@ -112,7 +112,7 @@ class CallRoutes:
             client = clients.from_envelope(given, client)
         return client
 
-    async def _asked(self, client: Client, given: dict[str, Any]) -> RunRequest | CallBody:
+    async def _resolve(self, client: Client, given: dict[str, Any]) -> RunRequest | CallBody:
         """Return what is asked for: a new run, a follow-up (also as the body of a signed call), or a call."""
         inner = given.get("body")
         if "run" in given:
@@ -122,7 +122,7 @@ class CallRoutes:
         return await run_or_call(self._gateway.bus, self._gateway.runs, client, _read(given, CallBody))
 
     async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
-        asked = await self._asked(client, given)
+        asked = await self._resolve(client, given)
         if not isinstance(asked, CallBody):
             return await self._follow_ups.answer(client, asked)
         if asked.contract.stream_schema is not None and not _may_answer_whole(asked.contract):
@@ -158,7 +158,7 @@ class CallRoutes:
         return stream_frames(self._gateway.bus, MeshCall(contract, asked.body, token, asked.timeout_seconds))
 
     async def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
-        asked = await self._asked(client, given)
+        asked = await self._resolve(client, given)
         if not isinstance(asked, CallBody):
             return self._follow_ups.frames(client, asked)
         if asked.contract.stream_schema is not None:
@@ -167,12 +167,12 @@ class CallRoutes:
 
     async def _as_frames(self, client: Client, asked: CallBody) -> Frames:
         """Yield the result of a capability that does not stream, and `done`, as frames."""
-        told = await self._unary(client, asked)
-        if told.get("requires_follow_up"):
-            yield {"event": "suspended", "data": told, "seq": 1}
+        reply = await self._unary(client, asked)
+        if reply.get("requires_follow_up"):
+            yield {"event": "suspended", "data": reply, "seq": 1}
             return
-        yield {"event": "result", "data": told, "seq": 1}
-        yield {"event": "done", "data": told["meta"], "seq": 2}
+        yield {"event": "result", "data": reply, "seq": 1}
+        yield {"event": "done", "data": reply["meta"], "seq": 2}
 
     async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
         events = _Events()
@@ -204,13 +204,13 @@ class _Events:
         """Return the bytes to send for one frame, empty where it is held back."""
         self._seq = frame["seq"]
         self._held += encode(frame["event"], frame["data"], self._seq)
-        return b"" if frame["event"] == "iteration" and self._seq == 1 else self._taken()
+        return b"" if frame["event"] == "iteration" and self._seq == 1 else self._take_held()
 
     def failed(self, error: Exception) -> bytes:
         """Return the event that ends the answer with `error`, after any event held back."""
-        return self._taken() + encode("error", as_hearthnet_error(error).to_body(), self._seq + 1)
+        return self._take_held() + encode("error", as_hearthnet_error(error).to_body(), self._seq + 1)
 
-    def _taken(self) -> bytes:
+    def _take_held(self) -> bytes:
         held, self._held = self._held, b""
         return held
 

@@ -40,10 +40,12 @@ def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[
     offers: dict[str, list[OfferView]] = {}
     for view in views:
         offers.setdefault(str(view.capability), []).append(view)
-    told = [found for one in sorted(offers) if is_provider_defined(one) and (found := cached_contract(one))]
+    provided = [
+        found for one in sorted(offers) if is_provider_defined(one) and (found := cached_contract(one))
+    ]
     return [
         _page(contract, offers.get(contract.id, []))
-        for contract in (*contracts(), *told)
+        for contract in (*contracts(), *provided)
         if covered(scope, contract) and name in ("", contract.name, contract.id)
     ]
 

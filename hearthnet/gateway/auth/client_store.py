@@ -30,7 +30,7 @@ SECRET_PREFIX: Final = "hnk_"
 _ID: Final = re.compile("[a-z0-9]{8}")
 _SECRET_BYTES: Final = 32
 _LONGEST_NAME: Final = 80
-_KEPT: Final = 256
+_MAX_CACHED: Final = 256
 _NOT_KNOWN: Final = "this client is not known here; ask the owner of this node for a new link or key"
 
 
@@ -177,7 +177,7 @@ class ClientStore:
         if entry.id != client:
             return None
         self._read[client] = seen, entry
-        if len(self._read) > _KEPT:
+        if len(self._read) > _MAX_CACHED:
             self._read.popitem(last=False)
         return entry
 

@@ -149,7 +149,7 @@ class Clients:
                 `rate_limited` for a client with too many requests, or an address with too many wrong keys.
         """
         try:
-            client = self._shown_by(connection, shown)
+            client = self._authenticated(connection, shown)
         except HearthNetError:
             # Only failures count against an address: a valid client there is not slowed down by them.
             self.limits.wrong(address_of(connection))
@@ -170,7 +170,7 @@ class Clients:
         except HearthNetError:
             return True
 
-    def _shown_by(self, connection: HTTPConnection, elsewhere: str) -> Client:
+    def _authenticated(self, connection: HTTPConnection, elsewhere: str) -> Client:
         header = connection.headers.get("authorization", "")
         if header:
             kind, _, shown = header.partition(" ")
@@ -192,7 +192,7 @@ class Clients:
         member's token.
         """
         member = client is None
-        client = client or self._own_key(envelope)
+        client = client or self._from_member_key(envelope)
         if client.key:
             check_envelope(envelope, client.key, self._peer.community, self._seen, self._clock())
             if member:
@@ -298,7 +298,7 @@ class Clients:
         key = claims.cnf.key if claims.cnf is not None else ""
         return self._guest(shown, claims, f"{claims.iss}/{claims.principal}", key, claims.principal)
 
-    def _own_key(self, envelope: Mapping[str, Any]) -> Client:
+    def _from_member_key(self, envelope: Mapping[str, Any]) -> Client:
         """Return the member who calls with its own key; its token lets this node pass the call on."""
         shown = envelope.get("token")
         if not isinstance(shown, str) or not shown:

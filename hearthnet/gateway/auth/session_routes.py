@@ -14,7 +14,7 @@ from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.client_store import check_client
-from hearthnet.gateway.http.connection_limits import is_own
+from hearthnet.gateway.http.connection_limits import is_loopback
 from hearthnet.gateway.http.rate_limits import address_of
 
 if TYPE_CHECKING:
@@ -129,4 +129,4 @@ def _is_here(request: Request) -> bool:
     if "forwarded" in request.headers or "x-forwarded-for" in request.headers:
         return False
     address, server = address_of(request), request.scope.get("server") or ("",)
-    return is_own(address) or (bool(address) and address == server[0])
+    return is_loopback(address) or (bool(address) and address == server[0])

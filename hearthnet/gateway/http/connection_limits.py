@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 _log = logging.getLogger(__name__)
 _MOST_HEAD_BYTES: Final = 65_536
 _SPARE_FILES: Final = 128
-_WANTED_FILES: Final = 8_192
+_MAX_FILES: Final = 8_192
 _FULL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\n"
     b"connection: close\r\n\r\n"
@@ -125,7 +125,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(connections) > patience.most:
             return True
         address = self.client[0] if self.client else ""
-        if len(connections) <= patience.most_of_address or is_own(address):
+        if len(connections) <= patience.most_of_address or is_loopback(address):
             return False
         same = [one for one in connections if (getattr(one, "client", None) or ("",))[0] == address]
         return len(same) > patience.most_of_address
@@ -160,14 +160,14 @@ def protocol(patience: ConnectionLimits) -> Callable[..., GuardedProtocol]:
 def _files() -> int:
     """Raise the limit on open files of this process as needed; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
-    return _WANTED_FILES if soft == resource.RLIM_INFINITY else soft
+    return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
 
 
-def is_own(address: str) -> bool:
+def is_loopback(address: str) -> bool:
     """Return whether an address is a loopback address."""
     try:
         return ipaddress.ip_address(address).is_loopback

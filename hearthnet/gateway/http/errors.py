@@ -46,7 +46,7 @@ STATUS: Final[dict[str, int]] = {
 """Total over the wire codes."""
 CLIENT_GONE: Final = 499
 _OPENAIS: Final = "/v1"
-_OWN: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
+_NATIVE: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
 _FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
 """Errors that a repetition does not mend, although their status may suggest it to clients."""
 _CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large", 401: "unauthorized"}
@@ -54,7 +54,7 @@ _CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large",
 
 def is_openais(path: str) -> bool:
     """Return whether `path` belongs to OpenAI's API."""
-    return _is_at(path, _OPENAIS) and not any(_is_at(path, own) for own in _OWN)
+    return _is_at(path, _OPENAIS) and not any(_is_at(path, own) for own in _NATIVE)
 
 
 def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
@@ -108,7 +108,7 @@ def _phrase(status: int) -> str:
     )
 
 
-async def on_gone(_connection: HTTPConnection, _error: Exception) -> Response:
+async def on_disconnect(_connection: HTTPConnection, _error: Exception) -> Response:
     """Handle the disconnection of the client; the response is never read."""
     return Response(status_code=CLIENT_GONE)
 
@@ -120,8 +120,8 @@ def _is_at(path: str, place: str) -> bool:
 HANDLERS: Final[dict[Any, Any]] = {
     HTTPException: on_http_error,
     HearthNetError: on_error,
-    ClientDisconnect: on_gone,
-    ClientGoneError: on_gone,
+    ClientDisconnect: on_disconnect,
+    ClientGoneError: on_disconnect,
     Exception: on_error,
 }
 

@@ -164,7 +164,7 @@ async def while_there(receive: Receive, work: Awaitable[Value]) -> Value:
         ClientGoneError: The client disconnected first.
     """
     working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_gone(receive))
+    watching = asyncio.ensure_future(_until_disconnect(receive))
     try:
         await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -175,7 +175,7 @@ async def while_there(receive: Receive, work: Awaitable[Value]) -> Value:
         await end(working)
 
 
-async def _gone(receive: Receive) -> None:
+async def _until_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -106,7 +106,7 @@ class McpSide:
                 _log.info("what is offered cannot be seen now: %s", error)
                 continue
             if self._offered != before:
-                await self._tell()
+                await self._notify_tools_changed()
 
     async def _look(self) -> None:
         """Read the present offers, and learn contracts that came with no installation."""
@@ -115,7 +115,7 @@ class McpSide:
         self._offered = frozenset(str(view.capability) for view in views)
         self._shared = frozenset(str(view.capability) for view in views if view.offer.trust != SELF)
 
-    async def _tell(self) -> None:
+    async def _notify_tools_changed(self) -> None:
         await self._changes.publish(ToolsListChanged())
         for connection in list(self._connections):
             with contextlib.suppress(Exception):  # the client may have disconnected
@@ -136,12 +136,12 @@ class McpSide:
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """Return the tools of the caller by name: installed ones, and offered foreign ones."""
         there = self._offered if caller.is_owner else self._shared
-        told = [
+        provided = [
             found
             for name in sorted(there)
             if is_provider_defined(name) and (found := contract_fetch.cached_contract(name))
         ]
-        every = [contract for contract in (*contracts(), *told) if may_be_called(contract)]
+        every = [contract for contract in (*contracts(), *provided) if may_be_called(contract)]
         return tools_of(contract for contract in every if caller.covers(contract))
 
     async def _call(self, context: _Context, params: types.CallToolRequestParams) -> _Answer:
@@ -186,7 +186,7 @@ class McpSide:
         caller.check_may_ask()
         if params.request_state is not None:
             sealed = self._seals.open(params.request_state, caller.id, tool.contract, now_ms())
-            _check_yes(_said((params.input_responses or {}).get(_CONFIRM)))
+            _check_approved(_elicited((params.input_responses or {}).get(_CONFIRM)))
             body = tool.body(arguments, sealed.client_id)
             if digest(body) != sealed.digest:
                 raise HearthNetError("bad_request", "these are not the arguments that were shown; call again")
@@ -203,7 +203,7 @@ class McpSide:
                 seal = self._seals.seal(caller.id, tool.contract, body, client_id, now_ms())
                 asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
                 return types.InputRequiredResult(input_requests=asked, request_state=seal)
-            _check_yes(await _ask(context, question))
+            _check_approved(await _ask(context, question))
         return await self._send(context, caller, tool, body, asked=True)
 
     async def _send(
@@ -215,14 +215,14 @@ class McpSide:
             reply = await self._bus.call(contract.id, body, token=token, approval=approval)
             return _result(contract, reply.output, reply.meta, context)
         steps: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        telling = asyncio.create_task(_tell_progress(context.session, steps), name="mcp progress")
+        reporting = asyncio.create_task(_report_progress(context.session, steps), name="mcp progress")
         try:
             stream = self._bus.stream(contract.id, body, token=token, approval=approval)
             output, meta = await drain(contract.id, stream, steps.put_nowait)
             await steps.join()
         finally:
-            telling.cancel()
-            await asyncio.wait({telling})
+            reporting.cancel()
+            await asyncio.wait({reporting})
         return _result(contract, output, meta, context)
 
 
@@ -249,7 +249,7 @@ class _Server(Server[Any]):
         return super().create_initialization_options(options, experimental_capabilities, extensions)
 
 
-async def _tell_progress(session: ServerSession, steps: asyncio.Queue[dict[str, Any]]) -> None:
+async def _report_progress(session: ServerSession, steps: asyncio.Queue[dict[str, Any]]) -> None:
     """Pass progress on; the library drops it where the client did not request it."""
     last = -1.0
     while True:
@@ -292,12 +292,12 @@ def _short(words: str) -> str:
     return " ".join(kept.split())[:_LONGEST_WORDS] or "no reason"
 
 
-def _said(reply: Any) -> tuple[str, Any]:
+def _elicited(reply: Any) -> tuple[str, Any]:
     """Return the reply that came with a call; `cancel` where it is malformed."""
     return (reply.action, reply.content) if isinstance(reply, types.ElicitResult) else ("cancel", None)
 
 
-def _check_yes(said: tuple[str, Any]) -> None:
+def _check_approved(said: tuple[str, Any]) -> None:
     """Check that an answer to an elicitation approves; a denial with other content is a denial.
 
     Raises:

@@ -36,7 +36,7 @@ _FIELDS: Final = {
     "llm.chat": ("model", "messages", "max_tokens", "temperature"),
     "llm.complete": ("model", "prompt", "max_tokens", "temperature", "stop"),
 }
-_SHOWN: Final[dict[tuple[str, str], Schema]] = {
+_SHORT_SCHEMAS: Final[dict[tuple[str, str], Schema]] = {
     ("llm.chat", "messages"): {
         "type": "array",
         "minItems": 1,
@@ -62,7 +62,7 @@ def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
     names = [name for name in _FIELDS.get(contract.name, every) if name in every]
     return {
         **schema,
-        "properties": {name: _SHOWN.get((contract.name, name), every[name]) for name in names},
+        "properties": {name: _SHORT_SCHEMAS.get((contract.name, name), every[name]) for name in names},
         "required": [name for name in schema["required"] if name in names],
     }
 

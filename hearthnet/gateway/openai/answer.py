@@ -42,7 +42,7 @@ def notice_of(suspended: dict[str, Any]) -> str:
     run = suspended["run"]
     lines = ["This needs your approval. Nothing of it has been done yet:"]
     for one in suspended["pending"]:
-        lines += ["", f"- {one['name']} would send {_shown(one['body'])}"]
+        lines += ["", f"- {one['name']} would send {_abbreviated(one['body'])}"]
         if one.get("problem"):
             lines.append(f"  ({one['problem']})")
         lines.append(f"  approve: hearthnet runs approve {run} {one['tool_call_id']}")
@@ -55,7 +55,7 @@ def notice_of(suspended: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _shown(body: dict[str, Any]) -> str:
+def _abbreviated(body: dict[str, Any]) -> str:
     text = json_text(body)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... (the page shows all of it)"
 
@@ -90,7 +90,7 @@ class OpenAIAnswer:
     def feed(self, event: str, data: dict[str, Any]) -> list[Delta]:
         """Return the deltas for one frame: mostly one, often none."""
         if event == "token":
-            return self._say(data["text"])
+            return self._text_delta(data["text"])
         if event == "thinking":
             self.thoughts += data["text"]
             return [{"reasoning_content": data["text"]}]
@@ -104,7 +104,7 @@ class OpenAIAnswer:
             return self._wait(data)
         return []
 
-    def _say(self, text: str) -> list[Delta]:
+    def _text_delta(self, text: str) -> list[Delta]:
         """Add text; the text of a new model turn begins a new paragraph."""
         if self._apart and text:
             text, self._apart = _BREAK + text, False
@@ -129,7 +129,7 @@ class OpenAIAnswer:
         again = [one for one in data["wanted"] if call_id_for(one["run"], one["tool_call_id"]) not in handed]
         deltas = [self._call(one) for one in again]
         self._apart = bool(self.text)
-        return (self._say(notice_of(data)) if data["pending"] else []) + deltas
+        return (self._text_delta(notice_of(data)) if data["pending"] else []) + deltas
 
     @property
     def finish_reason(self) -> str:

@@ -114,14 +114,14 @@ class Chat:
     async def completions(self, request: Request) -> Response:
         """Handle `POST /v1/chat/completions`."""
         client = await self._client(request)
-        asked = await self._asked(request)
+        asked = await self._read_request(request)
         form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
         if asked.stream:
             primed = Primed.of(self._pieces(client, asked, form), FIRST_SECONDS, _failed)
             return EventStream(await while_there(request.receive, primed))
         return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
 
-    async def _asked(self, request: Request) -> OpenAIRequest:
+    async def _read_request(self, request: Request) -> OpenAIRequest:
         """Return the request; limit large ones and store their images."""
         if not is_large(request):
             return read_request(await read_object(request))

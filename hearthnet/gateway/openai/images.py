@@ -22,7 +22,7 @@ from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
 from hearthnet.gateway.openai.messages import invalid_part, parts_of
 from hearthnet.gateway.openai.request import OpenAIRequest
 
-KEPT_MS: Final = 24 * 3600 * 1000
+HOLD_MS: Final = 24 * 3600 * 1000
 _SMALL: Final = 65_536
 """The most characters of an image that stays in the request."""
 
@@ -49,7 +49,7 @@ async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
     ]
     if not found:
         return asked
-    hold = Hold(name="image of a question", until=now_ms() + KEPT_MS)
+    hold = Hold(name="image of a question", until=now_ms() + HOLD_MS)
     async with await Store.connect(home, "gateway images") as store:
         for part, path in found:
             data = await asyncio.to_thread(_decoded, part.pop("data"), path)

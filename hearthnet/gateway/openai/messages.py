@@ -166,7 +166,7 @@ def read_messages(messages: list[ChatMessage]) -> list[Message]:
     return [_message(message, f"/messages/{place}") for place, message in enumerate(messages)]
 
 
-def shows_images(messages: list[Message]) -> bool:
+def has_images(messages: list[Message]) -> bool:
     """Return whether a message contains an image."""
     parts = (part for message in messages for part in parts_of(message))
     return any(part["type"] == "image" for part in parts)
@@ -195,7 +195,7 @@ def _content(message: ChatMessage, path: str) -> str | list[dict[str, Any]] | No
     return [read_part(part, f"{path}/content/{place}") for place, part in enumerate(content)]
 
 
-def _said(message: ChatMessage, path: str) -> str | list[dict[str, Any]]:
+def _required_content(message: ChatMessage, path: str) -> str | list[dict[str, Any]]:
     content = _content(message, path)
     if content is None:
         raise invalid_part(f"a message of role {message.role} needs its content", f"{path}/content")
@@ -203,17 +203,17 @@ def _said(message: ChatMessage, path: str) -> str | list[dict[str, Any]]:
 
 
 def _system(message: ChatMessage, path: str) -> Message:
-    return {"role": "system", "content": _said(message, path)}
+    return {"role": "system", "content": _required_content(message, path)}
 
 
 def _user(message: ChatMessage, path: str) -> Message:
-    return {"role": "user", "content": _said(message, path)}
+    return {"role": "user", "content": _required_content(message, path)}
 
 
 def _tool(message: ChatMessage, path: str) -> Message:
     if not message.tool_call_id:
         raise invalid_part("a tool's message names the call that it answers", f"{path}/tool_call_id")
-    return {"role": "tool", "content": _said(message, path), "tool_call_id": message.tool_call_id}
+    return {"role": "tool", "content": _required_content(message, path), "tool_call_id": message.tool_call_id}
 
 
 def _assistant(message: ChatMessage, path: str) -> Message:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.gateway.openai.messages import ChatMessage, invalid_part, read_messages, shows_images
+from hearthnet.gateway.openai.messages import ChatMessage, has_images, invalid_part, read_messages
 
 
 class _FunctionTool(msgspec.Struct):
@@ -207,7 +207,7 @@ class OpenAIRequest(msgspec.Struct, frozen=True, kw_only=True):
     mesh_tools: list[str | dict[str, Any]] | None
     run: str
     events: bool
-    last_said: str
+    last_answer: str
     stored: bool = False
     """Set where images are in this node's store, which only its own models can read."""
 
@@ -251,7 +251,7 @@ def read_request(given: Any) -> OpenAIRequest:
         mesh_tools=None if all_tools and not extension.tools else extension.tools,
         run=extension.run,
         events=extension.events,
-        last_said=_last_said(messages),
+        last_answer=_last_answer(messages),
     )
 
 
@@ -286,7 +286,7 @@ def _model(name: str) -> tuple[str, bool]:
 
 
 def _params(name: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
-    seen = {"modalities": ["vision"]} if shows_images(messages) else {}
+    seen = {"modalities": ["vision"]} if has_images(messages) else {}
     return ({"model": name} if name else {}) | seen
 
 
@@ -326,7 +326,7 @@ def _response_schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:
     )
 
 
-def _last_said(messages: list[dict[str, Any]]) -> str:
+def _last_answer(messages: list[dict[str, Any]]) -> str:
     """Return the text of the model's last message."""
     for message in reversed(messages):
         content = message.get("content")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
 
 CHAT: Final = "llm.chat@2.0"
-_GONE: Final = frozenset({"not_found", "expired"})
+_RUN_ENDED: Final = frozenset({"not_found", "expired"})
 _TEXT_SCHEMA: Final = {
     "type": "object",
     "required": ["input"],
@@ -53,7 +53,7 @@ def continued(asked: OpenAIRequest) -> Continued | None:
         return Continued(
             FollowUp(answers[0][0], {}, {call: result for _, call, result in answers}), surely=False
         )
-    waits = run_named_in(asked.last_said)
+    waits = run_named_in(asked.last_answer)
     if waits and not answers and asked.body["input"]["messages"][-1]["role"] == "user":
         return Continued(FollowUp(waits), surely=False)
     return None
@@ -102,7 +102,7 @@ class RunSource:
                     yield frame
             return
         except HearthNetError as error:
-            if goes_on.surely or error.code not in _GONE:
+            if goes_on.surely or error.code not in _RUN_ENDED:
                 raise
         async with aclosing(self._follow_ups.frames(client, await self._with_tools(asked))) as frames:
             async for frame in frames:
@@ -111,7 +111,7 @@ class RunSource:
     async def _with_tools(self, asked: OpenAIRequest) -> NewRun:
         """Return the request of a run, with tools of the mesh and the client's own."""
         given = dict(asked.body["input"])
-        own = [_own_tool(tool) for tool in given.pop("tools", [])]
+        own = [_client_tool(tool) for tool in given.pop("tools", [])]
         mesh = asked.mesh_tools
         if mesh is None:
             mesh = list(offered_tools(await self._gateway.bus.offers()))
@@ -128,7 +128,7 @@ def offered_tools(views: Iterable[OfferView]) -> list[str]:
     ]
 
 
-def _own_tool(tool: dict[str, Any]) -> dict[str, Any]:
+def _client_tool(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a client tool as a run takes it; a text is the only argument of its tool."""
     schema = _TEXT_SCHEMA if "text" in tool else tool["parameters_schema"]
     return {"name": tool["name"], "description": tool.get("description", ""), "parameters_schema": schema}

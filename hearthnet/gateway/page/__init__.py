@@ -56,8 +56,8 @@ _TYPES: Final = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
-_KEPT: Final = "public, max-age=31536000, immutable"
-_ASKED_AGAIN: Final = "no-cache"
+_IMMUTABLE: Final = "public, max-age=31536000, immutable"
+_REVALIDATED: Final = "no-cache"
 _INDEX: Final = "index.html"
 _TOOLS: Final = "tools.json"
 _MARKDOWN: Final = msgspec.json.Decoder(MarkdownText)
@@ -95,7 +95,7 @@ class Page:
 
     async def index(self, request: Request) -> Response:
         """Return the page itself; 304 where the browser has it."""
-        headers = {**_HEADERS, "Cache-Control": _ASKED_AGAIN, "ETag": self._tag}
+        headers = {**_HEADERS, "Cache-Control": _REVALIDATED, "ETag": self._tag}
         if request.headers.get("if-none-match") == self._tag:
             return Response(status_code=304, headers=headers)
         return Response(self._index, headers=headers, media_type=_TYPES[".html"])
@@ -107,7 +107,7 @@ class Page:
         if found is None or version != self.version:
             return Response(status_code=404, headers={**_HEADERS, "Cache-Control": "no-store"})
         kind = _TYPES["." + name.rpartition(".")[2]]
-        return Response(found, headers={**_HEADERS, "Cache-Control": _KEPT}, media_type=kind)
+        return Response(found, headers={**_HEADERS, "Cache-Control": _IMMUTABLE}, media_type=kind)
 
 
 def _files(folder: Traversable, prefix: str = "") -> dict[str, bytes]:

@@ -166,7 +166,7 @@ async def approved(
     `provider_of` where it is not settled which home is meant.
     """
     peer, name = bus.peer, contract.name
-    asked = _asked(contract, body)
+    asked = _pending_approval(contract, body)
     tool = Toolbox([capability_tool(contract.id)]).bound(name)
     expected = await approval_template(
         tool, asked, client.key or peer.node_id, peer.node_id, peer.community, bus
@@ -182,7 +182,7 @@ async def approved(
     return approval
 
 
-def _asked(contract: Contract, body: dict[str, Any]) -> PendingApproval:
+def _pending_approval(contract: Contract, body: dict[str, Any]) -> PendingApproval:
     contract.check_request(body)
     given = body["input"]
     return PendingApproval(

@@ -48,19 +48,21 @@ class FollowUps:
         Raises the errors of `GatewayRuns.decide` and `GatewayRuns.open`.
         """
         if not isinstance(asked, FollowUp):
-            return await self._told(client, await (await self._open(client, asked, _unheard)).drive())
+            return await self._turn_response(
+                client, await (await self._open(client, asked, _unheard)).drive()
+            )
         await self._decide(client, asked)
         while True:
             opening = partial(self._open, client, asked, _unheard)
             try:
                 outcome, joined = await self._turns.outcome(client.principal, asked.run, opening)
             except HearthNetError as error:
-                return await self._told_again(client, asked.run, error)
+                return await self._repeated_response(client, asked.run, error)
             # Where another request drove it, our answers were not used; use those that are still wanted.
             wanted = {one.tool_call_id for one in outcome.wanted} if joined else set()
             answers = {call: asked.answers[call] for call in wanted & asked.answers.keys()}
             if not answers:
-                return await self._told(client, outcome)
+                return await self._turn_response(client, outcome)
             asked = msgspec.structs.replace(asked, answers=answers)
 
     async def frames(self, client: Client, asked: RunRequest) -> Frames:
@@ -74,10 +76,10 @@ class FollowUps:
         except HearthNetError as error:
             if not isinstance(asked, FollowUp):
                 raise
-            told = await self._told_again(client, asked.run, error)
-            text = told["output"]["message"].get("content") or ""
+            response = await self._repeated_response(client, asked.run, error)
+            text = response["output"]["message"].get("content") or ""
             yield {"event": "token", "data": {"text": text}, "seq": 1}
-            yield {"event": "done", "data": told["meta"], "seq": 2}
+            yield {"event": "done", "data": response["meta"], "seq": 2}
 
     async def _decide(self, client: Client, asked: FollowUp) -> None:
         """Store the decisions, after all of them have been read."""
@@ -89,16 +91,16 @@ class FollowUps:
     async def _open(self, client: Client, asked: RunRequest, hear: Listener) -> GatewayRun:
         return await self._gateway.runs.open(client, asked, Follower(hear, waits=False, via=VIA))
 
-    async def _told(self, client: Client, outcome: Outcome) -> dict[str, Any]:
+    async def _turn_response(self, client: Client, outcome: Outcome) -> dict[str, Any]:
         """Return the response for the end of a turn: the answer, or its open calls."""
-        told = {"run": outcome.run, "output": {"message": outcome.message}}
+        response = {"run": outcome.run, "output": {"message": outcome.message}}
         if outcome.done is not None:
-            return {"requires_follow_up": False, **told, "meta": outcome.done}
+            return {"requires_follow_up": False, **response, "meta": outcome.done}
         page = await self._gateway.runs.page(client, outcome.run)
         wanted = msgspec.to_builtins(outcome.wanted)
-        return {"requires_follow_up": True, **told, "pending": page["pending"], "wanted": wanted}
+        return {"requires_follow_up": True, **response, "pending": page["pending"], "wanted": wanted}
 
-    async def _told_again(self, client: Client, run: str, error: HearthNetError) -> dict[str, Any]:
+    async def _repeated_response(self, client: Client, run: str, error: HearthNetError) -> dict[str, Any]:
         """Return the answer of a run that has ended, which may have been lost; else raise `error`."""
         if error.code != "bad_request":
             raise error

@@ -35,7 +35,7 @@ class RunPrincipals:
         self._driven: Counter[str] = Counter()
         self._seen: dict[tuple[str, str], Client] = {}
 
-    def voter(self, client: Client) -> ClientApprover:
+    def approver(self, client: Client) -> ClientApprover:
         """Return the client as a decider about its runs."""
         peer = self._bus.peer
         own = peer.identity.node_id
@@ -118,21 +118,21 @@ class ApprovalCache:
 class ApprovalPresenter:
     """The pending calls of one run, as its client is shown them."""
 
-    def __init__(self, voter: ClientApprover, toolbox: Toolbox, proposed: ApprovalCache) -> None:
-        self._voter = voter
+    def __init__(self, approver: ClientApprover, toolbox: Toolbox, proposed: ApprovalCache) -> None:
+        self._approver = approver
         self._toolbox = toolbox
         self._proposed = proposed
 
-    async def shown(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def with_template(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Return `asked`, the data of `confirmation_required`, with an unsigned `approval`.
 
         It is None where the call takes no approval, and where none can be made now: then `approval_problem`
         has the reason. Clients without a key get `asked` unchanged.
         """
-        if not self._voter.key:
+        if not self._approver.key:
             return asked
         try:
-            wanted = await self._voter.approval_template(
+            wanted = await self._approver.approval_template(
                 self._toolbox[asked["name"]], msgspec.convert(asked, PendingApproval)
             )
         except HearthNetError as error:
@@ -143,25 +143,25 @@ class ApprovalPresenter:
         del unsigned["signature"]
         return {**asked, "approval": unsigned}
 
-    async def all_shown(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the result of `shown` for each."""
-        return [await self.shown(one) for one in asked]
+    async def with_templates(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the result of `with_template` for each."""
+        return [await self.with_template(one) for one in asked]
 
     def hearing(self, hear: Listener, hidden: list[str]) -> Listener:
         """Return a listener that adds approvals, and first a notice of `hidden` tools, to `hear`."""
         more = 1 if hidden else 0
 
-        async def heard(frame: dict[str, Any]) -> None:
+        async def relay(frame: dict[str, Any]) -> None:
             event, data = frame["event"], frame["data"]
             if hidden and frame["seq"] == 1:
                 await hear({"event": "notice", "data": _notice(hidden), "seq": 1})
             if event == "confirmation_required":
-                data = await self.shown(data)
+                data = await self.with_template(data)
             elif event == "suspended":
-                data = {**data, "pending": await self.all_shown(data["pending"])}
+                data = {**data, "pending": await self.with_templates(data["pending"])}
             await hear({"event": event, "data": data, "seq": frame["seq"] + more})
 
-        return heard
+        return relay
 
 
 def _notice(hidden: list[str]) -> dict[str, Any]:

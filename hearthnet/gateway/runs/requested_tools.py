@@ -42,7 +42,7 @@ class OwnTool(msgspec.Struct):
 
 def is_run(contract: Contract, body: Mapping[str, Any]) -> bool:
     """Return whether a call is a run of the tool loop: a chat with tools and an answer."""
-    return _names_tools(contract, body) and not _says_nothing(body)
+    return _names_tools(contract, body) and not _is_empty_answer(body)
 
 
 def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
@@ -50,18 +50,18 @@ def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
 
     The model then only reads its beginning in advance (docs/decisions/0078).
     """
-    return _names_tools(contract, body) and _says_nothing(body)
+    return _names_tools(contract, body) and _is_empty_answer(body)
 
 
-def told_names(asked: Any) -> list[str]:
+def provider_defined_names(asked: Any) -> list[str]:
     """Return the capabilities in `asked` whose contracts must be learned first."""
     listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
     named = [one.get("use") if isinstance(one, dict) else one for one in listed]
     return [name for name in named if isinstance(name, str) and is_provider_defined(name)]
 
 
-def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
-    """Return the tools in `asked`, in order; `told` are those of `told_names`, by capability.
+def tools_of(asked: Any, learned: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
+    """Return the tools in `asked`, in order; `learned` are those of `provider_defined_names`, by capability.
 
     Raises:
         HearthNetError: `bad_request` if `asked` is not a list of tools; `not_found` for an unknown name.
@@ -70,7 +70,7 @@ def tools_of(asked: Any, told: Mapping[str, ToolDefinition] | None = None) -> li
         raise _wrong("", "tools is a list of names and objects")
     if len(asked) > MOST_TOOLS:
         raise _wrong("", f"at most {MOST_TOOLS} tools are taken")
-    return [_tool(one, f"/{place}", told or {}) for place, one in enumerate(asked)]
+    return [_tool(one, f"/{place}", learned or {}) for place, one in enumerate(asked)]
 
 
 def _names_tools(contract: Contract, body: Mapping[str, Any]) -> bool:
@@ -78,14 +78,14 @@ def _names_tools(contract: Contract, body: Mapping[str, Any]) -> bool:
     return contract.name == _CHAT and isinstance(given, dict) and bool(given.get("tools"))
 
 
-def _says_nothing(body: Mapping[str, Any]) -> bool:
+def _is_empty_answer(body: Mapping[str, Any]) -> bool:
     most = body["input"].get("max_tokens")
     return most == 0 and not isinstance(most, bool)
 
 
-def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+def _tool(one: Any, path: str, learned: Mapping[str, ToolDefinition]) -> ToolDefinition:
     if isinstance(one, str):
-        return _named(one, {}, told)
+        return _named(one, {}, learned)
     if not isinstance(one, dict):
         raise _wrong(path, "a tool is a name, or an object")
     kind: type[ToolUse | OwnTool] = ToolUse if "use" in one else OwnTool
@@ -97,24 +97,26 @@ def _tool(one: Any, path: str, told: Mapping[str, ToolDefinition]) -> ToolDefini
     except msgspec.ValidationError as error:
         raise _wrong(path, f"the tool is malformed: {error}") from error
     if isinstance(read, ToolUse):
-        return _named(read.use, read.params, told)
+        return _named(read.use, read.params, learned)
     return ToolDefinition(read.name, read.description, read.parameters_schema, None, None, read.side_effects)
 
 
-def _named(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+def _named(name: str, params: dict[str, Any], learned: Mapping[str, ToolDefinition]) -> ToolDefinition:
     if is_provider_defined(name):
-        return _told(name, params, told)
+        return _provider_tool(name, params, learned)
     if name in builtin_names() or "." not in name:
         return builtin_tools([name], {name: params})[0]
     return capability_tool(name, params)
 
 
-def _told(name: str, params: dict[str, Any], told: Mapping[str, ToolDefinition]) -> ToolDefinition:
+def _provider_tool(
+    name: str, params: dict[str, Any], learned: Mapping[str, ToolDefinition]
+) -> ToolDefinition:
     """Return a foreign tool.
 
     Whether a call of it needs a decision is in its definition, and not left to its provider.
     """
-    found = told.get(name.partition("@")[0])
+    found = learned.get(name.partition("@")[0])
     if found is None:
         raise HearthNetError("not_found", f"nobody offers {name[:80]!r} now")
     if not params:

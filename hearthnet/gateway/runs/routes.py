@@ -41,7 +41,7 @@ class EditPreview(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arguments: dict[str, Any]
 
 
-_SAID: Final = msgspec.json.Decoder(CallDecision)
+_DECISION: Final = msgspec.json.Decoder(CallDecision)
 _CHANGED: Final = msgspec.json.Decoder(EditPreview)
 
 
@@ -55,7 +55,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         return await gateway.runs.page(client, request.path_params["run"])
 
     async def decide(client: Client, request: Request) -> Any:
-        said, run = read_json(await request.body(), _SAID), request.path_params["run"]
+        said, run = read_json(await request.body(), _DECISION), request.path_params["run"]
         return await gateway.runs.decide(client, run, said.call, said, _VIA)
 
     async def preview(client: Client, request: Request) -> Any:

@@ -46,7 +46,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, ClientsPort, RunPrincipals
-from hearthnet.gateway.runs.requested_tools import told_names, tools_of
+from hearthnet.gateway.runs.requested_tools import provider_defined_names, tools_of
 from hearthnet.gateway.runs.run import (
     AWAY_SECONDS,
     NOTED,
@@ -129,7 +129,7 @@ class GatewayRuns:
         settings: Callable[[], ToolSettings] = ToolSettings,
         away_seconds: float = AWAY_SECONDS,
         clock: Callable[[], int] = now_ms,
-        told: Callable[[list[str]], Awaitable[list[ToolDefinition]]] | None = None,
+        fetch_tools: Callable[[list[str]], Awaitable[list[ToolDefinition]]] | None = None,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
         """Create the runs of a gateway.
@@ -145,12 +145,12 @@ class GatewayRuns:
         # A run waits for as long as its client is present, not for a fixed time.
         self._limits = msgspec.structs.replace(limits or Limits(), patience_ms=_DAY_MS)
         self._away = away_seconds
-        self._voters = RunPrincipals(bus, clients)
+        self._principals = RunPrincipals(bus, clients)
         node = bus.peer.identity.node_id
         origin = {"node": node, "community": bus.peer.community, "caller": node}
         self._refused, self._noting = Refusals(self._note, origin, "principal"), asyncio.Lock()
         self._clock = clock
-        self._told = told or _nobody_tells
+        self._fetch_tools = fetch_tools or _no_tools
         self._to_close = to_close
         self._proposed = ApprovalCache()
         self._listed = RunListCache(store, self._clock)
@@ -171,7 +171,7 @@ class GatewayRuns:
             store,
             results=results,
             settings=lambda: tool_settings(load_config(home).llm),
-            told=lambda names: dynamic_tools(bus, names),
+            fetch_tools=lambda names: dynamic_tools(bus, names),
             to_close=(store.close, results.close),
         )
 
@@ -195,17 +195,17 @@ class GatewayRuns:
         """
         opening: Callable[..., ToolRun | Awaitable[ToolRun]]
         if isinstance(asked, NewRun):
-            executor, request, hidden = await self._asked(client, asked.body, follower.via)
+            executor, request, hidden = await self._prepare(client, asked.body, follower.via)
             toolbox, opening = executor.toolbox, partial(executor.open_run, request)
         else:
-            record = (await self._desk(client).load(asked.run)).record
+            record = (await self._saved_runs(client).load(asked.run)).record
             if record.tools:
                 self._settings().check()
-            executor, hidden = self._executor(self._voters.acting(client), [], follower.via), []
+            executor, hidden = self._executor(self._principals.acting(client), [], follower.via), []
             toolbox = toolbox_of(record)
             opening = partial(executor.open_saved, asked.run, answers=asked.answers)
         presence, run_tool = ClientPresence(self._away), follower.run_tool
-        ended = self._voters.begin(client, MOST_AT_ONCE)
+        ended = self._principals.begin(client, MOST_AT_ONCE)
         try:
             run = opening(
                 stream_to=self._signing(client, toolbox).hearing(follower.hear, hidden),
@@ -222,23 +222,23 @@ class GatewayRuns:
 
         There is no answer (docs/decisions/0078). Raises as `open`.
         """
-        executor, request, _ = await self._asked(client, body, "gateway")
+        executor, request, _ = await self._prepare(client, body, "gateway")
         return executor.prewarm_request(request)
 
     async def _learned(self, asked: Any) -> dict[str, ToolDefinition]:
         """Return the requested tools without installed contract, by capability."""
-        names = told_names(asked)
+        names = provider_defined_names(asked)
         for name in names:
             refuse_home_only(name)
-        return {tool.name: tool for tool in await self._told(names)} if names else {}
+        return {tool.name: tool for tool in await self._fetch_tools(names)} if names else {}
 
-    async def _asked(
+    async def _prepare(
         self, client: Client, body: Mapping[str, Any], via: str
     ) -> tuple[ToolExecutor, dict[str, Any], list[str]]:
         """Return the executor for `body`, the rest of `body`, and the tools outside the scope."""
         given = dict(body.get("input") or {})
         asked = tools_of(given.get("tools", []), await self._learned(given.pop("tools", [])))
-        acting = self._voters.acting(client)
+        acting = self._principals.acting(client)
         if not acting.covers_named(MODEL):
             raise _not_covered(MODEL)
         executor = self._executor(acting, asked, via)
@@ -280,15 +280,15 @@ class GatewayRuns:
         return await self._listed.get(client, self._list)
 
     async def _list(self, client: Client) -> list[dict[str, Any]]:
-        desk = self._desk(client)
-        return [await self._summary(client, desk, record) for record in (await desk.listing()).runs]
+        saved = self._saved_runs(client)
+        return [await self._summary(client, saved, record) for record in (await saved.listing()).runs]
 
     async def page(self, client: Client, run: str) -> dict[str, Any]:
         """Return a run with its calls and its conversation; raises as `SavedRuns.load`."""
-        desk = self._desk(client)
-        page = await desk.page(run)
+        saved = self._saved_runs(client)
+        page = await saved.page(run)
         return {
-            **await self._summary(client, desk, page.record),
+            **await self._summary(client, saved, page.record),
             "calls": run_view.calls(page, self._clock()),
             "messages": page.record.state.messages,
         }
@@ -298,10 +298,10 @@ class GatewayRuns:
 
         Raises as `SavedRuns.preview`.
         """
-        desk = self._desk(client)
-        asked = await desk.preview(run, call, arguments)
-        toolbox = toolbox_of((await desk.load(run)).record)
-        return await self._signing(client, toolbox).shown(msgspec.to_builtins(asked))
+        saved = self._saved_runs(client)
+        asked = await saved.preview(run, call, arguments)
+        toolbox = toolbox_of((await saved.load(run)).record)
+        return await self._signing(client, toolbox).with_template(msgspec.to_builtins(asked))
 
     async def decide(
         self, client: Client, run: str, call: str, given: DecisionBody, via: str = "gateway"
@@ -313,11 +313,11 @@ class GatewayRuns:
         """
         decision = given.decided()
         denied = isinstance(decision, Deny)
-        self._voters.remember(client)
-        desk = self._desk(client)
+        self._principals.remember(client)
+        saved = self._saved_runs(client)
         try:
             signed = None if denied or given.approval is None else approvals.decode(given.approval)
-            taken = await desk.decide(run, call, decision, via=via, shown=given.shown, approval=signed)
+            taken = await saved.decide(run, call, decision, via=via, shown=given.shown, approval=signed)
         except HearthNetError as error:
             if error.code in NOTED and not denied:
                 self._refused.tick()
@@ -330,14 +330,14 @@ class GatewayRuns:
 
     async def cancel(self, client: Client, run: str) -> dict[str, Any]:
         """End the client's run in whichever process drives it; raises as `SavedRuns.cancel`."""
-        desk = self._desk(client)
+        saved = self._saved_runs(client)
         driven = self._here.get((client.principal, run))
         if driven is None:
-            return await self._summary(client, desk, await desk.cancel(run))
+            return await self._summary(client, saved, await saved.cancel(run))
         driven.cancel()
         await driven.over()
         try:
-            return await self._summary(client, desk, (await desk.load(run)).record)
+            return await self._summary(client, saved, (await saved.load(run)).record)
         except HearthNetError as error:
             if error.code != "not_found":
                 raise
@@ -350,23 +350,23 @@ class GatewayRuns:
         async with self._noting:
             await self._store.append_audit(entry, await self._store.audit_position())
 
-    async def _summary(self, client: Client, desk: SavedRuns, record: RunRecord) -> dict[str, Any]:
-        found = run_view.summary(record, await desk.waiting(record))
+    async def _summary(self, client: Client, saved: SavedRuns, record: RunRecord) -> dict[str, Any]:
+        found = run_view.summary(record, await saved.waiting(record))
         if client.key and found["pending"]:
             signing = self._signing(client, toolbox_of(record))
-            found["pending"] = await signing.all_shown(found["pending"])
+            found["pending"] = await signing.with_templates(found["pending"])
         return found
 
     def _signing(self, client: Client, toolbox: Toolbox) -> ApprovalPresenter:
-        return ApprovalPresenter(self._voters.voter(client), toolbox, self._proposed)
+        return ApprovalPresenter(self._principals.approver(client), toolbox, self._proposed)
 
-    def _desk(self, client: Client) -> SavedRuns:
+    def _saved_runs(self, client: Client) -> SavedRuns:
         peer = self._bus.peer
-        voter = self._voters.voter(client)
-        return SavedRuns(self._store, peer.identity, peer.community, clock=self._clock, client=voter)
+        approver = self._principals.approver(client)
+        return SavedRuns(self._store, peer.identity, peer.community, clock=self._clock, client=approver)
 
 
-async def _nobody_tells(_names: list[str]) -> list[ToolDefinition]:
+async def _no_tools(_names: list[str]) -> list[ToolDefinition]:
     return []
 
 

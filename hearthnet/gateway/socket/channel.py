@@ -45,11 +45,11 @@ class Summary:
         """Add one frame; frames that show only progress are ignored."""
         match event:
             case "token":
-                self._say(str(data.get("text", "")))
+                self._add_text(str(data.get("text", "")))
             case "tool_call":
                 self._call(str(data.get("id", "")), name=data.get("name"), arguments=data.get("arguments"))
             case "tool_status":
-                self._stands(data)
+                self._set_status(data)
             case "confirmation_required" | "confirmation_edited":
                 self._pending[str(data.get("tool_call_id", ""))] = data
             case "tool_wanted":
@@ -74,14 +74,14 @@ class Summary:
             "wanted": list(self._wanted.values()),
         }
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._pieces.append(text)
         self._characters += len(text)
         while self._characters > MOST_CHARACTERS:
             self._characters -= len(self._pieces.popleft())
             self._truncated = True
 
-    def _stands(self, data: dict[str, Any]) -> None:
+    def _set_status(self, data: dict[str, Any]) -> None:
         call, status = str(data.get("tool_call_id", "")), data.get("status")
         self._call(call, name=data.get("name"), status=status, text=data.get("text"))
         if status not in _WAITING:
@@ -122,7 +122,7 @@ class ChannelWork(Protocol):
     def cancel(self) -> None:
         """Stop at the client's request; the stream ends with `done`."""
 
-    async def heard(self, frame: ToolResult | Confirm) -> None:
+    async def handle(self, frame: ToolResult | Confirm) -> None:
         """Handle the client's answer to a question; raises if the answer is invalid."""
 
     def left(self) -> None:

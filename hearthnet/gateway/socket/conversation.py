@@ -150,9 +150,9 @@ class Conversation:
             frame = self.connection.receive(message.get("bytes") or b"" if text is None else text)
             self.traffic_at = self._hub.now
             if frame is not None:
-                await self._heard(frame)
+                await self._handle(frame)
 
-    async def _heard(self, frame: ClientFrame) -> None:
+    async def _handle(self, frame: ClientFrame) -> None:
         match frame:
             case Ack(upto=upto):
                 self._moved = self._hub.now
@@ -173,7 +173,7 @@ class Conversation:
         source = self.source
         try:
             if self.work is not None:
-                await self.work.heard(frame)
+                await self.work.handle(frame)
         except HearthNetError as error:
             if isinstance(source, Channel):
                 about = frame.confirmation_id if isinstance(frame, Confirm) else frame.tool_call_id

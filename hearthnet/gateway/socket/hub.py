@@ -151,7 +151,7 @@ class Hub:
     # --- topics
 
     def _subscribe(self, conversation: Conversation, client: Client, frame: Subscribe) -> None:
-        key = frame.topic, self.feeds.whose(frame.topic, client)
+        key = frame.topic, self.feeds.owner_of(frame.topic, client)
         topic = self.topics.get(key)
         if topic is None:
             topic = self.topics[key] = Topic(frame.topic, self.feeds.open(frame.topic, client))

@@ -34,7 +34,7 @@ from hearthnet.gateway.socket.protocol import SNAPSHOT
 if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
 
-MOST_KEPT: Final = 256
+RING_FRAMES: Final = 256
 """Frames of a topic that are kept for clients that come back."""
 RETRY_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Feed(Protocol):
 class Ring:
     """The newest frames of a topic, in order and without gaps. Pure."""
 
-    def __init__(self, first: int, most: int = MOST_KEPT) -> None:
+    def __init__(self, first: int, most: int = RING_FRAMES) -> None:
         """Create an empty ring; `first` is the number before the first frame."""
         self.seq = first
         self._frames: deque[Frame] = deque(maxlen=most)
@@ -277,7 +277,7 @@ class MarketLook:
 
 
 class Readers:
-    """The clients under whose tokens a shared topic is read."""
+    """The clients under owner_of tokens a shared topic is read."""
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}
@@ -324,7 +324,7 @@ class Feeds:
         self._seconds = look_seconds
         self._market = Readers()
 
-    def whose(self, topic: str, client: Client) -> str:
+    def owner_of(self, topic: str, client: Client) -> str:
         """Return the owner of a topic: a principal, or empty for a topic that is equal for all.
 
         Raises:

@@ -43,7 +43,7 @@ class CallWork:
         self._bus = bus
         self._client = client
         self._call = call
-        self._said: asyncio.Future[Confirm] = asyncio.get_running_loop().create_future()
+        self._decided: asyncio.Future[Confirm] = asyncio.get_running_loop().create_future()
         self._approval: Approval | None = None
         self.task = asyncio.create_task(self._run(), name=f"stream {channel.stream}")
         # A callback, since a task that is cancelled before its first step would never end the stream.
@@ -53,7 +53,7 @@ class CallWork:
         """Stop the call at the provider."""
         self.task.cancel()
 
-    async def heard(self, frame: ToolResult | Confirm) -> None:
+    async def handle(self, frame: ToolResult | Confirm) -> None:
         """Handle a decision about the question. Errors of the approval are passed through.
 
         Raises:
@@ -62,7 +62,7 @@ class CallWork:
         """
         if not self._call.contract.side_effects:
             raise HearthNetError("bad_request", "this call asks its client nothing")
-        if isinstance(frame, ToolResult) or self._said.done() or not self._client.key:
+        if isinstance(frame, ToolResult) or self._decided.done() or not self._client.key:
             raise HearthNetError("not_found", "nothing is asked here")
         if frame.decision == "edit":
             raise HearthNetError("bad_request", "a call of your own is not edited; make another one")
@@ -70,8 +70,8 @@ class CallWork:
             if frame.approval is None:
                 raise HearthNetError("unauthorized", _NOT_SIGNED, details={"rule": "approval"})
             self._approval = await self._approved(frame.approval)
-        if not self._said.done():
-            self._said.set_result(frame)
+        if not self._decided.done():
+            self._decided.set_result(frame)
 
     def left(self) -> None:
         """Do nothing: the provider continues, as far as the channel has room."""
@@ -96,7 +96,7 @@ class CallWork:
                 return
             if contract.side_effects:
                 self._approval = await self._approved(None)
-                if self._approval is None and (await self._said).decision == "deny":
+                if self._approval is None and (await self._decided).decision == "deny":
                     channel.put("done", {"stop_reason": "denied"})
                     return
             call = msgspec.structs.replace(self._call, approval=self._approval)
@@ -133,14 +133,14 @@ class RunWork:
         self._client = client
         self._channel = channel
         self._run: GatewayRun | None = None
-        self._asked: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
         """The tool call of each question."""
 
     async def _hear(self, frame: dict[str, Any]) -> None:
         """Pass on a frame of the run."""
         event, data = frame["event"], frame["data"]
         if event == "confirmation_required":
-            self._asked[data["confirmation_id"]] = data["tool_call_id"]
+            self._pending[data["confirmation_id"]] = data["tool_call_id"]
         if self._channel.full:
             await self._channel.room()
         self._channel.put(event, data)
@@ -176,7 +176,7 @@ class RunWork:
     async def close(self) -> None:
         """Leave the run as it is: it continues without a follower, and its result is stored."""
 
-    async def heard(self, frame: ToolResult | Confirm) -> None:
+    async def handle(self, frame: ToolResult | Confirm) -> None:
         """Handle a result of a client tool, or a decision. Errors of the run are passed through.
 
         Raises:
@@ -185,7 +185,7 @@ class RunWork:
         if isinstance(frame, ToolResult):
             self._tools.give(frame.tool_call_id, frame.content, is_error=frame.is_error)
             return
-        call = self._asked.get(frame.confirmation_id)
+        call = self._pending.get(frame.confirmation_id)
         if call is None:
             raise HearthNetError("not_found", f"no question {frame.confirmation_id[:80]!r} was asked here")
         if frame.decision == "edit" and self._client.key and frame.approval is None:

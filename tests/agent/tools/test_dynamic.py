@@ -77,7 +77,7 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
     identity = Identity.generate()
     record.owner = identity.node_id
     sealed = Sealer(record, identity.runs_key()).seal(record)
-    monkeypatch.setattr(contracts(), "_told", {})
+    monkeypatch.setattr(contracts(), "_fetched", {})
     with pytest.raises(HearthNetError) as unknown:
         contracts().get(made.id)
     assert unknown.value.code == "not_found"

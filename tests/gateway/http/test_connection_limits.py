@@ -23,7 +23,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway import server
 from hearthnet.gateway.app import build
 from hearthnet.gateway.context import Gateway
-from hearthnet.gateway.http.connection_limits import ConnectionLimits, GuardedProtocol, is_own, protocol
+from hearthnet.gateway.http.connection_limits import ConnectionLimits, GuardedProtocol, is_loopback, protocol
 from hearthnet.gateway.middleware import AuthMiddleware
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
@@ -200,7 +200,9 @@ async def test_connections_leave_files_for_the_rest(
 
 @pytest.mark.req("GATE-12")
 async def test_what_is_this_computers_own() -> None:
-    own = [is_own(address) for address in ("127.0.0.1", "::1", "127.9.9.9", "192.0.2.1", "", "localhost")]
+    own = [
+        is_loopback(address) for address in ("127.0.0.1", "::1", "127.9.9.9", "192.0.2.1", "", "localhost")
+    ]
     assert own == [True, True, True, False, False, False]
 
 
@@ -249,7 +251,7 @@ async def test_one_connection_too_many_is_told_so(shared: House) -> None:
 @pytest.mark.req("GATE-12")
 async def test_an_address_elsewhere_has_fewer(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "hearthnet.gateway.http.connection_limits.is_own", lambda address: address != "127.0.0.1"
+        "hearthnet.gateway.http.connection_limits.is_loopback", lambda address: address != "127.0.0.1"
     )
     async with (
         opened(shared, most_of_address=1) as gateway,

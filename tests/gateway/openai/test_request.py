@@ -276,4 +276,4 @@ def test_streaming_is_asked_for() -> None:
     assert not asked(stream=True).include_usage
     assert asked(stream=True, stream_options={"include_usage": True}).include_usage
     said = asked({"role": "assistant", "content": "Before."}, {"role": "assistant", "content": []}, USER)
-    assert said.last_said == "Before."
+    assert said.last_answer == "Before."

@@ -132,7 +132,7 @@ async def test_a_tool_whose_contract_is_told_is_as_its_teller_is_trusted() -> No
         asked_for.extend(names)
         return [dynamic_tool(made, own=False)]
 
-    house = House(MemoryRuns(), [calls(made.name, {"text": "x"}, "n"), done("tool_calls")], told=tell)
+    house = House(MemoryRuns(), [calls(made.name, {"text": "x"}, "n"), done("tool_calls")], fetch_tools=tell)
     anna = house.guest(scope=Scope(("llm.chat", made.name)))
     ear = Ear()
     run = await house.open(anna.client, ask(made.name, OWN), ear, waits=False)

@@ -50,7 +50,7 @@ class Worker:
     def cancel(self) -> None:
         self.heard_of.append("cancel")
 
-    async def heard(self, frame: ToolResult | Confirm) -> None:
+    async def handle(self, frame: ToolResult | Confirm) -> None:
         self.heard_of.append("heard")
 
     def left(self) -> None:

@@ -13,7 +13,15 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.socket import topic as topics
 from hearthnet.gateway.socket.channel import Frame
 from hearthnet.gateway.socket.protocol import WINDOW
-from hearthnet.gateway.socket.topic import MOST_KEPT, DiffLook, MarketLook, Publish, Ring, Topic, WatchedFeed
+from hearthnet.gateway.socket.topic import (
+    RING_FRAMES,
+    DiffLook,
+    MarketLook,
+    Publish,
+    Ring,
+    Topic,
+    WatchedFeed,
+)
 from tests.helpers.waiting import wait_for
 
 
@@ -114,7 +122,7 @@ async def test_a_place_of_long_ago_gets_a_snapshot() -> None:
     topic.attach(told)
     await wait_for(lambda: source.publish)
     begun = topic.seq
-    for number in range(MOST_KEPT + 1):
+    for number in range(RING_FRAMES + 1):
         topic.put("appeared", {"number": number})
     assert [frame.event for frame in topic.take(begun, WINDOW)] == ["snapshot"]
     assert len(topic.take(begun + 1, WINDOW)) == WINDOW
