@@ -41,7 +41,7 @@ class Node:
         tools = builtin_tools(TOOLS, {"search_corpus": {"corpus": "system"}})
         return ToolExecutor(self.bus, tools, store=self.store, limits=limits, **options)
 
-    def desk(self, **options: Any) -> SavedRuns:
+    def saved(self, **options: Any) -> SavedRuns:
         """The runs of the node as another process of it sees them."""
         return SavedRuns(self.store, self.peer.identity, self.peer.community, **options)
 

@@ -43,7 +43,7 @@ async def test_a_suspended_run_is_resumed_with_decisions_by_another_process() ->
     (post,) = home.posts
     assert post.run == run
     paired(home.bus.requests[-1]["messages"])
-    record = (await home.desk().load(run)).record
+    record = (await home.saved().load(run)).record
     assert record.ended
     assert [effect.status for effect in record.effects] == ["completed"]
     with pytest.raises(HearthNetError, match="has ended") as caught:
@@ -56,7 +56,7 @@ async def test_the_question_of_a_run_that_reached_a_limit_is_still_the_persons()
     home = Node(MemoryRuns(), WANTS, [says("Posted."), done()])
     run = await home.executor(max_iterations=1).run_chat_with_tools(QUESTION)
     await home.executor().resume(run["run"], {"p": Approve()})
-    (record,) = (await home.desk().listing()).runs
+    (record,) = (await home.saved().listing()).runs
     assert record.state.limit == "max_iterations"
     assert "The limit of 1 rounds" in record.state.messages[-2]["content"]
     assert question(record) == "Lend it."
@@ -66,16 +66,16 @@ async def test_the_question_of_a_run_that_reached_a_limit_is_still_the_persons()
 async def test_the_newest_run_is_listed_first() -> None:
     home = Node(MemoryRuns(), WANTS, WANTS, WANTS)
     made = [await suspended(home) for _ in range(3)]
-    assert [record.run for record in (await home.desk().listing()).runs] == made[::-1]
+    assert [record.run for record in (await home.saved().listing()).runs] == made[::-1]
 
 
 @pytest.mark.req("RUN-6")
 async def test_a_decision_about_other_arguments_than_those_that_wait_moves_nothing() -> None:
     home = node()
     run = await suspended(home)
-    (asked,) = (await home.desk().load(run)).record.pending
+    (asked,) = (await home.saved().load(run)).record.pending
     other = msgspec.structs.replace(asked, arguments_digest="blake3:" + "0" * 64)
-    await home.desk().decision_log.put(other, Approve(), "test", other.arguments_digest)
+    await home.saved().decision_log.put(other, Approve(), "test", other.arguments_digest)
     answer = await home.executor().resume(run)
     assert answer["requires_follow_up"] is True
     assert [one["tool_call_id"] for one in answer["pending"]] == ["p"]
@@ -87,7 +87,7 @@ async def test_an_effect_is_claimed_in_the_store_before_it_is_sent() -> None:
     seen: list[str] = []
 
     async def look(_body: dict[str, Any]) -> dict[str, Any]:
-        record = (await home.desk().listing()).runs[0]
+        record = (await home.saved().listing()).runs[0]
         seen.extend(effect.status for effect in record.effects)
         return POSTED
 
@@ -101,7 +101,7 @@ async def test_an_effect_is_claimed_in_the_store_before_it_is_sent() -> None:
 async def test_of_two_resumes_at_once_one_goes_on_and_the_other_is_told() -> None:
     home = node()
     run = await suspended(home)
-    await home.desk().decide(run, "p", Approve(), via="test")
+    await home.saved().decide(run, "p", Approve(), via="test")
     results = await asyncio.gather(
         home.executor().resume(run), home.executor().resume(run), return_exceptions=True
     )
@@ -172,7 +172,7 @@ async def test_a_decision_from_elsewhere_moves_a_run_that_is_driven() -> None:
     run = home.executor().open_run(QUESTION, decide=nobody_answers)
     driving = asyncio.create_task(run.drive())
     await asked.wait()
-    taken = await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
+    taken = await home.saved().decide(run.run, "p", Approve(), via="elsewhere")
     assert not taken.repeated
     assert (await driving).message["content"] == "Posted."
     assert len(home.posts) == 1
@@ -184,7 +184,7 @@ async def test_what_is_decided_here_is_written_down_and_the_first_word_stands() 
     home = node()
 
     async def too_late(pending: PendingApproval) -> Decision:
-        await home.desk().decide(pending.run, "p", Deny("no, really"), via="elsewhere")
+        await home.saved().decide(pending.run, "p", Deny("no, really"), via="elsewhere")
         return Approve()
 
     await home.executor(via="terminal").run_chat_with_tools(QUESTION, decide=too_late)
@@ -211,9 +211,9 @@ async def test_a_decision_that_is_repeated_reaches_the_run_though_the_first_was_
 
     async def decide(pending: PendingApproval) -> Decision | None:
         with pytest.raises(HearthNetError, match="died"):
-            await home.desk().decide(pending.run, "p", Approve(), via="elsewhere")
-        again = await home.desk().decide(pending.run, "p", Approve(), via="elsewhere")
-        answers.append(again.said.word)
+            await home.saved().decide(pending.run, "p", Approve(), via="elsewhere")
+        again = await home.saved().decide(pending.run, "p", Approve(), via="elsewhere")
+        answers.append(again.signed.word)
         await asyncio.Event().wait()
         return None
 
@@ -228,14 +228,14 @@ async def test_an_edit_is_kept_with_what_it_sends() -> None:
     home = node()
     run = await suspended(home)
     with pytest.raises(HearthNetError, match="invalid_arguments") as caught:
-        await home.desk().decide(run, "p", Edit({**POST, "title": ""}), via="test")
+        await home.saved().decide(run, "p", Edit({**POST, "title": ""}), via="test")
     assert caught.value.code == "bad_request"
-    taken = await home.desk().decide(run, "p", Edit({**POST, "title": "Sieve"}), via="test")
-    assert taken.said.word == "edited"
+    taken = await home.saved().decide(run, "p", Edit({**POST, "title": "Sieve"}), via="test")
+    assert taken.signed.word == "edited"
     await home.executor().resume(run)
     (post,) = home.posts
     assert post.body["input"]["title"] == "Sieve"
-    assert post.approval.arguments_digest == taken.said.digest != taken.said.shown
+    assert post.approval.arguments_digest == taken.signed.digest != taken.signed.shown
 
 
 @pytest.mark.req("RUN-6")
@@ -243,14 +243,14 @@ async def test_an_edit_whose_answer_was_lost_is_repeated_after_it_was_carried_ou
     """Its author still has the digest of what was shown; the run has that of what was sent."""
     home = node()
     run = await suspended(home)
-    edit, desk = Edit({**POST, "title": "Sieve"}), home.desk()
-    first = await desk.decide(run, "p", edit, via="test")
-    shown = first.said.shown
+    edit, saved = Edit({**POST, "title": "Sieve"}), home.saved()
+    first = await saved.decide(run, "p", edit, via="test")
+    shown = first.signed.shown
     await home.executor().resume(run)
-    assert (await desk.load(run)).record.effects[0].asked.arguments_digest != shown
-    assert await desk.decide(run, "p", edit, via="test", shown=shown) == (first.said, True)
+    assert (await saved.load(run)).record.effects[0].asked.arguments_digest != shown
+    assert await saved.decide(run, "p", edit, via="test", shown=shown) == (first.signed, True)
     with pytest.raises(HearthNetError, match="look again"):
-        await desk.decide(run, "p", edit, via="test", shown="blake3:other")
+        await saved.decide(run, "p", edit, via="test", shown="blake3:other")
 
 
 @pytest.mark.req("RUN-6")
@@ -272,21 +272,21 @@ async def test_an_edit_at_the_terminal_that_is_not_valid_is_asked_again() -> Non
 async def test_wrong_decisions_are_refused_with_what_to_do() -> None:
     home = node()
     run = await suspended(home)
-    desk = home.desk()
+    saved = home.saved()
     for given, code, words in (
         (("01JZZZZZZZZZZZZZZZZZZZZZ09", "p"), "not_found", "hearthnet runs list"),
         (("no run at all", "p"), "not_found", "hearthnet runs list"),
         ((run, "q"), "not_found", "it has: p"),
     ):
         with pytest.raises(HearthNetError, match=words) as caught:
-            await desk.decide(*given, Approve(), via="test")
+            await saved.decide(*given, Approve(), via="test")
         assert caught.value.code == code
     with pytest.raises(HearthNetError, match="look again") as caught:
-        await desk.decide(run, "p", Approve(), via="test", shown="blake3:other")
+        await saved.decide(run, "p", Approve(), via="test", shown="blake3:other")
     assert caught.value.code == "unauthorized"
-    await home.desk().cancel(run)
+    await home.saved().cancel(run)
     with pytest.raises(HearthNetError, match="does not wait any more: cancelled"):
-        await desk.decide(run, "p", Approve(), via="test")
+        await saved.decide(run, "p", Approve(), via="test")
     assert home.posts == []
 
 
@@ -294,16 +294,16 @@ async def test_wrong_decisions_are_refused_with_what_to_do() -> None:
 async def test_a_late_yes_is_refused_and_a_late_no_is_kept() -> None:
     home = node()
     run = await suspended(home)
-    (asked,) = (await home.desk().load(run)).record.pending
-    late = home.desk(clock=lambda: asked.expires_at)
+    (asked,) = (await home.saved().load(run)).record.pending
+    late = home.saved(clock=lambda: asked.expires_at)
     assert await late.waiting((await late.load(run)).record) == []
     with pytest.raises(HearthNetError, match="has expired") as caught:
         await late.decide(run, "p", Approve(), via="test")
     assert caught.value.code == "expired"
-    assert (await late.decide(run, "p", Deny(), via="test")).said.word == "denied"
+    assert (await late.decide(run, "p", Deny(), via="test")).signed.word == "denied"
     await home.executor().resume(run)
     assert home.posts == []
-    record = (await home.desk().load(run)).record
+    record = (await home.saved().load(run)).record
     assert [effect.status for effect in record.effects] == ["denied"]
 
 
@@ -311,11 +311,11 @@ async def test_a_late_yes_is_refused_and_a_late_no_is_kept() -> None:
 async def test_cancel_ends_a_run_that_nobody_drives_and_every_call_has_a_result() -> None:
     home = node()
     run = await suspended(home)
-    record = await home.desk().cancel(run)
+    record = await home.saved().cancel(run)
     assert [effect.status for effect in record.effects] == ["cancelled"]
     paired(record.state.messages)
     with pytest.raises(HearthNetError, match="has ended"):
-        await home.desk().cancel(run)
+        await home.saved().cancel(run)
     # A new message goes on from there.
     asked = [*record.state.messages, {"role": "user", "content": "Something else, then."}]
     await home.executor().run_chat_with_tools({"params": {}, "input": {"messages": asked}})
@@ -326,7 +326,7 @@ async def test_cancel_ends_a_run_that_nobody_drives_and_every_call_has_a_result(
 async def test_cancel_from_elsewhere_ends_a_run_that_is_driven() -> None:
     home = node()
     run, driving = await asking(home)
-    await home.desk().cancel(run.run)
+    await home.saved().cancel(run.run)
     with pytest.raises(HearthNetError, match="another process drives"):
         await driving
     assert home.posts == []
@@ -336,12 +336,12 @@ async def test_cancel_from_elsewhere_ends_a_run_that_is_driven() -> None:
 async def test_who_approved_is_one_question() -> None:
     home = node()
     run = await suspended(home)
-    await home.desk().decide(run, "p", Approve(), via="runs")
-    await home.desk().decide(run, "p", Deny(), via="somebody later")
+    await home.saved().decide(run, "p", Approve(), via="runs")
+    await home.saved().decide(run, "p", Deny(), via="somebody later")
     await home.executor().resume(run)
-    page = await home.desk().page(run)
+    page = await home.saved().page(run)
     (effect,) = page.record.effects
-    (said,) = page.said.values()
+    (said,) = page.decisions.values()
     assert (said.word, said.by, said.via) == (
         "approved",
         home.peer.identity.node_id,
@@ -359,12 +359,12 @@ async def test_who_approved_is_one_question() -> None:
 async def test_a_decision_is_on_record_once_however_many_say_it_at_once() -> None:
     home = node()
     run = await suspended(home)
-    desks = [home.desk() for _ in range(5)]
-    taken = await asyncio.gather(*(desk.decide(run, "p", Approve(), via="test") for desk in desks))
-    assert len({one.said for one in taken}) == 1
+    desks = [home.saved() for _ in range(5)]
+    taken = await asyncio.gather(*(saved.decide(run, "p", Approve(), via="test") for saved in desks))
+    assert len({one.signed for one in taken}) == 1
     assert sum(not one.repeated for one in taken) == 1
     await home.executor().resume(run)
-    assert [entry.kind for entry in (await home.desk().page(run)).log] == ["decided"]
+    assert [entry.kind for entry in (await home.saved().page(run)).log] == ["decided"]
 
 
 @pytest.mark.req("RUN-11")
@@ -377,9 +377,9 @@ async def test_a_run_that_calls_nothing_is_not_kept_and_one_that_reads_is() -> N
         tools={"rag.query@1.0": gives({"chunks": []})},
     )
     await home.executor().run_chat_with_tools(QUESTION)
-    assert (await home.desk().listing()).runs == []
+    assert (await home.saved().listing()).runs == []
     await home.executor().run_chat_with_tools(QUESTION)
-    (record,) = (await home.desk().listing()).runs
+    (record,) = (await home.saved().listing()).runs
     assert record.ended
     assert record.effects == []
 
@@ -462,21 +462,21 @@ async def test_a_large_run_is_packed_and_one_of_another_node_is_refused() -> Non
     kept = await home.store.load(run)
     assert kept is not None
     assert len(kept.data) < 100_000
-    assert (await home.desk().load(run)).record.state.messages[0]["content"] == long
+    assert (await home.saved().load(run)).record.state.messages[0]["content"] == long
     other = node()
     other.store = home.store
     with pytest.raises(HearthNetError, match="was altered") as caught:
-        await other.desk().load(run)
+        await other.saved().load(run)
     assert caught.value.code == "invalid_signature"
-    assert (await other.desk().listing()).altered == [run]
+    assert (await other.saved().listing()).altered == [run]
 
 
 @pytest.mark.req("RUN-8")
 async def test_a_run_older_than_a_day_and_one_whose_tools_changed_are_not_gone_on_with() -> None:
     home = node()
     run = await suspended(home)
-    record, revision = await home.desk().load(run)
-    late = home.desk(clock=lambda: record.expires_at)
+    record, revision = await home.saved().load(run)
+    late = home.saved(clock=lambda: record.expires_at)
     with pytest.raises(HearthNetError, match="older than a day") as caught:
         await late.cancel(run)
     assert caught.value.code == "expired"
@@ -494,7 +494,7 @@ async def test_a_store_that_cannot_wake_others_is_no_reason_to_stop(monkeypatch:
 
     home = node()
     run = await suspended(home)
-    await home.desk().decide(run, "p", Approve(), via="test")
+    await home.saved().decide(run, "p", Approve(), via="test")
     monkeypatch.setattr(home.store, "notify", gone)
     assert (await home.executor().resume(run))["content"] == "Posted."
 
@@ -522,5 +522,5 @@ async def test_a_decision_that_cannot_be_read_now_leaves_the_run_as_it_is(
         patched.setattr(home.store, "load", away)
         await home.store.notify(run.run)
         await looked.wait()
-    await home.desk().decide(run.run, "p", Approve(), via="elsewhere")
+    await home.saved().decide(run.run, "p", Approve(), via="elsewhere")
     assert (await driving).message["content"] == "Posted."

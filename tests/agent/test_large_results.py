@@ -14,7 +14,7 @@ from hearthnet.agent.loop.events import Dispatch, ToolReturned
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.runtime import dispatch, stream_collector
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.tools.result_text import READ_RESULT, json_text, piece, shown, surely_fits
+from hearthnet.agent.tools.result_text import READ_RESULT, excerpt, json_text, piece, surely_fits
 from hearthnet.agent.tools.types import ToolCall, ToolDefinition
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
@@ -88,7 +88,7 @@ def large(bench: Bench, call_id: str = "a") -> None:
 @pytest.mark.parametrize("limit", [300, 4000, 32_768])
 @pytest.mark.parametrize("text", ["x" * 100_000, "ä€😀" * 20_000, '"\\\n' * 30_000])
 def test_what_is_shown_fits_and_has_both_ends(text: str, limit: int) -> None:
-    view = shown(text, CID, limit)
+    view = excerpt(text, CID, limit)
     written = len(json.dumps(view, ensure_ascii=False, separators=(",", ":")).encode())
     assert limit - 60 <= written <= limit
     assert text.startswith(view["head"])
@@ -101,7 +101,7 @@ def test_what_is_shown_fits_and_has_both_ends(text: str, limit: int) -> None:
 
 @pytest.mark.req("TOOL-52")
 def test_of_a_small_place_only_the_note_is_left() -> None:
-    view = shown("x" * 999, CID, 10)
+    view = excerpt("x" * 999, CID, 10)
     assert (view["head"], view["tail"], view["bytes"]) == ("", "", 999)
     assert view["note"] == f"the first 0 and the last 0 bytes are shown; {READ_RESULT} reads the rest"
 

@@ -128,9 +128,9 @@ async def test_a_client_that_never_comes_back_has_lost_nothing(mesh: Mesh) -> No
     """The run is listed, and a new message goes on from its transcript, the act and its result in it."""
     async with acting(mesh, [post("Kept", "p")], [says("Done.")]) as scene:
         answer = await _ask(scene)
-        (run,) = (await scene.desk.listing()).runs
+        (run,) = (await scene.saved.listing()).runs
         assert (run.run, run.ended, run.pending) == (answer["run"], False, [])
-        record = await scene.desk.cancel(run.run)
+        record = await scene.saved.cancel(run.run)
         paired(record.state.messages)
         assert '"event_id"' in record.state.messages[-1]["content"]
         assert await scene.effects() == ["Kept"]

@@ -253,4 +253,4 @@ class Schedule:
             if error.code not in ("expired", "not_found", "bad_request"):
                 self.ledger.troubles.append(f"a decision about {call.key}: {error.code}: {error.message}")
         else:
-            self.ledger.tell(call.key, taken.said.word)
+            self.ledger.tell(call.key, taken.signed.word)

@@ -242,8 +242,8 @@ async def test_a_kept_approval_that_was_altered_is_not_used() -> None:
     await house.decide(anna.client, run.run, "p", Approve(), shown=shown, approval=signed)
     kept = await ballot.decided(run.run, about)
     assert kept is not None
-    assert kept.signed_yes is not None
-    assert kept.signed_yes.id == signed["id"]
+    assert kept.signed_approval is not None
+    assert kept.signed_approval.id == signed["id"]
     data = store._said[run.run, about]
     store._said["other", about] = data
     for name, stored in ((("other", about), data), ((run.run, about), data.replace(b"market", b"mrrket"))):

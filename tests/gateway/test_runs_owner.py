@@ -98,7 +98,7 @@ async def test_owner_terminal_decides_page_run(goes_on: str) -> None:
     owner, node = page(house), house.bus.peer.identity.node_id
     run = await asked_here(house, owner)
     taken = await desk(house).decide(run, "p", Edit({**POST, "title": "Mine"}), via=VIA)
-    assert (taken.said.word, taken.said.by) == ("edited", node)
+    assert (taken.signed.word, taken.signed.by) == ("edited", node)
     if goes_on == "terminal":
         await terminal(house).resume(run)
     else:

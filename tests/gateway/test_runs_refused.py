@@ -266,7 +266,7 @@ async def test_the_owner_sees_all_runs_and_says_no_but_not_yes() -> None:
             await desk.decide(run, "a", decision, via="hearthnet runs")
         assert (caught.value.code, caught.value.details["rule"]) == ("unauthorized", "own_key")
     taken = await desk.decide(run, "a", Deny("no ladders"), via="hearthnet runs")
-    assert taken.said.by == peer.identity.node_id
+    assert taken.signed.by == peer.identity.node_id
     with pytest.raises(HearthNetError, match="goes on where that one asks") as caught:
         await ToolExecutor(house.bus, [], store=house.store).resume(run)
     assert caught.value.code == "unauthorized"
@@ -281,7 +281,7 @@ async def test_for_a_guest_without_a_key_the_owner_may_say_yes() -> None:
     run, _asked = await waiting(house, ben)
     peer = house.bus.peer
     taken = await SavedRuns(house.store, peer.identity, peer.community).decide(run, "p", Approve(), via="cli")
-    assert (taken.said.word, taken.said.by) == ("approved", peer.identity.node_id)
+    assert (taken.signed.word, taken.signed.by) == ("approved", peer.identity.node_id)
     again = await house.resume(ben.client, run)
     await again.drive()
     (sent,) = house.bus.calls

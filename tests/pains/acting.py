@@ -116,12 +116,12 @@ class Scene:
         return ToolExecutor(self.bus, more or tools(), store=self.runs, **options)
 
     @property
-    def desk(self) -> SavedRuns:
+    def saved(self) -> SavedRuns:
         """The runs as another process sees them."""
         return SavedRuns(self.runs, self.mesh.identity, self.bus.peer.community)
 
     def later(self, ms: int) -> tuple[ToolExecutor, SavedRuns]:
-        """Executor and desk of processes whose clocks are `ms` ahead."""
+        """Executor and saved of processes whose clocks are `ms` ahead."""
         executor = self.executor()
         executor._clock = _Later(ms)
         community = self.bus.peer.community

@@ -74,7 +74,7 @@ async def test_an_executor_that_is_killed_leaves_one_effect(mesh: Mesh, point: s
         await killed(process)
         held.go.set()
         scene.service.answered = None
-        (effect,) = (await scene.desk.load(run)).record.effects
+        (effect,) = (await scene.saved.load(run)).record.effects
         if point != "after_the_result":
             assert effect.status == "claimed"
             message = await scene.executor().resume(run)

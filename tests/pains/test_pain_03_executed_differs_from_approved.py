@@ -43,18 +43,18 @@ async def test_a_run_that_was_altered_while_it_waits_is_not_carried_out(mesh: Me
     async with acting(mesh, [wants("market_post", POST, "p")], [says("Posted.")]) as scene:
         run = await scene.suspended()
         if decided == "before":
-            await scene.desk.decide(run, "p", Approve(), via="test")
+            await scene.saved.decide(run, "p", Approve(), via="test")
         title, other = POST["title"].encode(), b"Water filtres"[: len(POST["title"])]
         await put_back(scene, f"rn.run.{run}", lambda data: data.replace(title, other))
         for attempt in (
             lambda: scene.executor().resume(run),
-            lambda: scene.desk.decide(run, "p", Approve(), via="test"),
-            lambda: scene.desk.cancel(run),
+            lambda: scene.saved.decide(run, "p", Approve(), via="test"),
+            lambda: scene.saved.cancel(run),
         ):
             with pytest.raises(HearthNetError, match="was altered; nothing of it is carried out") as caught:
                 await attempt()
             assert caught.value.code == "invalid_signature"
-        assert (await scene.desk.listing()).altered == [run]
+        assert (await scene.saved.listing()).altered == [run]
         assert scene.service.seen() == []
 
 
@@ -66,8 +66,8 @@ async def test_a_decision_that_this_node_has_not_signed_for_this_call_counts_for
     turns = [wants("market_post", POST, "p"), wants("market_post", OTHER, "q")], [says("Posted.")]
     async with acting(mesh, *turns) as scene:
         run = await scene.suspended()
-        one, other = (await scene.desk.load(run)).record.pending
-        taken = await scene.desk.decide(run, "p", Approve(), via="test")
+        one, other = (await scene.saved.load(run)).record.pending
+        taken = await scene.saved.decide(run, "p", Approve(), via="test")
         said = await scene.runs.load_decision(run, one.confirmation_id) or b""
         if forged == "a yes of nobody":
             about = {"shown": other.arguments_digest, "digest": other.arguments_digest}
@@ -76,5 +76,5 @@ async def test_a_decision_that_this_node_has_not_signed_for_this_call_counts_for
         await scene.runs.save_decision(run, other.confirmation_id, said)
         with pytest.raises(HearthNetError, match="was altered"):
             await scene.executor().resume(run)
-        assert taken.said.word == "approved"
+        assert taken.signed.word == "approved"
         assert OTHER["title"] not in await scene.effects()

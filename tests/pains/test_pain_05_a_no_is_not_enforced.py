@@ -15,9 +15,9 @@ pytestmark = pytest.mark.asyncio
 async def test_after_a_denial_the_provider_never_sees_the_call(mesh: Mesh) -> None:
     async with acting(mesh, [wants("market_post", POST, "p")], [says("As you wish.")]) as scene:
         run = await scene.suspended()
-        await scene.desk.decide(run, "p", Deny("not mine to lend"), via="test")
-        later = await scene.desk.decide(run, "p", Approve(), via="test")
-        assert (later.repeated, later.said.word) == (True, "denied")
+        await scene.saved.decide(run, "p", Deny("not mine to lend"), via="test")
+        later = await scene.saved.decide(run, "p", Approve(), via="test")
+        assert (later.repeated, later.signed.word) == (True, "denied")
         message = await scene.executor().resume(run, {"p": Approve()})
         assert message["content"] == "As you wish."
         assert scene.service.seen() == []

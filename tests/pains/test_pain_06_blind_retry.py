@@ -70,5 +70,5 @@ async def test_of_another_one_the_outcome_is_unknown_and_it_is_never_rerun(
         assert told["status"] == "outcome_unknown"
         (result,) = [message for message in scene.service.requests[-1] if message["role"] == "tool"]
         assert "do not call it again" in result["content"]
-        (effect,) = (await scene.desk.load(run.run)).record.effects
+        (effect,) = (await scene.saved.load(run.run)).record.effects
         assert effect.status == "outcome_unknown"

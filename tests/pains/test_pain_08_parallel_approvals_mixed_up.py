@@ -24,20 +24,20 @@ async def test_five_calls_get_exactly_five_decisions(mesh: Mesh) -> None:
         run = await scene.suspended()
         second = SavedRuns(StoredRuns(other, mesh.identity), mesh.identity, scene.bus.peer.community)
         answers: list[tuple[SavedRuns, str, Decision]] = [
-            (random.choice([scene.desk, second]), name, Approve()) for name in random.sample(CALLS, 5)
+            (random.choice([scene.saved, second]), name, Approve()) for name in random.sample(CALLS, 5)
         ]
         name = random.choice(CALLS)
         answers.append((second, name, Deny()))  # one is answered twice
         taken = await asyncio.gather(
-            *(desk.decide(run, name, decision, via="test") for desk, name, decision in answers)
+            *(saved.decide(run, name, decision, via="test") for saved, name, decision in answers)
         )
         assert sum(not one.repeated for one in taken) == 5
-        late = await scene.desk.decide(run, name, Deny(), via="late")
-        stands = {one.said.tool_call_id: one.said for one in taken}
+        late = await scene.saved.decide(run, name, Deny(), via="late")
+        stands = {one.signed.tool_call_id: one.signed for one in taken}
         assert late.repeated
-        assert late.said == stands[name]
+        assert late.signed == stands[name]
         await scene.executor().resume(run)
-        page = await scene.desk.page(run)
+        page = await scene.saved.page(run)
         decided = [entry for entry in page.log if entry.kind == "decided"]
         assert len(decided) == len({entry.call for entry in decided}) == 5
         yes = sorted(name for name, said in stands.items() if said.word == "approved")

@@ -36,9 +36,9 @@ async def test_each_goes_its_own_way(mesh: Mesh) -> None:
         run = scene.executor().open_run(QUESTION, decide=nobody_here, stream_to=hear)
         driving = asyncio.create_task(run.drive())
         await wait_for(lambda: results == ["r"], 30, "the read, while both others wait")
-        await scene.desk.decide(run.run, "y", Approve(), via="test")
+        await scene.saved.decide(run.run, "y", Approve(), via="test")
         await wait_for(lambda: results == ["r", "y"], 30, "the approved one, while the last one waits")
-        await scene.desk.decide(run.run, "n", Deny(), via="test")
+        await scene.saved.decide(run.run, "n", Deny(), via="test")
         assert (await asyncio.wait_for(driving, 30)).message["content"] == "Done."
         assert results == ["r", "y", "n"]
         paired(scene.service.requests[-1])

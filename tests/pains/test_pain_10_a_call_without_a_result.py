@@ -38,7 +38,7 @@ async def expire(scene: Scene) -> None:
 
 
 async def cancel(scene: Scene) -> None:
-    record = await scene.desk.cancel(await scene.suspended())
+    record = await scene.saved.cancel(await scene.suspended())
     await go_on(scene, record.state.messages)
 
 
@@ -91,7 +91,7 @@ async def stopped_as_it_is_saved(scene: Scene) -> None:
 
 
 async def _waits(scene: Scene, run: str) -> bool:
-    return any(one.run == run and one.pending for one in (await scene.desk.listing()).runs)
+    return any(one.run == run and one.pending for one in (await scene.saved.listing()).runs)
 
 
 @pytest.mark.req("PAIN-10", "TOOL-2", "RUN-9", "RUN-14")

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.asyncio
 async def test_one_query_says_it_all_and_an_edit_of_the_log_is_found(mesh: Mesh) -> None:
     async with acting(mesh, [wants("market_post", POST, "p")], [says("Posted.")]) as scene:
         run = await scene.suspended()
-        await scene.desk.decide(run, "p", Approve(), via="the terminal")
+        await scene.saved.decide(run, "p", Approve(), via="the terminal")
         await scene.executor().resume(run)
-        page = await scene.desk.page(run)
+        page = await scene.saved.page(run)
         (effect,) = page.record.effects
-        said = page.said[effect.asked.confirmation_id]
+        said = page.decisions[effect.asked.confirmation_id]
         decided, began, ended = page.log
         assert effect.asked.body["input"]["title"] == "Water filter"
         assert 0 < effect.proposed_at <= said.time <= effect.claimed_at <= effect.ended_at

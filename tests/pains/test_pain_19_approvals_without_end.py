@@ -19,9 +19,9 @@ TWO_HOURS_MS = 7_200_000
 
 async def stands(scene: Scene, run: str, later_ms: int = 0) -> str:
     """How the call of a run stands."""
-    page = await scene.desk.page(run)
+    page = await scene.saved.page(run)
     (effect,) = page.record.effects
-    return status_of(effect, page.said.get(effect.asked.confirmation_id), now_ms() + later_ms)
+    return status_of(effect, page.decisions.get(effect.asked.confirmation_id), now_ms() + later_ms)
 
 
 @pytest.mark.req("PAIN-19", "RUN-8", "TOOL-9")
@@ -30,23 +30,23 @@ async def test_pending_expired_and_denied_are_three_and_a_late_yes_is_refused(me
         waiting = await scene.suspended()
         assert await stands(scene, waiting) == "pending"
         denied = await scene.suspended()
-        await scene.desk.decide(denied, "p", Deny(), via="test")
+        await scene.saved.decide(denied, "p", Deny(), via="test")
         assert await stands(scene, denied) == "denied"
         late = await scene.suspended(limits=AN_HOUR)
-        executor, desk = scene.later(TWO_HOURS_MS)
+        executor, saved = scene.later(TWO_HOURS_MS)
         assert await stands(scene, late) == "pending"
         assert await stands(scene, late, TWO_HOURS_MS) == "expired"
         with pytest.raises(HearthNetError, match="has expired") as caught:
-            await desk.decide(late, "p", Approve(), via="test")
+            await saved.decide(late, "p", Approve(), via="test")
         assert caught.value.code == "expired"
         await executor.resume(late)
         assert await stands(scene, late) == "expired"
         with pytest.raises(HearthNetError, match="has expired"):
-            await desk.decide(late, "p", Approve(), via="test")
-        assert (await desk.decide(late, "p", Deny("no, never"), via="test")).said.word == "denied"
+            await saved.decide(late, "p", Approve(), via="test")
+        assert (await saved.decide(late, "p", Deny("no, never"), via="test")).signed.word == "denied"
         assert await stands(scene, late) == "denied"
         kept = await scene.suspended(limits=AN_HOUR)
-        await desk.decide(kept, "p", Deny("no, never"), via="test")
+        await saved.decide(kept, "p", Deny("no, never"), via="test")
         await executor.resume(kept)
         assert "no, never" in scene.service.requests[-1][-1]["content"]
         assert await scene.effects() == []

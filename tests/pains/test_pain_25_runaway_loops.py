@@ -44,7 +44,7 @@ async def test_a_model_that_never_stops_is_stopped_though_each_step_is_another_p
             decisions = {one["tool_call_id"]: Approve() for one in answer["pending"]}
             answer = await scene.executor().resume(run, decisions)
         assert len(await scene.effects()) == posts
-        state = (await scene.desk.load(run)).record.state
+        state = (await scene.saved.load(run)).record.state
         assert state.limit == name
         told = [one for one in state.messages if "The limit of" in str(one.get("content"))]
         assert len(told) == 1

@@ -116,7 +116,7 @@ async def test_8_two_clients_of_one_principal_on_two_gateways_get_five_decisions
         await driven
         yes = sorted(name for name, one in stands.items() if one["word"] == "approved")
         assert sorted(await scene.effects()) == yes
-        log = (await scene.desk.page(run.run)).log
+        log = (await scene.saved.page(run.run)).log
         assert len([entry for entry in log if entry.kind == "decided"]) == len(CALLS)
 
 
@@ -207,7 +207,7 @@ async def test_18_one_query_says_who_said_what_how_and_when(mesh: Mesh, own_key:
         await gateway.say(anna, run, asked["p"], Approve())
         await (await gateway.resume(anna.client, run)).drive()
         (call,) = (await gateway.runs.page(anna.client, run))["calls"]
-        owner = await scene.desk.page(run)
+        owner = await scene.saved.page(run)
         decided, began, ended = owner.log
         async with await mesh.store() as store:
             _log, finding = await audited(mesh, AuditLog(store, mesh.identity))

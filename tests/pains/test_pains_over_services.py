@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from hearthnet.agent.tools.result_text import MOST_READ, READ_RESULT
-from hearthnet.agent.tools.selection import MOST_SHOWN
+from hearthnet.agent.tools.selection import MAX_TOOLS
 from hearthnet.trust.authorization.token import SCHEME
 from tests.agent.bench import paired
 from tests.helpers.scripted_model import NAME, Say
@@ -263,7 +263,7 @@ def test_24_of_many_tools_those_are_shown_that_fit(scene: Scene) -> None:
     code, printed = scene.ask("Please water the garden now.", Say("Later."), tools=[*jobs, water])
     assert code == 0, printed
     offered = [one["function"]["name"] for one in scene.node.model.requests[-1]["tools"]]
-    assert len(offered) == MOST_SHOWN
+    assert len(offered) == MAX_TOOLS
     assert any(name.endswith("fickle_water") for name in offered), "the one that fits the question"
 
 

@@ -178,7 +178,7 @@ class CallTable:
             return
         places = state.limits.max_parallel - sum(call.phase is CallPhase.RUNNING for call in state.calls)
         for call in queued:
-            if self._toolbox[call.name].own:
+            if self._toolbox[call.name].is_client:
                 self._pending.hand_out(call)
             elif (remembered := self._memory.recall(call)) is not None:
                 self._outcomes.recall(call, remembered)

@@ -83,7 +83,7 @@ class Checkpointer:
                 self.record.run, self._sealer.seal(self.record), self._revision
             )
         except Superseded:
-            raise taken_over(self.record.run) from None
+            raise takeover_error(self.record.run) from None
         self._calls = {name: call for name, call in self._calls.items() if call.open}
         self._point = point
 
@@ -125,7 +125,7 @@ class Checkpointer:
         if kept is None or kept.revision <= self._revision:
             return
         if unseal(kept.data, self.record.run, self._identity).writer != self.writer:
-            raise taken_over(self.record.run)
+            raise takeover_error(self.record.run)
 
     async def decisions(self) -> list[DecisionMade]:
         """Return the decisions about the waiting calls, after putting them into the audit log.
@@ -136,10 +136,10 @@ class Checkpointer:
         for call in list(self.state.calls):
             if call.phase is CallPhase.PENDING:
                 asked = pending_of(self.state.run, call)
-                said = await self._decision_log.find(asked)
-                if said is not None and said.shown == asked.arguments_digest:
-                    await self._decision_log.audit(said)
-                    found.append(said.event)
+                signed = await self._decision_log.find(asked)
+                if signed is not None and signed.shown == asked.arguments_digest:
+                    await self._decision_log.audit(signed)
+                    found.append(signed.event)
         return found
 
     async def decide(self, asked: PendingApproval, decision: Decision) -> DecisionMade | None:
@@ -160,10 +160,10 @@ class Checkpointer:
             if error.code != "expired":
                 raise
             return None
-        return taken.said.event
+        return taken.signed.event
 
 
-def taken_over(run: str) -> HearthNetError:
+def takeover_error(run: str) -> HearthNetError:
     """Return the error of a process that no longer drives the run."""
     return HearthNetError(
         "bad_request",

@@ -52,7 +52,7 @@ class SignedDecision(signed_document.Signed, frozen=True, kw_only=True, forbid_u
     approval: Approval | msgspec.UnsetType = msgspec.UNSET
 
     @property
-    def signed_yes(self) -> Approval | None:
+    def signed_approval(self) -> Approval | None:
         """The approval that came with the decision, or None."""
         return self.approval or None
 
@@ -75,7 +75,7 @@ class SignedDecision(signed_document.Signed, frozen=True, kw_only=True, forbid_u
 class StoredDecision(NamedTuple):
     """The decision that counts, and whether it had been made before."""
 
-    said: SignedDecision
+    signed: SignedDecision
     repeated: bool
 
 
@@ -120,10 +120,10 @@ class DecisionLog:
         data = await self._store.load_decision(run, confirmation_id)
         if data is None:
             return None
-        said = self._proved(data, run)
-        if (said.run, said.confirmation_id) != (run, confirmation_id):
+        signed = self._proved(data, run)
+        if (signed.run, signed.confirmation_id) != (run, confirmation_id):
             raise altered(run)
-        return said
+        return signed
 
     async def put(
         self,
@@ -146,7 +146,7 @@ class DecisionLog:
             raise HearthNetError(
                 "expired", f"the question about {asked.name} has expired; ask again", details={"now": now}
             )
-        said = signed_document.sign(
+        signed = signed_document.sign(
             SignedDecision(
                 run=asked.run,
                 tool_call_id=asked.tool_call_id,
@@ -165,56 +165,64 @@ class DecisionLog:
             self._identity,
             PURPOSE,
         )
-        data = _encode(said)
+        data = _encode(signed)
         stands = await self._store.save_decision(asked.run, asked.confirmation_id, data)
         taken = (
-            StoredDecision(said, False) if stands == data else StoredDecision(self._read(stands, asked), True)
+            StoredDecision(signed, False)
+            if stands == data
+            else StoredDecision(self._read(stands, asked), True)
         )
-        await self.audit(taken.said)
+        await self.audit(taken.signed)
         return taken
 
-    async def audit(self, said: SignedDecision) -> None:
+    async def audit(self, signed: SignedDecision) -> None:
         """Put a decision into the audit log, once, even if several processes do so repeatedly."""
         entry = AuditEntry(
             node=self._identity.node_id,
             community=self._community,
             sequence=0,
             previous="",
-            time=said.time,
+            time=signed.time,
             kind="decided",
-            call=said.confirmation_id,
+            call=signed.confirmation_id,
             instance=self._instance,
-            capability=said.capability,
+            capability=signed.capability,
             caller=self._identity.node_id,
-            principal=said.by,
-            run=said.run,
-            approval="" if said.signed_yes is None else said.signed_yes.id,
-            via=said.via,
-            digest=said.digest or said.shown,
-            idempotency_key=said.client_id,
-            code=said.word,
-            outcome=content_hash(_encode(said)),
+            principal=signed.by,
+            run=signed.run,
+            approval="" if signed.signed_approval is None else signed.signed_approval.id,
+            via=signed.via,
+            digest=signed.digest or signed.shown,
+            idempotency_key=signed.client_id,
+            code=signed.word,
+            outcome=content_hash(_encode(signed)),
         )
-        await self._store.append_audit(entry, said.since)
+        await self._store.append_audit(entry, signed.since)
 
     def _read(self, data: bytes, asked: PendingApproval) -> SignedDecision:
-        said = self._proved(data, asked.run)
+        signed = self._proved(data, asked.run)
         about = (asked.run, asked.confirmation_id, asked.tool_call_id, asked.capability, asked.client_id)
-        if about != (said.run, said.confirmation_id, said.tool_call_id, said.capability, said.client_id):
+        if about != (
+            signed.run,
+            signed.confirmation_id,
+            signed.tool_call_id,
+            signed.capability,
+            signed.client_id,
+        ):
             raise altered(asked.run)
-        return said
+        return signed
 
     def _proved(self, data: bytes, run: str) -> SignedDecision:
         try:
-            said = read_json(data, _DECODER)
-            signed_document.check(said, self._identity.node_id, PURPOSE)
+            signed = read_json(data, _DECODER)
+            signed_document.check(signed, self._identity.node_id, PURPOSE)
         except HearthNetError as error:
             raise altered(run) from error
-        return said
+        return signed
 
 
-def _encode(said: SignedDecision) -> bytes:
-    return msgspec.json.encode(said)
+def _encode(signed: SignedDecision) -> bytes:
+    return msgspec.json.encode(signed)
 
 
 _DECODER: Final = msgspec.json.Decoder(SignedDecision)

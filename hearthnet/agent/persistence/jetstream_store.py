@@ -104,25 +104,25 @@ class StoredRuns:
 
     async def load_decision(self, run: str, confirmation_id: str) -> bytes | None:
         """Implement `RunStore.load_decision`."""
-        found = await self._last(_said(run, confirmation_id))
+        found = await self._last(_decision_subject(run, confirmation_id))
         return None if found is None else found.data
 
     async def save_decision(self, run: str, confirmation_id: str, data: bytes) -> bytes:
         """Implement `RunStore.save_decision`."""
         with contextlib.suppress(Superseded):
-            await self._write(_said(run, confirmation_id), data, 0, share=BEGUN_SHARE)
+            await self._write(_decision_subject(run, confirmation_id), data, 0, share=BEGUN_SHARE)
             return data
         return await self.load_decision(run, confirmation_id) or data
 
     async def watch(self, run: str, wake: Wake) -> Stop:
         """Implement `RunStore.watch`."""
 
-        async def heard(_message: Msg) -> None:
+        async def on_message(_message: Msg) -> None:
             wake()
 
         store = (await self._open()).store
         async with jetstream_records.answering(_WHAT):
-            subscription = await store.link.client.subscribe(_wake(run), cb=heard)
+            subscription = await store.link.client.subscribe(_wake(run), cb=on_message)
         self._watching.append(wake)
 
         async def stop() -> None:
@@ -222,7 +222,7 @@ class StoredRuns:
         )
 
 
-def _said(run: str, confirmation_id: str) -> str:
+def _decision_subject(run: str, confirmation_id: str) -> str:
     return f"rn.said.{run}.{confirmation_id}"
 
 

@@ -55,7 +55,7 @@ def calls(page: RunDetails, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _call(effect: EffectRecord, page: RunDetails, now_ms: int) -> dict[str, Any]:
-    one = page.said.get(effect.asked.confirmation_id)
+    one = page.decisions.get(effect.asked.confirmation_id)
     entries = executed(effect, page)
     began = next((entry for entry in entries if entry.kind == "began"), None)
     ended = next((entry for entry in entries if entry.kind == "ended"), None)
@@ -89,7 +89,7 @@ def decision_view(one: SignedDecision) -> dict[str, Any]:
     """Return a decision: its word, principal, way, time and approval."""
     fields = ("run", "tool_call_id", "capability", "shown", "digest", "by", "via", "time")
     decision: dict[str, Any] = msgspec.to_builtins(one.decision)
-    approval = "" if one.signed_yes is None else one.signed_yes.id
+    approval = "" if one.signed_approval is None else one.signed_approval.id
     return {
         "word": one.word,
         **decision,

@@ -53,7 +53,7 @@ class RunDetails(NamedTuple):
     """A run as it was saved, its decisions by confirmation id, and its audit entries."""
 
     record: RunRecord
-    said: dict[str, SignedDecision]
+    decisions: dict[str, SignedDecision]
     log: list[AuditEntry]
 
 
@@ -130,20 +130,22 @@ class SavedRuns:
     async def page(self, run: str) -> RunDetails:
         """Return a run with the proposal, decision, execution and result of each of its calls."""
         record = (await self.load(run)).record
-        said = await self.said(record)
-        since = min((one.since for one in said.values()), default=None)
+        decisions = await self.decisions(record)
+        since = min((one.since for one in decisions.values()), default=None)
         log = [] if since is None else await self.store.audit_entries(run, since)
-        return RunDetails(record, said, log)
+        return RunDetails(record, decisions, log)
 
-    async def said(self, record: RunRecord) -> dict[str, SignedDecision]:
+    async def decisions(self, record: RunRecord) -> dict[str, SignedDecision]:
         """Return the decisions about the calls of a run, by confirmation id."""
         found = {one.asked.confirmation_id: await self.decision_log.find(one.asked) for one in record.effects}
-        return {name: said for name, said in found.items() if said is not None}
+        return {name: signed for name, signed in found.items() if signed is not None}
 
     async def waiting(self, record: RunRecord) -> list[PendingApproval]:
         """Return the calls that can still be decided about and have no decision."""
-        said, now = await self.said(record), self._clock()
-        return [one for one in record.pending if one.confirmation_id not in said and one.expires_at > now]
+        decisions, now = await self.decisions(record), self._clock()
+        return [
+            one for one in record.pending if one.confirmation_id not in decisions and one.expires_at > now
+        ]
 
     async def decide(
         self,
@@ -172,7 +174,7 @@ class SavedRuns:
         asked = effect.asked
         earlier = await self.decision_log.find(asked)
         approval = None if isinstance(decision, Deny) else approval
-        if earlier is None or earlier.signed_yes != approval:
+        if earlier is None or earlier.signed_approval != approval:
             await self._check_key(record, asked, decision, approval)
         # After an accepted edit the digest differs from the one that its author saw; a repetition is valid.
         seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
@@ -334,10 +336,10 @@ def check_open(record: RunRecord, now: int) -> None:
         raise HearthNetError("expired", f"the run {record.run} is older than a day; ask anew")
 
 
-def status_of(effect: EffectRecord, said: SignedDecision | None, now: int) -> str:
+def status_of(effect: EffectRecord, signed: SignedDecision | None, now: int) -> str:
     """Return the status of a call at `now`, with later decisions and its expiry."""
     if effect.status not in _SEEN:
         return effect.status
-    if said is not None:
-        return said.word
+    if signed is not None:
+        return signed.word
     return "expired" if now >= effect.asked.expires_at else effect.status

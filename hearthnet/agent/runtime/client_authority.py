@@ -118,20 +118,20 @@ class ClientAuthority:
         community: str,
         run: str,
         acting: ClientPrincipal,
-        said: ApprovalLookup | None,
+        decisions: ApprovalLookup | None,
         clock: Callable[[], int] = now_ms,
         owner: RunAuthority | None = None,
     ) -> None:
         """Create the authority of the run `run`.
 
-        `said` returns the decisions that were made; `clock` returns milliseconds since the epoch. `owner` is
-        the authority of the node's owner over this run, where the client is a page of the owner.
+        `decisions` returns the decisions that were made; `clock` returns milliseconds since the epoch.
+        `owner` is the authority of the node's owner over this run, where the client is a page of the owner.
         """
         self._identity = identity
         self._community = community
         self._run = run
         self._acting = acting
-        self._said = said
+        self._decisions = decisions
         self._clock = clock
         self._owner = owner
 
@@ -145,7 +145,7 @@ class ClientAuthority:
             HearthNetError: `unauthorized` for a `holder` other than this node: a client without a key here
                 cannot let another node act for it (docs/protocol/tokens.md#run-tokens).
         """
-        self._own_node(holder)
+        self._check_node(holder)
         key = "" if approval is None or approval.via else approval.approver
         if self._owner is not None and key == self._identity.node_id:
             return self._owner.token(tool, holder, approval)
@@ -163,13 +163,15 @@ class ClientAuthority:
         Raises:
             HearthNetError: `unauthorized` if the client has a key and has not signed an approval.
         """
-        self._own_node(actor)
-        said = None
-        if self._said is not None:
-            said = await self._said.decided(self._run, confirmation_id_of(self._run, call.tool_call_id))
-        if said is not None and said.signed_yes is not None:
-            return said.signed_yes
-        if self._owner is not None and said is not None and self._allowed_by_owner(said, call):
+        self._check_node(actor)
+        signed = None
+        if self._decisions is not None:
+            signed = await self._decisions.decided(
+                self._run, confirmation_id_of(self._run, call.tool_call_id)
+            )
+        if signed is not None and signed.signed_approval is not None:
+            return signed.signed_approval
+        if self._owner is not None and signed is not None and self._allowed_by_owner(signed, call):
             return await self._owner.approve(tool, call, bus, actor)
         if self._acting.key:
             raise HearthNetError("unauthorized", f"{tool.capability} takes the client's own signed approval")
@@ -191,11 +193,11 @@ class ClientAuthority:
         )
         return sign_approval(self._identity, approval)
 
-    def _allowed_by_owner(self, said: SignedDecision, call: Dispatch) -> bool:
-        """Return whether `said` is the owner's approval, at the command line, of exactly `call`."""
-        return said.by == self._identity.node_id and said.digest == call.arguments_digest
+    def _allowed_by_owner(self, signed: SignedDecision, call: Dispatch) -> bool:
+        """Return whether `signed` is the owner's approval, at the command line, of exactly `call`."""
+        return signed.by == self._identity.node_id and signed.digest == call.arguments_digest
 
-    def _own_node(self, node: str) -> None:
+    def _check_node(self, node: str) -> None:
         if node not in ("", self._identity.node_id):
             raise HearthNetError(
                 "unauthorized",
@@ -361,13 +363,13 @@ class RunPrincipal:
 
     def saved_runs(self, store: RunStore) -> SavedRuns:
         """Return the saved runs as this principal sees them."""
-        peer, voter = self._bus.peer, None
+        peer, approver = self._bus.peer, None
         if self._acting is not None:
             own = peer.identity.node_id
-            voter = ClientApprover(
+            approver = ClientApprover(
                 self.principal, self.key, own, peer.community, self._bus, is_owner=self._acting.is_owner
             )
-        return SavedRuns(store, peer.identity, peer.community, client=voter)
+        return SavedRuns(store, peer.identity, peer.community, client=approver)
 
     def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
         """Return the authority for the calls of `run`; `scopes` returns those of the owner."""
@@ -375,5 +377,5 @@ class RunPrincipal:
         if self._acting is None:
             return RunAuthority(peer.identity, peer.community, run, scopes())
         owner = RunAuthority(peer.identity, peer.community, run, scopes()) if self.is_owner else None
-        said = None if store is None else self.saved_runs(store).decision_log
-        return ClientAuthority(peer.identity, peer.community, run, self._acting, said, owner=owner)
+        decisions = None if store is None else self.saved_runs(store).decision_log
+        return ClientAuthority(peer.identity, peer.community, run, self._acting, decisions, owner=owner)

@@ -27,7 +27,7 @@ from hearthnet.agent.runtime.authority import CallAuthority
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort
 from hearthnet.agent.runtime.stream_collector import OnProgress, drain
 from hearthnet.agent.tools.providers import home_of, provider_of
-from hearthnet.agent.tools.result_text import READ_RESULT, json_text, piece, shown, surely_fits
+from hearthnet.agent.tools.result_text import READ_RESULT, excerpt, json_text, piece, surely_fits
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
@@ -127,7 +127,7 @@ class Dispatcher:
             # Whatever fails here, the call has happened, and its run waits for the outcome.
             _log.exception("a large result of run %s is not kept", self._run)
             return "", 0, output
-        return cid, len(data), await asyncio.to_thread(shown, text, cid, call.max_result_bytes)
+        return cid, len(data), await asyncio.to_thread(excerpt, text, cid, call.max_result_bytes)
 
     async def _read(self, call: Dispatch) -> ToolReturned:
         """Read a part of a stored result."""

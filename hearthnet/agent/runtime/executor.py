@@ -36,7 +36,7 @@ from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
 from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort, RunPorts
 from hearthnet.agent.tools.result_text import READ_RESULT, ReaderTool, error_text
-from hearthnet.agent.tools.selection import first_choice, shown
+from hearthnet.agent.tools.selection import first_choice, offered_tools
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
 from hearthnet.agent.tools.types import (
     REQUIRES_CONFIRMATION,
@@ -217,7 +217,7 @@ class ToolExecutor:
         messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
         choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
         if len(self._toolbox):
-            given |= {"tools": natives(shown(self._toolbox, messages, choice)), "tool_choice": choice}
+            given |= {"tools": natives(offered_tools(self._toolbox, messages, choice)), "tool_choice": choice}
         kept = pop_thread_length(given, messages)
         if "thread_id" in given:
             given["thread_length"] = kept
@@ -242,7 +242,7 @@ class ToolExecutor:
                 "bad_request", "the request has no messages", details={"path": "/input/messages"}
             )
         choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
-        offered = shown(self._toolbox, messages, choice)
+        offered = offered_tools(self._toolbox, messages, choice)
         if offered:
             given["tools"] = natives(offered)
         kept = pop_thread_length(given, messages)

@@ -28,7 +28,7 @@ from hearthnet.trust.authorization.constraints import Constraints
 from hearthnet.trust.authorization.grant import MAX_LIFE_MS, MOST_USES, Grant, sign_grant
 from hearthnet.trust.keys import Identity
 
-MOST_KEPT: Final = 1000
+MAX_GRANTS: Final = 1000
 Standing = Literal["active", "expired", "used_up", "changed"]
 
 
@@ -138,8 +138,8 @@ class GrantBook:
         """
         with self._changing() as entries:
             entries[:] = [one for one in entries if one.grant.expires > now_ms]
-            if len(entries) >= MOST_KEPT:
-                raise HearthNetError("capacity_exceeded", f"{MOST_KEPT} grants are kept; revoke some")
+            if len(entries) >= MAX_GRANTS:
+                raise HearthNetError("capacity_exceeded", f"{MAX_GRANTS} grants are kept; revoke some")
             entries.append(entry)
 
     def remove(self, grant_id: str) -> StoredGrant:

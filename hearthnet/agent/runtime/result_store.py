@@ -17,7 +17,7 @@ from hearthnet.core.times import now_ms
 if TYPE_CHECKING:
     from hearthnet.bus.store import Store
 
-KEPT_MS: Final = 24 * 3600 * 1000
+HOLD_MS: Final = 24 * 3600 * 1000
 _PIECE: Final = 256 * 1024
 
 
@@ -34,7 +34,7 @@ class HomeResults:
 
     async def put(self, data: bytes) -> str:
         """Store a result and return its CID. Raises as `Blobs.put` and `Store.connect`."""
-        hold = Hold(name="result of a tool", until=now_ms() + KEPT_MS)
+        hold = Hold(name="result of a tool", until=now_ms() + HOLD_MS)
         pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
         return await (await self._blobs()).put(pieces, hold)
 

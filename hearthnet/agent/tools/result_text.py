@@ -134,7 +134,7 @@ class ReaderTool:
     foreign: Final = True
     memorable: Final = False
     repeatable_effect: Final = False
-    own: Final = False
+    is_client: Final = False
 
     def __init__(self) -> None:
         self._schema = compile_schema(DEFINITION.parameters_schema)
@@ -183,7 +183,7 @@ def surely_fits(value: Any, max_bytes: int) -> bool:
     return room >= 0
 
 
-def shown(text: str, cid: str, max_bytes: int) -> dict[str, Any]:
+def excerpt(text: str, cid: str, max_bytes: int) -> dict[str, Any]:
     """Return the part of the result `text` for the model: head, tail and CID.
 
     Its JSON has at most `max_bytes`.

@@ -1,7 +1,7 @@
 """The selection of tools for a question: those whose words fit it best.
 
 A model chooses worse among hundreds of tools than among a few dozen, and every tool uses up context. So of
-more than `MOST_SHOWN` tools the best ones are shown, by BM25 over name and description; a demanded tool is
+more than `MAX_TOOLS` tools the best ones are shown, by BM25 over name and description; a demanded tool is
 always shown. Pure and deterministic: ties keep the order in which the tools were declared.
 
 See: docs/protocol/agent.md#selection.
@@ -19,7 +19,7 @@ from hearthnet.agent.tools.toolbox import Tool, Toolbox
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
 from hearthnet.core.errors import HearthNetError
 
-MOST_SHOWN: Final = 64
+MAX_TOOLS: Final = 64
 _WORD: Final = re.compile(r"[^\W_]+")
 _NAME_WEIGHT: Final = 3
 _K1: Final = 1.2
@@ -28,7 +28,7 @@ _UNFORCED: Final = frozenset({"auto", "none", "required"})
 
 
 def select(
-    tools: Sequence[ToolDefinition], question: str, forced: str = "", most: int = MOST_SHOWN
+    tools: Sequence[ToolDefinition], question: str, forced: str = "", most: int = MAX_TOOLS
 ) -> list[ToolDefinition]:
     """Return at most `most` of `tools`, in their order, with the one called `forced`."""
     if len(tools) <= most:
@@ -38,7 +38,7 @@ def select(
     return [tools[at] for at in sorted(ranked[:most])]
 
 
-def shown(toolbox: Toolbox, messages: Sequence[dict[str, Any]], choice: ToolChoice) -> list[Tool]:
+def offered_tools(toolbox: Toolbox, messages: Sequence[dict[str, Any]], choice: ToolChoice) -> list[Tool]:
     """Return the tools to show to the model: all, or those that fit the question best."""
     forced = toolbox.find(choice["name"]) if isinstance(choice, dict) else None
     name = "" if forced is None else forced.definition.name

@@ -37,7 +37,7 @@ class BoundTool:
     are those of the target, which the definition fixes (decision 0072).
     """
 
-    own: Final = False
+    is_client: Final = False
 
     def __init__(
         self, definition: ToolDefinition, contract: Contract, safe_name: str, *, composed: bool = False
@@ -95,7 +95,7 @@ class ClientTool:
     foreign: Final = True
     memorable: Final = False
     repeatable_effect: Final = False
-    own: Final = True
+    is_client: Final = True
 
     def __init__(self, definition: ToolDefinition, safe_name: str) -> None:
         self.definition: Final = definition

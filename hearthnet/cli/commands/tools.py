@@ -55,8 +55,8 @@ async def _rows(home: Home) -> list[dict[str, Any]]:
 
     async with await Bus.connect(home, name="cli tools") as bus:
         tools = listed_tools(await bus.offers())
-    async with open_saved_runs(home) as desk:
-        used = usage_of(record.state for record in (await desk.listing()).runs if record.ended)
+    async with open_saved_runs(home) as saved:
+        used = usage_of(record.state for record in (await saved.listing()).runs if record.ended)
     return [
         {**msgspec.to_builtins(tool), "used": msgspec.to_builtins(used.get(tool.name, Usage()))}
         for tool in tools

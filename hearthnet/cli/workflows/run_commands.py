@@ -47,7 +47,7 @@ async def open_run_store(home: Home, identity: Identity) -> AsyncIterator[Stored
 
 @contextlib.asynccontextmanager
 async def open_saved_runs(home: Home) -> AsyncIterator[SavedRuns]:
-    """Yield the desk for showing runs and deciding about them."""
+    """Yield the saved runs of this node, for showing them and deciding about their calls."""
     read_node_state(home)  # raises if no node runs
     identity = load_identity(home.device_key)
     async with open_run_store(home, identity) as runs:
@@ -64,9 +64,9 @@ _ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
 
 async def list_all(home: Home, *, json: bool) -> None:
     """Print all saved runs."""
-    async with open_saved_runs(home) as desk:
-        listing = await desk.listing()
-        waiting = [await desk.waiting(record) for record in listing.runs]
+    async with open_saved_runs(home) as saved:
+        listing = await saved.listing()
+        waiting = [await saved.waiting(record) for record in listing.runs]
     runs = list(zip(listing.runs, waiting, strict=True))
     if json:
         found = [_listed(record, asked) for record, asked in runs]
@@ -77,7 +77,7 @@ async def list_all(home: Home, *, json: bool) -> None:
         (
             record.run,
             format_time(record.started_at, now),
-            _whom(record),
+            _run_owner(record),
             _state(record, asked),
             _question(record),
         )
@@ -92,9 +92,9 @@ async def list_all(home: Home, *, json: bool) -> None:
 
 async def show_one(home: Home, run: str, *, json: bool) -> None:
     """Print one run with all its calls."""
-    async with open_saved_runs(home) as desk:
-        page = await desk.page(run)
-        asked = await desk.waiting(page.record)
+    async with open_saved_runs(home) as saved:
+        page = await saved.page(run)
+        asked = await saved.waiting(page.record)
     if json:
         calls = run_view.calls(page, now_ms())
         terminal.json_page({**_listed(page.record, asked), "calls": calls})
@@ -119,37 +119,37 @@ async def approve_call(
     arguments = None if edit is None else read_json(edit, option, _ARGUMENTS)
     if arguments is not None and not isinstance(arguments, dict):
         raise HearthNetError("bad_request", f"{option} must be {_ARGUMENTS}")
-    async with open_saved_runs(home) as desk:
-        record = (await desk.load(run)).record
-        asked = await _asked(desk, record, call)
+    async with open_saved_runs(home) as saved:
+        record = (await saved.load(run)).record
+        asked = await _chosen_call(saved, record, call)
         decision = Approve() if arguments is None else Edit(arguments)
-        if await desk.decision_log.find(asked) is None:
+        if await saved.decision_log.find(asked) is None:
             # Ask only if there is no decision yet; an earlier one is returned as it is.
-            desk.check_waits(record, asked.tool_call_id, decision)
+            saved.check_waits(record, asked.tool_call_id, decision)
             if not json:
                 shown = asked
                 if arguments is not None:
-                    shown = await desk.preview(run, asked.tool_call_id, arguments)
-                _show_asked(shown, untrusted=record.state.untrusted)
+                    shown = await saved.preview(run, asked.tool_call_id, arguments)
+                _print_request(shown, untrusted=record.state.untrusted)
             yes_no.confirm("Allow exactly this?", given=given, option="--yes")
-        return await _decide(desk, asked, decision, json=json)
+        return await _decide(saved, asked, decision, json=json)
 
 
 async def deny_call(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
     """Refuse one call; return the exit code."""
-    async with open_saved_runs(home) as desk:
-        record = (await desk.load(run)).record
-        return await _decide(desk, await _asked(desk, record, call), Deny(reason), json=json)
+    async with open_saved_runs(home) as saved:
+        record = (await saved.load(run)).record
+        return await _decide(saved, await _chosen_call(saved, record, call), Deny(reason), json=json)
 
 
 async def cancel_one(home: Home, run: str, *, json: bool) -> None:
     """End a run."""
-    async with open_saved_runs(home) as desk:
-        record = await desk.cancel(run)
+    async with open_saved_runs(home) as saved:
+        record = await saved.cancel(run)
     terminal.result(json, _listed(record, []), f"the run {run} is cancelled; nothing that waited was sent")
 
 
-async def _asked(desk: SavedRuns, record: RunRecord, call: str | None) -> PendingApproval:
+async def _chosen_call(saved: SavedRuns, record: RunRecord, call: str | None) -> PendingApproval:
     """Return the named call, or the only one that waits."""
     if call is not None:
         effect = record.effect(call)
@@ -157,7 +157,7 @@ async def _asked(desk: SavedRuns, record: RunRecord, call: str | None) -> Pendin
             return effect.asked
         known = [one.asked.tool_call_id for one in record.effects]
         raise HearthNetError("not_found", f"the run has no call {call[:40]!r}; {_named(known)}", alt=known)
-    waiting = [one.tool_call_id for one in await desk.waiting(record)]
+    waiting = [one.tool_call_id for one in await saved.waiting(record)]
     if not waiting:
         raise HearthNetError("not_found", f"no call of the run {record.run} waits for a decision")
     if len(waiting) > 1:
@@ -169,24 +169,28 @@ def _named(calls: list[str]) -> str:
     return f"there are: {', '.join(calls) or 'none'}"
 
 
-async def _decide(desk: SavedRuns, asked: PendingApproval, decision: Decision, *, json: bool) -> int:
-    taken = await desk.decide(asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest)
+async def _decide(saved: SavedRuns, asked: PendingApproval, decision: Decision, *, json: bool) -> int:
+    taken = await saved.decide(
+        asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest
+    )
     wanted = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
     terminal.result(
         json,
-        {"repeated": taken.repeated, **run_view.decision_view(taken.said)},
-        lambda: _tell(taken, asked.run),
+        {"repeated": taken.repeated, **run_view.decision_view(taken.signed)},
+        lambda: _print_decision(taken, asked.run),
     )
-    return OK if taken.said.word == wanted else REFUSED
+    return OK if taken.signed.word == wanted else REFUSED
 
 
-def _tell(taken: StoredDecision, run: str) -> None:
-    said = taken.said
+def _print_decision(taken: StoredDecision, run: str) -> None:
+    signed = taken.signed
     if taken.repeated:
-        when = format_time(said.time, now_ms())
-        terminal.line(f"it was {said.word} before ({when}, {one_line(said.via)}); that stands")
+        when = format_time(signed.time, now_ms())
+        terminal.line(f"it was {signed.word} before ({when}, {one_line(signed.via)}); that stands")
     else:
-        terminal.line(f"{said.word}; where no process waits for it, go on with: hearthnet runs resume {run}")
+        terminal.line(
+            f"{signed.word}; where no process waits for it, go on with: hearthnet runs resume {run}"
+        )
 
 
 # --- how it looks
@@ -200,18 +204,20 @@ def _state(record: RunRecord, asked: list[PendingApproval]) -> str:
     return "decided, to be resumed" if record.state.phase is Phase.SUSPENDED else "under way"
 
 
-def _whom(record: RunRecord) -> str:
+def _run_owner(record: RunRecord) -> str:
     """Return the principal of a run for people: the owner, the owner's page, or a client."""
     if record.principal == record.owner:
         return "you"
-    return "you, at the page" if is_owner(record.principal, record.owner) else _whose(record.principal)
+    return (
+        "you, at the page" if is_owner(record.principal, record.owner) else _principal_name(record.principal)
+    )
 
 
 def _for(record: RunRecord) -> str:
-    return "" if record.principal == record.owner else f", for {_whom(record)}"
+    return "" if record.principal == record.owner else f", for {_run_owner(record)}"
 
 
-def _whose(principal: str) -> str:
+def _principal_name(principal: str) -> str:
     """Return a principal for people: a short id, with the guest's name if it is one."""
     node, _, guest = principal.partition("/")
     return f"{one_line(guest)} of {ids.short_id(node)}" if guest else ids.short_id(node)
@@ -223,13 +229,15 @@ def _question(record: RunRecord) -> str:
 
 
 def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
-    said = page.said.get(effect.asked.confirmation_id)
-    _show_asked(effect.asked)
-    terminal.line(f"  {status_of(effect, said, now)}")
-    if said is not None:
-        reason = one_line(said.decision.reason) if isinstance(said.decision, Deny) else ""
-        how = f"{one_line(said.via)}{': ' if reason else ''}{reason}"
-        terminal.line(f"  {said.word} {format_time(said.time, now)} by {_whose(said.by)}, {how}")
+    signed = page.decisions.get(effect.asked.confirmation_id)
+    _print_request(effect.asked)
+    terminal.line(f"  {status_of(effect, signed, now)}")
+    if signed is not None:
+        reason = one_line(signed.decision.reason) if isinstance(signed.decision, Deny) else ""
+        how = f"{one_line(signed.via)}{': ' if reason else ''}{reason}"
+        terminal.line(
+            f"  {signed.word} {format_time(signed.time, now)} by {_principal_name(signed.by)}, {how}"
+        )
     if effect.grant:
         terminal.line(f"  allowed by the standing grant {effect.grant}, use {effect.use}")
     for entry in run_view.executed(effect, page):
@@ -237,7 +245,7 @@ def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
         terminal.line(f"  {what} {format_time(entry.time, now)}, entry {entry.sequence} of the audit log")
 
 
-def _show_asked(asked: PendingApproval, *, untrusted: bool = False) -> None:
+def _print_request(asked: PendingApproval, *, untrusted: bool = False) -> None:
     """Print exactly what would be sent, with invisible characters as codes.
 
     A warning is added if the run has read words of others.

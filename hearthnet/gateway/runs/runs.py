@@ -326,7 +326,7 @@ class GatewayRuns:
                 if written is not None:
                     await asyncio.wait({written})
             raise
-        return {"repeated": taken.repeated, **run_view.decision_view(taken.said)}
+        return {"repeated": taken.repeated, **run_view.decision_view(taken.signed)}
 
     async def cancel(self, client: Client, run: str) -> dict[str, Any]:
         """End the client's run in whichever process drives it; raises as `SavedRuns.cancel`."""

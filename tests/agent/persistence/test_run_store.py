@@ -217,13 +217,13 @@ async def test_runs_and_decisions_outlive_the_server(mesh: Mesh) -> None:
         home = Node(StoredRuns(store, mesh.identity), WANTS)
         home.bus.peer.identity = mesh.identity
         run = (await home.executor().run_chat_with_tools(QUESTION))["run"]
-        await home.desk().decide(run, "p", Approve(), via="before")
+        await home.saved().decide(run, "p", Approve(), via="before")
         mesh.restart_server()
         await store.link.connected()
-        taken = await home.desk().decide(run, "p", Deny(), via="after")
+        taken = await home.saved().decide(run, "p", Deny(), via="after")
         assert taken.repeated
-        assert taken.said.via == "before"
-        assert [entry.code for entry in (await home.desk().page(run)).log] == ["approved"]
+        assert taken.signed.via == "before"
+        assert [entry.code for entry in (await home.saved().page(run)).log] == ["approved"]
 
 
 @pytest.mark.req("RUN-6")

@@ -246,7 +246,7 @@ def test_a_grant_has_bounds(change: dict[str, Any], said: str) -> None:
 def test_a_revoked_grant_is_gone_and_old_ones_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grant_store, "MOST_KEPT", 1)
+    monkeypatch.setattr(grant_store, "MAX_GRANTS", 1)
     book = GrantBook(tmp_path / "grants.json")
     kept = entry()
     book.add(kept, NOW)

@@ -163,15 +163,15 @@ async def test_a_run_waits_for_nobody_while_its_home_is_looked_for() -> None:
         return [view(OTHER)]
 
     bus.offers = offers  # type: ignore[method-assign]
-    desk = SavedRuns(store, bus.peer.identity, bus.peer.community)
+    saved = SavedRuns(store, bus.peer.identity, bus.peer.community)
     task = asyncio.create_task(ToolExecutor(bus, [TOOL], store=store).run_chat_with_tools(BODY))
     await looked.wait()
-    (record,) = (await desk.listing()).runs
+    (record,) = (await saved.listing()).runs
     with pytest.raises(HearthNetError, match="has no call"):
-        await desk.decide(record.run, "a", Approve(), via="runs")
+        await saved.decide(record.run, "a", Approve(), via="runs")
     settled.set()
     assert (await task)["requires_follow_up"]
-    (record,) = (await desk.listing()).runs
+    (record,) = (await saved.listing()).runs
     assert [one.provider for one in record.pending] == [OTHER]
 
 

@@ -70,7 +70,7 @@ class Home:
     async def approve(self) -> None:
         """A person says yes, to the same call as often as this is asked."""
         desk = SavedRuns(self._runs, self.mesh.identity, self.bus.peer.community)
-        assert (await desk.decide(self.run, "p", Approve(), via="test")).said.word == "approved"
+        assert (await desk.decide(self.run, "p", Approve(), via="test")).signed.word == "approved"
 
     async def in_vain(self, work: Awaitable[Any]) -> None:
         """Work that needs the store while that is away, which is given up on soon."""
