@@ -67,7 +67,7 @@ class Stream:
             ValueError: It does not fit the contract.
             HearthNetError: `payload_too_large` over the server's limit.
         """
-        check_own(self._contract.check_frame, event, data)
+        check_output(self._contract.check_frame, event, data)
         publisher = self._publisher
         if publisher is None:
             await self._give_way()
@@ -142,7 +142,7 @@ class Stream:
         return self._publisher is not None and self._outgoing.lost_caller(steady_ms())
 
 
-def check_own(check: Callable[..., None], *sent: Any) -> None:
+def check_output(check: Callable[..., None], *sent: Any) -> None:
     """Check what a handler sends: a misfit is a defect of the service, not of the request.
 
     Raises:

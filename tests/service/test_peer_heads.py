@@ -20,10 +20,10 @@ def test_who_knows_more_is_asked_until_it_knows_no_more() -> None:
     others = Neighbours()
     assert others.due(OURS, 0) is None
     assert others.pause(OURS, 0) is None
-    others.heard("anna", LESS, 0)
-    others.heard("berta", OURS, 0)
+    others.record("anna", LESS, 0)
+    others.record("berta", OURS, 0)
     assert others.pause(OURS, 0) is None
-    others.heard("carla", MORE, 0)
+    others.record("carla", MORE, 0)
     assert (others.due(OURS, 0), others.pause(OURS, 0)) == ("carla", 0)
     others.gave("carla", True, 1)
     assert others.due(OURS, 1) == "carla", "there is still more"
@@ -33,12 +33,12 @@ def test_who_knows_more_is_asked_until_it_knows_no_more() -> None:
 @pytest.mark.req("COMMUNITY-5")
 def test_who_had_nothing_is_not_asked_for_the_same_again_nor_soon_for_more() -> None:
     others = Neighbours()
-    others.heard("anna", MORE, 0)
+    others.record("anna", MORE, 0)
     others.gave("anna", False, 0)
-    others.heard("anna", MORE, 100)
+    others.record("anna", MORE, 100)
     assert others.due(OURS, 100) is None
     others.gave("anna", False, 100)
-    others.heard("anna", EVEN_MORE, 101)
+    others.record("anna", EVEN_MORE, 101)
     assert others.due(OURS, 101) is None
     assert others.pause(OURS, 101) == FRUITLESS_SECONDS - 1
     assert others.due(OURS, 100 + FRUITLESS_SECONDS) == "anna"
@@ -48,7 +48,7 @@ def test_who_had_nothing_is_not_asked_for_the_same_again_nor_soon_for_more() -> 
 def test_who_is_silent_is_asked_again_later_each_time_while_it_says_that_it_knows_more() -> None:
     others, now, pauses = Neighbours(), 0.0, []
     for _ in range(8):
-        others.heard("anna", MORE, now)
+        others.record("anna", MORE, now)
         assert others.due(OURS, now) == "anna"
         others.silent("anna", now)
         pause = others.pause(OURS, now)
@@ -56,7 +56,7 @@ def test_who_is_silent_is_asked_again_later_each_time_while_it_says_that_it_know
         pauses.append(pause)
         now += pause
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
-    others.heard("anna", MORE, now)
+    others.record("anna", MORE, now)
     others.gave("anna", True, now)
     others.silent("anna", now)
     assert others.pause(OURS, now) == 1
@@ -70,7 +70,7 @@ def test_a_liar_is_asked_at_most_so_often(claims: list[tuple[str, int, float]]) 
     others, now, asked = Neighbours(), 0.0, 0
     for node, count, pause in claims:
         now += pause
-        others.heard(node, SetDigests(SetDigest(count, "x"), SetDigest(0, "")), now)
+        others.record(node, SetDigests(SetDigest(count, "x"), SetDigest(0, "")), now)
         while (due := others.due(OURS, now)) is not None:
             asked += 1
             others.gave(due, False, now)

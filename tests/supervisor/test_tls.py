@@ -107,7 +107,7 @@ async def test_new_names_need_a_new_certificate_but_no_new_invites(founder: Hous
     way = await learned(founder)
     pem, key = founder.home.nats / "leaf.pem", founder.home.nats / "leaf.key"
     before = pem.read_bytes()
-    names = certificate.own_names("localhost")
+    names = certificate.local_names("localhost")
     assert certificate.ensure(pem, key, names) == way.fingerprint
     assert pem.read_bytes() == before
     assert certificate.ensure(pem, key, (*names, "kitchen.example", "192.0.2.7")) == way.fingerprint
@@ -212,17 +212,17 @@ def test_what_only_this_computer_reaches_is_known() -> None:
 
 @pytest.mark.req("UP-47")
 def test_how_others_reach_a_server_is_no_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert address.own_host("127.0.0.1") == "127.0.0.1"
-    assert address.own_host("kitchen.local") == "kitchen.local"
-    assert address.own_host("192.0.2.7") == "192.0.2.7"
+    assert address.reachable_host("127.0.0.1") == "127.0.0.1"
+    assert address.reachable_host("kitchen.local") == "kitchen.local"
+    assert address.reachable_host("192.0.2.7") == "192.0.2.7"
     for everywhere in ("0.0.0.0", "::"):
-        own = address.own_host(everywhere)
+        own = address.reachable_host(everywhere)
         assert not address.is_loopback(own)
         assert own != everywhere
         address.check_host(own)
     # To where no packet may go: as without any network.
     monkeypatch.setattr(address, "_ELSEWHERE", ("255.255.255.255", 9))
-    assert address.own_host("0.0.0.0") == socket.gethostname()
+    assert address.reachable_host("0.0.0.0") == socket.gethostname()
 
 
 @pytest.mark.req("UP-47")

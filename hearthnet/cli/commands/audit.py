@@ -98,7 +98,7 @@ def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> No
     else:
         members = load_roster(roster or home.roster)
         verdict = verify_file(file, members)
-    terminal.result(json, verdict.as_json(), lambda: _tell(verdict, members))
+    terminal.result(json, verdict.as_json(), lambda: _print_verdict(verdict, members))
 
 
 def _show(calls: list[AuditedCall], roster: Roster) -> None:
@@ -127,7 +127,7 @@ def _named(principal: str, roster: Roster) -> str:
     return f"{one_line(guest)} of {name}" if guest else name
 
 
-def _tell(verdict: Verdict, roster: Roster) -> None:
+def _print_verdict(verdict: Verdict, roster: Roster) -> None:
     now = now_ms()
     calls = counted(verdict.calls, "call")
     until = "" if verdict.as_of is None else f", as it was {format_time(verdict.as_of, now)}"

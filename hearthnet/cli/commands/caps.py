@@ -81,7 +81,7 @@ def _one(view: OfferView) -> str:
     offer = view.offer
     busy = f"{offer.in_flight}/{offer.max_concurrent}"
     who = f"{ids.short_id(view.node)}  {one_line(offer.service) or '-'}"
-    return f"{one_line(str(view.capability))}  {who}  {busy}  {shown_params(view.params)}"
+    return f"{one_line(str(view.capability))}  {who}  {busy}  {params_text(view.params)}"
 
 
 def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ def _show(views: list[OfferView]) -> None:
                 ids.short_id(view.node),
                 one_line(view.offer.service) or "-",
                 f"{view.offer.in_flight}/{view.offer.max_concurrent}",
-                shown_params(view.params),
+                params_text(view.params),
             )
             for view in views
         ],
@@ -138,7 +138,7 @@ def _show(views: list[OfferView]) -> None:
         )
 
 
-def shown_params(params: Mapping[str, Any]) -> str:
+def params_text(params: Mapping[str, Any]) -> str:
     """Return the params of an offer for people: `corpus=system, k_max=20`."""
     return ", ".join(f"{one_line(name)}={_value(value)}" for name, value in params.items()) or "-"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LEAST_PREFIX: Final = 4
 _MOST: Final = 1000
-_SHOWN: Final = 23
+_CID_LENGTH: Final = 23
 
 
 @click.group("corpus", cls=Commands)
@@ -59,7 +59,12 @@ def show(name: str, home: Home, json: bool) -> None:
         terminal.json_page(listed)
         return
     rows = [
-        (one["doc_cid"][:_SHOWN], one_line(one["title"])[:60], one["language"] or "-", str(one["chunks"]))
+        (
+            one["doc_cid"][:_CID_LENGTH],
+            one_line(one["title"])[:60],
+            one["language"] or "-",
+            str(one["chunks"]),
+        )
         for one in listed["documents"]
     ]
     terminal.table(("hash", "title", "language", "passages"), rows)
@@ -125,7 +130,7 @@ def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
         return found[0]
     shown = one_line(text[:80])
     if found:
-        cids = [one["doc_cid"][:_SHOWN] for one in found[:4]]
+        cids = [one["doc_cid"][:_CID_LENGTH] for one in found[:4]]
         raise HearthNetError("bad_request", f"{shown!r} stands for {len(found)} documents: {', '.join(cids)}")
     raise HearthNetError("not_found", f"there is no document {shown!r}; see: hearthnet corpus show")
 

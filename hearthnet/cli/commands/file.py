@@ -83,15 +83,15 @@ def get(cid: str, target: Path | None, force: bool, node: str | None, home: Home
     name it was put by. All nodes are searched, this one first. An interrupted transfer continues where it
     stopped.
     """
-    from hearthnet.cli.workflows.file_transfer import found_at, place_for
+    from hearthnet.cli.workflows.file_transfer import locate, place_for
 
     async def fetched(bus: Bus) -> None:
-        found = await found_at(bus, cid, node)
+        found = await locate(bus, cid, node)
         path = place_for(target, found.name, found.cid, force)
         done = await _get(bus, found.cid, found.nodes, path, json)
         if path is None:
             return
-        terminal.result(json, {**_done(done), "path": str(path)}, _said(str(path), done, "read"))
+        terminal.result(json, {**_done(done), "path": str(path)}, _transfer_text(str(path), done, "read"))
 
     on_bus(home, fetched)
 
@@ -107,7 +107,7 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
     """
     from hearthnet.cli.workflows.file_transfer import full_prefix, list_files
 
-    async def shown(bus: Bus) -> None:
+    async def print_files(bus: Bus) -> None:
         blobs, silent = await list_files(bus, full_prefix(prefix), node)
         for who, why in silent:
             terminal.info(f"{ids.short_id(who)} does not say what it keeps: {one_line(why)}")
@@ -129,7 +129,7 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
             ]
             terminal.table(("hash", "size", "name", "whose", "until", "node"), rows)
 
-    on_bus(home, shown)
+    on_bus(home, print_files)
 
 
 @command.command("remove")
@@ -142,11 +142,11 @@ def remove(cid: str, everybody: bool, node: str | None, home: Home, json: bool) 
 
     Content that no one holds any more is deleted.
     """
-    from hearthnet.cli.workflows.file_transfer import found_at
+    from hearthnet.cli.workflows.file_transfer import locate
 
     async def removed(bus: Bus) -> None:
         at = node or bus.peer.node_id
-        found = await found_at(bus, cid, at)
+        found = await locate(bus, cid, at)
         body = {"params": {}, "input": {"cid": found.cid, "all": everybody}}
         output = (await bus.call("file.remove@1.0", body, node=at)).output
         if json:
@@ -203,7 +203,7 @@ def _show_put(done: TransferResult, name: str, json: bool) -> None:
     if json:
         terminal.json_line({**_done(done), "name": name})
     else:
-        terminal.info(_said(name or "stdin", done, "sent"))
+        terminal.info(_transfer_text(name or "stdin", done, "sent"))
         terminal.line(done.cid)
 
 
@@ -211,5 +211,5 @@ def _done(done: TransferResult) -> dict[str, Any]:
     return {"cid": done.cid, "size_bytes": done.size, "node": done.node, "chunks_moved": done.chunks}
 
 
-def _said(what: str, done: TransferResult, verb: str) -> str:
+def _transfer_text(what: str, done: TransferResult, verb: str) -> str:
     return f"{one_line(what)}: {size(done.size)}, {counted(done.chunks, 'chunk')} {verb}"

@@ -40,7 +40,7 @@ _FOLLOW_AFTER_SECONDS: Final = 0.5
 """The time after which the progress of an ingestion is shown."""
 
 
-class Shown(NamedTuple):
+class ProgressDisplay(NamedTuple):
     """The display of progress: `done` takes a line about one file, `stage` its progress."""
 
     done: Callable[[str], None]
@@ -75,8 +75,8 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
     if not found.texts:
         raise HearthNetError("not_found", f"there is nothing to ingest: none of {PATTERNS}")
     summary: dict[str, Any] = {"corpus": corpus, "ingested": [], "skipped": found.skipped, "failed": []}
-    with _progress(len(found.texts), json) as shown:
-        asyncio.run(_ingest(home, _Order(corpus, update), found.texts, summary, shown))
+    with _progress(len(found.texts), json) as display:
+        asyncio.run(_ingest(home, _Order(corpus, update), found.texts, summary, display))
     terminal.result(json, summary, lambda: _show(summary))
     if any(map(is_full, summary["failed"])):
         return FULL
@@ -103,7 +103,7 @@ class _Order(NamedTuple):
 
 
 async def _ingest(
-    home: Home, order: _Order, texts: list[TextFile], summary: dict[str, Any], shown: Shown
+    home: Home, order: _Order, texts: list[TextFile], summary: dict[str, Any], display: ProgressDisplay
 ) -> None:
     async with _connected(home) as (bus, store):
         most = largest(await bus.offers("rag.ingest"))
@@ -112,7 +112,7 @@ async def _ingest(
 
         async def take() -> None:
             for number, file in waiting:
-                outcomes[number] = outcome = await _outcome(bus, store, order, file, most, shown)
+                outcomes[number] = outcome = await _outcome(bus, store, order, file, most, display)
                 if isinstance(outcome, HearthNetError) and is_full(outcome.to_body()):
                     return  # no other file would fare better
 
@@ -143,7 +143,7 @@ async def _all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 
 async def _outcome(
-    bus: Bus, store: Store, order: _Order, file: TextFile, most: int | None, shown: Shown
+    bus: Bus, store: Store, order: _Order, file: TextFile, most: int | None, display: ProgressDisplay
 ) -> dict[str, Any] | HearthNetError:
     """Return the result or error of one file.
 
@@ -152,13 +152,13 @@ async def _outcome(
     """
     try:
         cid = await store.put_blob(await asyncio.to_thread(file.read, most))
-        added = await patiently(lambda: _add(bus, order, file, cid, shown), _PATIENCE_SECONDS)
+        added = await patiently(lambda: _add(bus, order, file, cid, display), _PATIENCE_SECONDS)
     except HearthNetError as error:
         if error.code == "partition":
             raise
-        shown.done(f"failed    {one_line(file.name)}")
+        display.done(f"failed    {one_line(file.name)}")
         return error
-    shown.done(f"{_verb(added):9} {one_line(file.name)}: {_counts([added])}")
+    display.done(f"{_verb(added):9} {one_line(file.name)}: {_counts([added])}")
     return added
 
 
@@ -183,7 +183,7 @@ def largest(offers: Sequence[OfferView]) -> int | None:
     return max(known) if known and len(known) == len(said) else None
 
 
-async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, shown: Shown) -> dict[str, Any]:
+async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, display: ProgressDisplay) -> dict[str, Any]:
     input_ = {
         "doc_cid": cid,
         "media_type": file.media_type,
@@ -193,10 +193,10 @@ async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, shown: Shown) 
     params = {"corpus": order.corpus}
     adding = asyncio.create_task(bus.call("rag.ingest@1.0", {"params": params, "input": input_}))
     try:
-        if shown.stage is not None:
+        if display.stage is not None:
             await asyncio.wait({adding}, timeout=_FOLLOW_AFTER_SECONDS)
             if not adding.done():
-                await _follow(bus, {"params": params, "input": {"doc_cid": cid}}, shown.stage)
+                await _follow(bus, {"params": params, "input": {"doc_cid": cid}}, display.stage)
         return dict((await adding).output)
     finally:
         adding.cancel()
@@ -235,18 +235,18 @@ async def _connected(home: Home) -> AsyncIterator[tuple[Bus, Store]]:
 
 
 @contextlib.contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Shown]:
+def _progress(total: int, quiet: bool) -> Iterator[ProgressDisplay]:
     """Show a bar on a terminal, lines elsewhere, nothing with --json."""
     if quiet:
-        yield Shown(lambda text: None)
+        yield ProgressDisplay(lambda text: None)
     elif not terminal.is_tty(sys.stdout):
-        yield Shown(terminal.line)
+        yield ProgressDisplay(terminal.line)
     else:
         from rich.progress import Progress
 
         with Progress() as bar:
             task = bar.add_task("ingesting", total=total)
-            yield Shown(
+            yield ProgressDisplay(
                 lambda text: bar.update(task, advance=1, description="ingesting"),
                 lambda text: bar.update(task, description=text),
             )

@@ -194,7 +194,7 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     """
     from hearthnet.supervisor.community.join import redeem as join
 
-    joined = join(home, _given(text), lambda line: terminal.info(one_line(line)))
+    joined = join(home, _read_invite(text), lambda line: terminal.info(one_line(line)))
     terminal.result(
         json,
         joined._asdict() | {"moved_aside": None if joined.moved_aside is None else str(joined.moved_aside)},
@@ -203,7 +203,7 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     )
 
 
-def _given(text: str | None) -> str:
+def _read_invite(text: str | None) -> str:
     """Return the invite from command line, terminal or pipe, without pasted white space."""
     if text is None or text == "-":
         screen = terminal.screen()

@@ -180,7 +180,7 @@ def post(
     given |= {"ttl_seconds": days * DAY, **({"tags": list(tags)} if tags else {})}
     request = {"params": {}, "input": given}
     find_contract("market.post@1.0").check_request(request)
-    told = asyncio.run(_sent_or_kept(home, request, within * 3600))
+    told = asyncio.run(_send_or_queue(home, request, within * 3600))
     if json:
         terminal.json_page({"client_id": given["client_id"], **told})
     elif told["waits"]:
@@ -190,7 +190,7 @@ def post(
         terminal.line(f"posted: {told['event_id']}")
 
 
-async def _sent_or_kept(home: Home, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+async def _send_or_queue(home: Home, request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Store a call on the disk and send it; it stays there if it cannot be sent now.
 
     Raises:
@@ -279,7 +279,7 @@ def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
             for event in whole["events"]
             if (why := market_proofs.problem(event, members))
         ]
-        wrong += market_proofs.shown(whole)
+        wrong += market_proofs.differences(whole)
         count = len(whole["events"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise HearthNetError("bad_request", f"{one_line(file)} is no export of the market") from error

@@ -40,7 +40,7 @@ def list_models(home: Home, json: bool) -> None:
 
     views = offers_of(home, "llm.chat")
     _report(views, json)
-    connect_model.tell_missing(home, {str(view.params.get("model")) for view in views})
+    connect_model.report_missing(home, {str(view.params.get("model")) for view in views})
 
 
 def _report(views: list[OfferView], json: bool) -> None:
@@ -66,7 +66,7 @@ def _report(views: list[OfferView], json: bool) -> None:
                 one_line(model.backend),
                 str(model.context),
                 one_line(", ".join(model.languages)) or "-",
-                model.tools_shown,
+                model.tools_text,
             )
             for view, model in offers
         ],

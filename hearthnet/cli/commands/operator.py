@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hearthnet.supervisor.community.operators import Operator
 
 _HEADINGS: Final = ("name", "login", "seed")
-_TAKEN_SECONDS: Final = 5.0
+_LOGIN_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = 0.1
 
 
@@ -54,7 +54,7 @@ def create(name: str, home: Home, json: bool) -> None:
     terminal.result(
         json,
         _as_json(operator) | {"url": url or None, "inbox_prefix": OPERATOR_INBOX},
-        lambda: _tell(operator, url or "nats://127.0.0.1:4222"),
+        lambda: _print_operator(operator, url or "nats://127.0.0.1:4222"),
     )
     if not url:
         terminal.info("no node runs here: the login works once it does, at the address it then shows")
@@ -116,15 +116,15 @@ def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
     import asyncio
     import time
 
-    end = time.monotonic() + _TAKEN_SECONDS
-    while asyncio.run(_is_taken(operator, url)) != welcome:
+    end = time.monotonic() + _LOGIN_SECONDS
+    while asyncio.run(_is_accepted(operator, url)) != welcome:
         if time.monotonic() > end:
             return False
         time.sleep(_PAUSE_SECONDS)
     return True
 
 
-async def _is_taken(operator: Operator, url: str) -> bool:
+async def _is_accepted(operator: Operator, url: str) -> bool:
     from hearthnet.nats.client import NatsClient
 
     try:
@@ -139,7 +139,7 @@ def _as_json(operator: Operator) -> dict[str, Any]:
     return {"name": operator.name, "login": operator.login.public, "seed_file": str(operator.seed_file)}
 
 
-def _tell(operator: Operator, url: str) -> None:
+def _print_operator(operator: Operator, url: str) -> None:
     """Print the address, the seed file, and a command to paste."""
     import shlex
 

@@ -7,7 +7,7 @@ import click
 from hearthnet.cli.input.options import Commands, common_options, frames_option, home_option, settings_of
 from hearthnet.core.home import Home
 
-_YES = "Say yes without being asked at the terminal."
+_CONFIRM = "Say yes without being asked at the terminal."
 
 
 @click.group("runs", cls=Commands)
@@ -55,7 +55,7 @@ def show(run: str, home: Home, json: bool) -> None:
 @click.argument("call", required=False)
 @click.option("--edit", metavar="FILE", help="Send these arguments instead: one JSON object; - for stdin.")
 @click.option("--arguments", metavar="JSON", help="The same, written here.")
-@click.option("--yes", is_flag=True, help=_YES)
+@click.option("--yes", is_flag=True, help=_CONFIRM)
 @common_options
 @click.pass_context
 def approve(

@@ -122,7 +122,7 @@ def tree(steps: list[Step]) -> Iterator[TreePosition]:
 _HEADINGS: Final = ("began", "process", "step", "with", "took", "outcome", "trace")
 _TREE: Final = ("after", "process", "step", "with", "took", "outcome", "in", "out")
 _SIDES: Final = {"caller": "calls ", "provider": "serves ", "run": ""}
-_SHOWN_ID: Final = 12
+_ID_CHARACTERS: Final = 12
 _POLL_SECONDS: Final = 0.5
 _WORKED: Final = "ok"
 
@@ -210,7 +210,7 @@ def _row(step: Step, own: str) -> tuple[str, ...]:
         _peer(step, own),
         _took(step["ms"]),
         step["code"],
-        step["trace"][:_SHOWN_ID],
+        step["trace"][:_ID_CHARACTERS],
     )
 
 

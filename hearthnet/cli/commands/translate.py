@@ -58,7 +58,7 @@ def command(file: str, source: str, target: str, backend: str | None, home: Home
 
         terminal.json_page(msgspec.to_builtins(translated))
     else:
-        terminal.write(shown(translated.text))
+        terminal.write(printable(translated.text))
 
 
 def read(file: str) -> str:
@@ -86,7 +86,7 @@ def read(file: str) -> str:
         raise HearthNetError("bad_request", f"{where} cannot be read: {error.strerror}") from error
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text for output: unchanged for a program, harmless for a terminal.
 
     On a terminal it ends with a line break.

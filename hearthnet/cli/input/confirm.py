@@ -155,8 +155,8 @@ class Dialogue:
             arguments, shown = edited
 
     def _show(self, shown: Prepared, pending: PendingApproval) -> None:
-        self._say("")
-        self._say(
+        self._print("")
+        self._print(
             terminal.styled(
                 f"The model wants to call {self._tool.capability} in your name", "bold", self._screen
             )
@@ -165,12 +165,12 @@ class Dialogue:
         members = [member for section in ("params", "input") for member in shown.body[section].items()]
         width = max((len(name) for name, _ in members), default=0)
         for name, value in members:
-            self._say(f"  {one_line(name).ljust(width)}  {as_json(value)}")
-        self._say(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
+            self._print(f"  {one_line(name).ljust(width)}  {as_json(value)}")
+        self._print(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
         if pending.home:
-            self._say(f"  at the home {one_line(pending.home)}")
+            self._print(f"  at the home {one_line(pending.home)}")
         if pending.untrusted:
-            self._say(terminal.styled(_UNTRUSTED, "bold", self._screen))
+            self._print(terminal.styled(_UNTRUSTED, "bold", self._screen))
 
     async def _answer(self) -> str | None:
         while True:
@@ -185,7 +185,7 @@ class Dialogue:
         self, arguments: dict[str, Any], client_id: str
     ) -> tuple[dict[str, Any], Prepared] | None:
         """Edit field by field until all of it is valid; return None at the end of the input."""
-        self._say("Enter keeps a value, - leaves an optional one out.")
+        self._print("Enter keeps a value, - leaves an optional one out.")
         edited = dict(arguments)
         while True:
             for field in fields(self._tool.definition.parameters_schema):
@@ -194,7 +194,7 @@ class Dialogue:
             prepared = self._tool.prepare(edited, client_id)
             if isinstance(prepared, Prepared):
                 return edited, prepared
-            self._say(one_line(prepared))
+            self._print(one_line(prepared))
 
     async def _edit_field(self, field: Field, edited: dict[str, Any]) -> bool:
         current = as_json(edited[field.name]) if field.name in edited else "-"
@@ -205,7 +205,7 @@ class Dialogue:
             try:
                 field.apply(typed, edited)
             except ValueError as error:
-                self._say(f"    {one_line(str(error))}")
+                self._print(f"    {one_line(str(error))}")
             else:
                 return True
 
@@ -214,9 +214,9 @@ class Dialogue:
         self._screen.flush()
         typed = await self._keyboard.line()
         if typed is None:
-            self._say("")
+            self._print("")
         return typed
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._screen.write(f"{text}\n")
         self._screen.flush()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
     from hearthnet.contracts.contract import Contract
 
-_KEPT_SECONDS: Final = 10.0
+_RETRY_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
 _T = TypeVar("_T")
 
@@ -76,7 +76,7 @@ def _wait_for(home: Home, event_id: bytes) -> None:
     import contextlib
     import time
 
-    end = time.monotonic() + _KEPT_SECONDS
+    end = time.monotonic() + _RETRY_SECONDS
     with contextlib.suppress(OSError):
         while event_id not in home.roster.read_bytes() and time.monotonic() < end:
             time.sleep(_PAUSE_SECONDS)

@@ -30,7 +30,7 @@ from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import AuditEntry, ChainProblem, Head, Verifier
 from hearthnet.trust.community.roster import Roster
 
-_SHOWN: Final = (
+_FIELDS: Final = (
     "time",
     "capability",
     "service",
@@ -86,7 +86,7 @@ class AuditedCall(msgspec.Struct, frozen=True):
         end = self.ended
         return {
             "sequence": self.began.sequence,
-            **{name: getattr(self.began, name) for name in _SHOWN},
+            **{name: getattr(self.began, name) for name in _FIELDS},
             "ended_at": None if end is None else end.time,
             "kind": "refused" if self.refused else "call",
             "code": self.began.code if self.refused else None if end is None else end.code,
@@ -189,7 +189,7 @@ async def verify_running(home: Home, roster: Roster) -> Verdict:
         async for line in _lines(log, 0, (await log.end()).sequence):
             entry = verifier.feed(line)
             calls += entry is not None and entry.kind == "began"
-    return _judged(verifier, identity.node_id, calls, None)
+    return _verdict(verifier, identity.node_id, calls, None)
 
 
 def verify_file(file: Path, roster: Roster) -> Verdict:
@@ -206,14 +206,14 @@ def verify_file(file: Path, roster: Roster) -> Verdict:
     for line in lines:
         entry = verifier.feed(line)
         calls += entry is not None and entry.kind == "began"
-    return _judged(verifier, head.node, calls, head)
+    return _verdict(verifier, head.node, calls, head)
 
 
 def _verifier(node: str, roster: Roster) -> Verifier:
     return Verifier(node, [member.node_id for member in roster.members], evidence.problem)
 
 
-def _judged(verifier: Verifier, node: str, calls: int, head: Head | None) -> Verdict:
+def _verdict(verifier: Verifier, node: str, calls: int, head: Head | None) -> Verdict:
     finding: ChainProblem | None = verifier.end(head)
     if finding is not None:
         raise HearthNetError(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHECK: Final = "llm.models.check@1.0"
 RELOAD: Final = "llm.models.reload@1.0"
-_SHOWN: Final = 40
+_MAX_LISTED: Final = 40
 _OFFERED_SECONDS: Final = 5.0
 _SECRET: Final = ("key=", "api_key", "apikey", "token=")
 
@@ -58,7 +58,7 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
     checked = call_local_node(home, CHECK, wish)
     model = _config(checked, wish)
     _settle(home, model, checked["tested"])
-    state = _taken(home, model)
+    state = _reload(home, model)
     if json:
         terminal.json_page(_as_json(model, checked["tested"], state))
         return
@@ -115,7 +115,7 @@ def _unknown(name: str, known: Iterable[ModelConfig]) -> HearthNetError:
     )
 
 
-def tell_missing(home: Home, offered: Iterable[str]) -> None:
+def report_missing(home: Home, offered: Iterable[str]) -> None:
     """Print a line on stderr for each model in the settings that is not offered."""
     for model in settings_file.settings(home).llm.models:
         if model.name not in offered:
@@ -167,17 +167,17 @@ def _chosen(names: list[str], json: bool) -> str:
     if json or terminal.screen() is None:
         from hearthnet.core.errors import UNCONFIRMED
 
-        shown = ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+        shown = ", ".join(names[:_MAX_LISTED]) + (" ..." if len(names) > _MAX_LISTED else "")
         raise HearthNetError(
             "bad_request",
             f"the server has several models; choose one with --model: {one_line(shown)}",
             details={"models": names},
             exit_status=UNCONFIRMED,
         )
-    for number, name in enumerate(names[:_SHOWN], start=1):
+    for number, name in enumerate(names[:_MAX_LISTED], start=1):
         terminal.line(f"{number:3}  {one_line(name)}")
-    if len(names) > _SHOWN:
-        terminal.line(f"     and {len(names) - _SHOWN} more; type the name of one")
+    if len(names) > _MAX_LISTED:
+        terminal.line(f"     and {len(names) - _MAX_LISTED} more; type the name of one")
     return _picked(names)
 
 
@@ -231,7 +231,7 @@ def _settle(home: Home, model: ModelConfig, tested: dict[str, Any]) -> None:
     settings_file.insert(home, model)
 
 
-def _taken(home: Home, model: ModelConfig) -> dict[str, Any]:
+def _reload(home: Home, model: ModelConfig) -> dict[str, Any]:
     """Return the model's state at the node, after the node has read its settings.
 
     If the model is available, this waits for its offer.
@@ -241,11 +241,11 @@ def _taken(home: Home, model: ModelConfig) -> dict[str, Any]:
         raise HearthNetError("bad_request", str(reloaded["problem"]))
     state = next(state for state in reloaded["models"] if state["name"] == model.name)
     if state["there"]:
-        on_bus(home, lambda bus: _seen(bus, model.name))
+        on_bus(home, lambda bus: _until_offered(bus, model.name))
     return dict(state)
 
 
-async def _seen(bus: Bus, name: str) -> None:
+async def _until_offered(bus: Bus, name: str) -> None:
     """Wait until the offer is visible in the mesh."""
     import asyncio
     import time
@@ -306,9 +306,9 @@ def _show(model: ModelConfig, tested: dict[str, Any]) -> None:
     terminal.line(f"  {spoke}, after {tested['ms'] / 1000:.1f} s")
     why = f" ({one_line(tested['problem'])})" if tested["problem"] else ""
     terminal.line(f"  tools: {_tools(model, tested)}{why}")
-    terminal.line(f"  images: {_yes(tested['vision'])}")
+    terminal.line(f"  images: {_yes_or_no(tested['vision'])}")
     terminal.line(f"  context: {tested['ctx']} tokens")
-    terminal.line(f"  needs the internet: {_yes(tested['requires_internet'])}")
+    terminal.line(f"  needs the internet: {_yes_or_no(tested['requires_internet'])}")
 
 
 def _described(model: ModelConfig) -> str:
@@ -318,10 +318,10 @@ def _described(model: ModelConfig) -> str:
 
 def _tools(model: ModelConfig, tested: dict[str, Any]) -> str:
     if tested.get("tool_mode") != "text":
-        return _yes(tested["tools"])
+        return _yes_or_no(tested["tools"])
     switch = "" if model.tools == "text" else '; to use that set tools = "text" for it in hearthnet.toml'
     return f"written in its text, since it has no calls of its own{switch}"
 
 
-def _yes(value: bool) -> str:
+def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"

@@ -153,7 +153,7 @@ class FoundContent(NamedTuple):
     nodes: list[str]
 
 
-async def found_at(bus: Bus, text: str, node: str | None) -> FoundContent:
+async def locate(bus: Bus, text: str, node: str | None) -> FoundContent:
     """Return the content whose hash begins with `text` and its nodes, this node first.
 
     Raises:
@@ -286,11 +286,11 @@ def progress(verb: str, what: str, size: int | None, *, quiet: bool) -> Iterator
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"{verb} {one_line(what)[:40]}", total=size)
 
-        def told(chunks: int, of: int) -> None:
+        def on_progress(chunks: int, of: int) -> None:
             total = size if size is not None else of * CHUNK_BYTES
             bar.update(task, completed=min(chunks * CHUNK_BYTES, total), total=total)
 
-        yield told
+        yield on_progress
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hearthnet.bus.blobs.metadata import BlobRecord
     from hearthnet.bus.store import Store
 
-_SHOWN: Final = 8
+_MAX_LISTED: Final = 8
 
 
 class Bad(NamedTuple):
@@ -75,15 +75,15 @@ async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verifie
         bad = [Bad(cid, "", 0, ()) for cid in cids if cid in lost]
         bad += await _read(store, [kept[cid] for cid in cids if cid in kept], quiet)
     if bad:
-        await _tell(home, bad)
+        await _report_damage(home, bad)
     return Verified(len(cids), sum(kept[cid].size for cid in cids if cid in kept), tuple(bad))
 
 
 def show(found: Verified) -> None:
     """Print the result for a person."""
     for bad in found.damaged:
-        numbers = ", ".join(str(index + 1) for index in bad.chunks[:_SHOWN])
-        more = ", ..." if len(bad.chunks) > _SHOWN else ""
+        numbers = ", ".join(str(index + 1) for index in bad.chunks[:_MAX_LISTED])
+        more = ", ..." if len(bad.chunks) > _MAX_LISTED else ""
         where = f"chunk {numbers}{more} of {bad.chunks_in_all}" if bad.chunks else "its entry"
         name = f" {one_line(bad.name)}" if bad.name else ""
         terminal.line(f"damaged  {bad.cid}{name}: {where}")
@@ -136,7 +136,7 @@ def _report_total(on_progress: OnProgress, before: int, total: int, chunks: int)
     on_progress(before + chunks, total)
 
 
-async def _tell(home: Home, bad: Sequence[Bad]) -> None:
+async def _report_damage(home: Home, bad: Sequence[Bad]) -> None:
     """Make the service find the damage too, so that `hearthnet status` reports it at once."""
     from hearthnet.bus.bus import Bus
 

@@ -25,7 +25,7 @@ _CAPABILITIES: Final = {
     "market.post.expired": "market.expire",
     "market.post.deleted": "market.delete",
 }
-_SAID: Final = {"target_event_id": "event_id"}
+_SIGNED_NAMES: Final = {"target_event_id": "event_id"}
 """Members of an event that have another name in the request."""
 _ABOUT_THE_CALL: Final = "expected_lamport"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
@@ -66,7 +66,7 @@ def _otherwise(event: dict[str, Any], asked: dict[str, Any]) -> str:
     """Return the member of the event that differs from the request, empty if none does."""
     if event["event_type"] == "market.post.deleted":
         return ""  # the market determines the events that a deletion covers
-    said = {_SAID.get(name, name): value for name, value in event["data"].items()}
+    said = {_SIGNED_NAMES.get(name, name): value for name, value in event["data"].items()}
     for name in sorted((said.keys() | asked.keys()) - {_ABOUT_THE_CALL}):
         filled_in = name in _FILLED_IN and name not in asked
         if not filled_in and (said.get(name) or None) != (asked.get(name) or None):
@@ -88,7 +88,7 @@ def _principal(frame: Frame) -> str:
     return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
 
 
-def shown(export: dict[str, Any]) -> list[str]:
+def differences(export: dict[str, Any]) -> list[str]:
     """Return the differences between posts and their events in the same export."""
     said: dict[str, dict[str, Any]] = {}
     for event in sorted(export["events"], key=lambda one: int(one["lamport"])):

@@ -60,7 +60,7 @@ class ModelOffer:
         return "by name" if self.by_name_only else "yes"
 
     @property
-    def tools_shown(self) -> str:
+    def tools_text(self) -> str:
         """The same for a person; `in text` if it writes its calls in its text."""
         return "in text" if self.tools == "yes" and self._text("tool_mode") == "text" else self.tools
 

@@ -131,7 +131,7 @@ class AntiEntropy:
             return
         if frame.header.sender == self._peer.node_id:
             return
-        self._neighbours.heard(frame.header.sender, heads, self._clock())
+        self._neighbours.record(frame.header.sender, heads, self._clock())
         ours = self._membership.heads()
         if ours.is_behind(heads):
             self._asking.set()
@@ -190,13 +190,13 @@ class AntiEntropy:
                 node=node,
                 timeout_seconds=_ASK_SECONDS,
             )
-            told = _told(reply.output)
+            received = _sync_output(reply.output)
             revoked = tuple(
                 one
-                for one in signed_document.readable(told.revocations, TokenRevocation)
+                for one in signed_document.readable(received.revocations, TokenRevocation)
                 if not self._membership.revocations.revoked(one.issuer, one.token_id)
             )
-            events = signed_document.readable(told.events, CommunityEvent)
+            events = signed_document.readable(received.events, CommunityEvent)
             new = self._membership.add_fetched(events, revoked)
             if new:
                 now = self._membership.roster
@@ -204,7 +204,7 @@ class AntiEntropy:
                 await self.relay(kept, revoked)
             anything = anything or new
             passed_over = beyond | self._membership.over_limit(events)
-            if not (told.more and (new or passed_over != beyond)):
+            if not (received.more and (new or passed_over != beyond)):
                 break
             beyond = passed_over
         return anything
@@ -237,7 +237,7 @@ def _name(revoked: TokenRevocation) -> str:
     return f"{revoked.issuer} {revoked.token_id}"
 
 
-class _Told(msgspec.Struct):
+class _SyncOutput(msgspec.Struct):
     """Output of `community.sync`; its documents are validated one by one."""
 
     events: list[Any]
@@ -245,13 +245,13 @@ class _Told(msgspec.Struct):
     more: bool
 
 
-def _told(output: Any) -> _Told:
+def _sync_output(output: Any) -> _SyncOutput:
     """Return the unchecked output of another node as a struct.
 
     Raises:
         HearthNetError: `internal_error` if the output does not fit.
     """
     try:
-        return msgspec.convert(output, _Told)
+        return msgspec.convert(output, _SyncOutput)
     except msgspec.ValidationError as error:
         raise HearthNetError("internal_error", f"its answer does not fit: {error}") from error

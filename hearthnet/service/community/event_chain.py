@@ -58,11 +58,11 @@ class EventChain:
                 membership.add([*others, kept])
                 if membership.roster.history.get(kept.hash) is None:
                     raise HearthNetError("internal_error", f"the log keeps {kept.hash}, which does not hold")
-                await self._tell([*others, kept])
+                await self._publish([*others, kept])
                 if kept.hash == own.hash:
                     return own, False
 
-    async def _tell(self, events: list[CommunityEvent]) -> None:
+    async def _publish(self, events: list[CommunityEvent]) -> None:
         """Publish `events`; a node that misses them fetches them after comparing heads."""
         try:
             for body in gossip_frames.batches(events, ()):

@@ -41,7 +41,7 @@ class Neighbours:
     def __init__(self) -> None:
         self._claims: dict[str, _Claim] = {}
 
-    def heard(self, node: str, heads: SetDigests, now: float) -> None:
+    def record(self, node: str, heads: SetDigests, now: float) -> None:
         """Record that `node` announced `heads`."""
         claim = self._claims.setdefault(node, _Claim(heads, 0.0))
         claim.heads, claim.until = heads, now + CLAIM_SECONDS

@@ -38,7 +38,7 @@ _UNKNOWN: Final = frozenset({"timeout", "partition", "internal_error", "outcome_
 _WAITS: Final = (0.02, 0.05, 0.1, 0.2)
 _WRITE_SECONDS: Final = 3.0
 _AGAIN_SECONDS: Final = 1.0
-_TOLD: Final = (
+_INTERRUPTED: Final = (
     "an earlier call with the same key was stopped, and may have had its effect; look, then use a new key"
 )
 _UNWRITTEN: Final = "it was done, but cannot be put on record now; ask again with the same key"
@@ -92,7 +92,7 @@ class Effects:
             if effect.state == "done":
                 return Reply(effect.output, {**effect.meta, "repeated": True})
             if effect.state == "unknown":
-                raise HearthNetError("outcome_unknown", _TOLD)
+                raise HearthNetError("outcome_unknown", _INTERRUPTED)
             if await asyncio.to_thread(self._lives, effect.instance):
                 await asyncio.sleep(next(waits))
                 continue

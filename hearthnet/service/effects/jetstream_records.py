@@ -25,7 +25,7 @@ WRITE_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 3.0
 BEGUN_SHARE: Final = 0.25
 """Share of the free space for a write that suffices for recording an outcome."""
-TAKEN: Final = frozenset({10071, 10077})
+WRONG_SEQUENCE: Final = frozenset({10071, 10077})
 """The server's codes for a place that is not as expected."""
 _AMPLE: Final = 16
 _LOOK_SECONDS: Final = 1.0
@@ -144,7 +144,7 @@ async def write(
                 subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
             )
     except js_errors.APIError as error:
-        if error.err_code in TAKEN:
+        if error.err_code in WRONG_SEQUENCE:
             raise WrongSequence from error
         raise unwritable(error) from error
     except (errors.Error, TimeoutError) as error:

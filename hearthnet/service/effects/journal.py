@@ -180,11 +180,11 @@ class Records:
             if not event_sourced:
                 known = await effects.has_begun(call)
             else:
-                known = await effects.was_used(call) or await self._is_told(call)
+                known = await effects.was_used(call) or await self._has_outcome(call)
             if not known:
                 raise
 
-    async def _is_told(self, call: Call[Any, Any]) -> bool:
+    async def _has_outcome(self, call: Call[Any, Any]) -> bool:
         if self._outcome is None:
             return False
         told = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)

@@ -26,7 +26,7 @@ from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.service.effects.token_budget import Budget
 from hearthnet.service.hosting.admission import AdmittedCall
 from hearthnet.service.hosting.reply_sender import ReplySender
-from hearthnet.service.stream import Stream, check_own
+from hearthnet.service.stream import Stream, check_output
 from hearthnet.trust.authorization.token import Claims
 
 _log = logging.getLogger(__name__)
@@ -223,7 +223,7 @@ class CallExecution:
             "output": msgspec.to_builtins(reply.output),
             "meta": {**reply.meta, "ms": took_ns // 1_000_000},
         }
-        check_own(endpoint.contract.check_reply, body)
+        check_output(endpoint.contract.check_reply, body)
         self.outbox.reply(body)
         endpoint.statistics.answered(took_ns)
 
@@ -235,11 +235,11 @@ class CallExecution:
         output = msgspec.to_builtins(reply.output)
         if self._streaming is None:
             body = {"output": output, "meta": meta}
-            check_own(contract.check_reply, body)
+            check_output(contract.check_reply, body)
             await self._ended("", output)
             self.outbox.reply(body)
         else:
-            check_own(contract.check_frame, "done", meta)
+            check_output(contract.check_frame, "done", meta)
             await self._ended("", output)
             await self._streaming.end("done", meta)
         endpoint.statistics.answered(took_ns)

@@ -39,7 +39,7 @@ from hearthnet.trust.authorization.authority import SELF
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 1.0
-_MOST_TOLD: Final = 10
+_MAX_STALE_ANSWERS: Final = 10
 """Maximum of answers with the right time per node and tick, to stale frames; further ones are dropped."""
 
 
@@ -55,7 +55,7 @@ class Host:
         self._fixed = (
             endpoints(service)
             | endpoints(TraceEndpoint(peer, service.name))
-            | endpoints(ContractEndpoint(self._own_contract))
+            | endpoints(ContractEndpoint(self._contract_output))
         )
         self._endpoints = self._fixed
         self._shared = shared_endpoints(self._fixed.values())
@@ -141,7 +141,7 @@ class Host:
             for endpoint, count in ((self._endpoints[name], count) for name, count in sorted(running.items()))
         ]
 
-    def _own_contract(self, capability: str, caller: str) -> dict[str, Any] | None:
+    def _contract_output(self, capability: str, caller: str) -> dict[str, Any] | None:
         """Return the output of `node.contract` for a capability that is supplied here, and to `caller`."""
         if is_home_only(capability) and caller != self.peer.node_id:
             return None
@@ -229,7 +229,7 @@ class Host:
         if error.details.get("rule") != CLOCK_RULE:
             return True
         self._stale_answers[sender] += 1 if packed else batch.MOST
-        if self._stale_answers[sender] > _MOST_TOLD * batch.MOST:
+        if self._stale_answers[sender] > _MAX_STALE_ANSWERS * batch.MOST:
             self.dropped += 1
             return False
         return True
@@ -327,8 +327,8 @@ class Host:
 
 def _built_in(service: Service, shares: bool) -> list[Offer]:
     """Return the offers of every process, and those of a service whose contracts others learn from it."""
-    tells = shares or service.has_own_contracts
-    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if tells else [TraceEndpoint.OFFER]
+    learnable = shares or service.may_define_contracts
+    return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if learnable else [TraceEndpoint.OFFER]
 
 
 def _key(offer: Offer) -> str:

@@ -117,7 +117,7 @@ class Service:
         return [each.endpoint for each in self._functions.values()]
 
     @property
-    def has_own_contracts(self) -> bool:
+    def may_define_contracts(self) -> bool:
         """Return whether it may offer capabilities with contracts of its own (contracts/dynamic.py)."""
         return bool(self._functions) or type(self).endpoints is not Service.endpoints
 

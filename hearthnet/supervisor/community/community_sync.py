@@ -97,7 +97,7 @@ class Community:
         self._news = news
         self._operators = operators
         self._held = contextlib.AsyncExitStack()
-        self._told = ""
+        self._reported = ""
         self._known = {member.node_id for member in prepared.roster.members}
         self._admitted: AllowedLogins | None = None
         self._lingering: dict[BusLogin, int] = {}
@@ -114,7 +114,7 @@ class Community:
             heed_cancelling()
             changed.clear()
             began = time.monotonic()
-            wait = await self._take(membership.roster)
+            wait = await self._apply(membership.roster)
             # A flood of events must not keep the disk and the server busy all the time.
             await asyncio.sleep(max(_REST_SECONDS, time.monotonic() - began))
             heed_cancelling()
@@ -140,11 +140,11 @@ class Community:
                 await memory.open()
                 return bus
             except HearthNetError as error:
-                self._tell([error])
+                self._report([error])
                 await self._held.aclose()
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _take(self, roster: Roster) -> float | None:
+    async def _apply(self, roster: Roster) -> float | None:
         """Write `roster` to file and server; return the seconds until the next time at the latest."""
         problems = []
         try:
@@ -152,18 +152,18 @@ class Community:
         except HearthNetError as error:
             problems.append(error)
         now = now_ms()
-        wanted = self._wanted(roster, now)
+        wanted = self._logins(roster, now)
         if wanted != self._admitted:
             try:
                 await self._admit(wanted)
                 self._admitted = wanted
             except HearthNetError as error:
                 problems.append(error)
-        self._tell(problems)
-        self._tell_of_members(roster)
+        self._report(problems)
+        self._report_members(roster)
         return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
 
-    def _wanted(self, roster: Roster, now: int) -> AllowedLogins:
+    def _logins(self, roster: Roster, now: int) -> AllowedLogins:
         """Return the logins to admit: members, open invites, and briefly those just used.
 
         A withdrawn invite goes at once: its node answers it no longer, and a refused login says why.
@@ -181,15 +181,15 @@ class Community:
         lingering = (invite for invite, end in self._lingering.items() if end > now)
         return wanted._replace(invites=(*wanted.invites, *lingering))
 
-    def _tell(self, problems: list[HearthNetError]) -> None:
+    def _report(self, problems: list[HearthNetError]) -> None:
         """Report problems, each one once while it lasts."""
         text = "; ".join(problem.message for problem in problems)
-        if text and text != self._told:
+        if text and text != self._reported:
             _log.error("%s", text)
             self._news(text)
-        self._told = text
+        self._reported = text
 
-    def _tell_of_members(self, roster: Roster) -> None:
+    def _report_members(self, roster: Roster) -> None:
         members = {member.node_id for member in roster.members}
         for node in sorted(members - self._known):
             self._news(f"{ids.short_id(node)} belongs to the community now")
@@ -200,10 +200,10 @@ class Community:
 
 
 def _always(store: Store) -> Callable[[], Awaitable[Store]]:
-    async def given() -> Store:
+    async def open_store() -> Store:
         return store
 
-    return given
+    return open_store
 
 
 def _used(roster: Roster) -> set[str]:

@@ -26,7 +26,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.community_sync import LINGER_MS
 from hearthnet.supervisor.community.join_client import JoinClient, temporary_server
 from hearthnet.supervisor.nats import address, certificate
-from hearthnet.supervisor.nats.home_setup import Tell, make_folders, settings_and_key
+from hearthnet.supervisor.nats.home_setup import Report, make_folders, settings_and_key
 from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
 from hearthnet.supervisor.os.disk import file_errors, make_folder, write_whole
 from hearthnet.supervisor.os.lock import home_lock
@@ -60,10 +60,10 @@ class Joined(NamedTuple):
     moved_aside: Path | None
 
 
-def redeem(home: Home, text: str, tell: Tell) -> Joined:
+def redeem(home: Home, text: str, report: Report) -> Joined:
     """Join the community of the invite `text` with `home`, whose node must be stopped.
 
-    `tell` takes lines for a person.
+    `report` takes lines for a person.
 
     Raises:
         HearthNetError: `bad_request` for a damaged text, a running node, or a home that belongs to another
@@ -77,10 +77,10 @@ def redeem(home: Home, text: str, tell: Tell) -> Joined:
     make_folders(home)
     with home_lock(home):
         asked_before = home.device_key.exists()
-        config, identity = settings_and_key(home, tell)
+        config, identity = settings_and_key(home, report)
         held = _held(home, identity)
         _refuse_another(held, identity, invite)
-        return asyncio.run(_Joining(home, config, identity, invite, asked_before).run(held, tell))
+        return asyncio.run(_Joining(home, config, identity, invite, asked_before).run(held, report))
 
 
 class _Joining:
@@ -98,14 +98,14 @@ class _Joining:
         self._identity = identity
         self._invite = invite
         self._inside = False
-        self._asked_before = asked_before
+        self._has_requested = asked_before
 
-    async def run(self, held: Roster | None, tell: Tell) -> Joined:
+    async def run(self, held: Roster | None, report: Report) -> Joined:
         """Request to join, then write the files."""
         upstream = await self._upstream()
         known = held if held is not None and held.community_id == self._invite.community_id else None
-        roster = await self._admitted(upstream, known, tell)
-        aside = self._set_aside(held, tell) if held is not None and known is None else None
+        roster = await self._admitted(upstream, known, report)
+        aside = self._set_aside(held, report) if held is not None and known is None else None
         with file_errors(self._home.roster):
             content = rosters.encode(rosters.seal(roster, self._identity))
             write_whole(self._home.roster, content, durable=True)
@@ -129,7 +129,7 @@ class _Joining:
             return Upstream(str(place))  # LeafRemote accepts it on loopback only
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
-    async def _admitted(self, upstream: Upstream, known: Roster | None, tell: Tell) -> Roster:
+    async def _admitted(self, upstream: Upstream, known: Roster | None, report: Report) -> Roster:
         """Return the community's roster with this node in it.
 
         The request is repeated for some seconds while the invite's login works and no node answers: a node
@@ -137,28 +137,30 @@ class _Joining:
         clearer error.
         """
         if known is not None and known.member(self._identity.node_id) is not None:
-            tell(f"this node belongs to {known.name} already; the invite stays unused, its address is taken")
+            report(
+                f"this node belongs to {known.name} already; the invite stays unused, its address is taken"
+            )
             return await self._as_member(upstream, known)
         clock, told = asyncio.get_running_loop().time, False
         end = clock() + PATIENCE_SECONDS
         while True:
             began = clock()
             try:
-                return await self._asked(upstream, known)
+                return await self._request_to_join(upstream, known)
             except HearthNetError as error:
                 unanswered = self._inside and error.code == "partition"
-                if self._asked_before and (unanswered or error.code == "unauthorized"):
+                if self._has_requested and (unanswered or error.code == "unauthorized"):
                     with contextlib.suppress(HearthNetError):
                         return await self._as_member(upstream, known)
                 # While an attempt waited, the invite may have been closed: the next one is refused then.
                 if not unanswered or (told and began > end):
                     raise
             if not told:
-                tell("the node that made the invite does not answer yet; asking again for some seconds")
+                report("the node that made the invite does not answer yet; asking again for some seconds")
                 told = True
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _asked(self, upstream: Upstream, known: Roster | None) -> Roster:
+    async def _request_to_join(self, upstream: Upstream, known: Roster | None) -> Roster:
         """Request to join with the invite; `_inside` is set if its login worked."""
         self._inside = False
         async with self._at_the_door(upstream, self._invite.key()) as newcomer:
@@ -166,7 +168,7 @@ class _Joining:
             roster = await newcomer.roster(known)
             if roster.member(self._identity.node_id) is not None:
                 return roster
-            self._asked_before = True
+            self._has_requested = True
             return await newcomer.join(roster, self._identity, self._name(roster))
 
     def _name(self, roster: Roster) -> str:
@@ -204,7 +206,7 @@ class _Joining:
             # The folder holds the seed of a login.
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _set_aside(self, held: Roster, tell: Tell) -> Path:
+    def _set_aside(self, held: Roster, report: Report) -> Path:
         """Copy roster and root key of the community of one, and move its events, to a new folder.
 
         The events are moved, since the node's first event in the new community has the same place in the log.
@@ -218,7 +220,7 @@ class _Joining:
             events = self._home.jetstream / _EVENTS
             if events.exists():
                 shutil.move(events, folder / events.name)
-        tell(f"{held.name}, the community of one that was here, now lies in {folder}")
+        report(f"{held.name}, the community of one that was here, now lies in {folder}")
         return folder
 
 

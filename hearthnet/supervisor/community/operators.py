@@ -96,7 +96,7 @@ class Operators:
     def __init__(self, home: Home, news: Callable[[str], None]) -> None:
         self._home = home
         self._news = news
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._seen = self._look()
         self.logins: tuple[str, ...] = self._read()
 
@@ -110,11 +110,11 @@ class Operators:
                 changed()
 
     def _read(self) -> tuple[str, ...]:
-        return tuple(operator.login.public for operator in read(self._home, self._tell))
+        return tuple(operator.login.public for operator in read(self._home, self._report))
 
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _report(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
             _log.error("%s", text)
             self._news(text)
 

@@ -72,7 +72,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def own_host(listening_on: str) -> str:
+def reachable_host(listening_on: str) -> str:
     """Return the host under which others reach a server that listens on `listening_on`.
 
     That is `listening_on` itself, unless it means all addresses: then the source address of packets to other

@@ -33,7 +33,7 @@ _BEGIN: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 _END: Final = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
 
 
-def own_names(*more: str) -> tuple[str, ...]:
+def local_names(*more: str) -> tuple[str, ...]:
     """Return the names and addresses of this computer: `more`, and those it finds itself."""
     host = socket.gethostname()
     found = dict.fromkeys(["localhost", "127.0.0.1", "::1", host, f"{host.partition('.')[0]}.local", *more])

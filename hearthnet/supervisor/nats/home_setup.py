@@ -23,7 +23,7 @@ from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 """Takes one line for the person at the terminal."""
 
 
@@ -57,19 +57,19 @@ def make_folders(home: Home) -> None:
     check_space(home.path)
 
 
-def prepare(home: Home, tell: Tell) -> Prepared:
+def prepare(home: Home, report: Report) -> Prepared:
     """Complete the home, whose folders and lock exist, and load its content.
 
-    `tell` receives a line for everything that is made. Raises the error of a damaged file, with its name.
+    `report` receives a line for everything that is made. Raises the error of a damaged file, with its name.
     """
     founded = home.roster.exists()
-    config, identity = settings_and_key(home, tell)
+    config, identity = settings_and_key(home, report)
     if not founded:
-        _found_community(home, identity, config.display_name, tell)
-    return Prepared(home, identity, _own_roster(home.roster, identity), config)
+        _found_community(home, identity, config.display_name, report)
+    return Prepared(home, identity, _load_roster(home.roster, identity), config)
 
 
-def settings_and_key(home: Home, tell: Tell) -> tuple[Config, Identity]:
+def settings_and_key(home: Home, report: Report) -> tuple[Config, Identity]:
     """Return settings and device key, made where they are missing; raises as `prepare`.
 
     A home has these before it belongs to a community.
@@ -82,30 +82,30 @@ def settings_and_key(home: Home, tell: Tell) -> tuple[Config, Identity]:
         )
     if not home.config_file.exists():
         _write_new(home.config_file, DEFAULT_CONFIG.encode("utf-8"))
-        tell(f"settings written to {home.config_file}")
-    return load_config(home), _identity(home.device_key, "device key", tell)
+        report(f"settings written to {home.config_file}")
+    return load_config(home), _identity(home.device_key, "device key", report)
 
 
-def _identity(path: Path, what: str, tell: Tell) -> Identity:
+def _identity(path: Path, what: str, report: Report) -> Identity:
     if path.exists():
         return keyring.load_identity(path)
     with file_errors(path):
         identity = keyring.create_identity(path)
-    tell(f"new {what} {ids.short_id(identity.node_id)} in {path}")
+    report(f"new {what} {ids.short_id(identity.node_id)} in {path}")
     return identity
 
 
-def _found_community(home: Home, identity: Identity, display_name: str, tell: Tell) -> None:
-    root = _identity(home.community_key, "community root key", tell)
+def _found_community(home: Home, identity: Identity, display_name: str, report: Report) -> None:
+    root = _identity(home.community_key, "community root key", report)
     name = f"{display_name}'s community"
     now = now_ms()
     first = rosters.member(identity, "anchor", display_name, now)
     founded = rosters.seal(rosters.create(root, first, name, now), identity)
     _write_new(home.roster, rosters.encode(founded))
-    tell(f"founded {name}, a community of one")
+    report(f"founded {name}, a community of one")
 
 
-def _own_roster(path: Path, identity: Identity) -> Roster:
+def _load_roster(path: Path, identity: Identity) -> Roster:
     """Return the roster in `path`, which must list this node with the login of its key."""
     roster = keyring.load_roster(path, identity.node_id)
     if roster.is_revoked(identity.node_id):

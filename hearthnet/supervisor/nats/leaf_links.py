@@ -161,7 +161,7 @@ class Leaf:
         announced = self._announced(0)
         if not address.is_loopback(host):
             self._tls = Certificate(self._home.nats / _CERTIFICATE, self._home.nats / _KEY)
-            names = certificate.own_names(announced.host)
+            names = certificate.local_names(announced.host)
             self._fingerprint = certificate.ensure(*self._tls, names)
         self.upstream = load_upstream(self._home)
         if self.upstream is not None:
@@ -191,7 +191,7 @@ class Leaf:
             raise HearthNetError(
                 "bad_request", f"{self._home.config_file}: [community]: {error.message}"
             ) from error
-        return Address(address.own_host(host), port)
+        return Address(address.reachable_host(host), port)
 
 
 async def linked(system: NatsAdmin) -> bool:

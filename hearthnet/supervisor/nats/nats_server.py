@@ -103,12 +103,12 @@ class Server:
             try:
                 return await self._start(port, candidates[0])
             except HearthNetError as error:
-                taken = self._nats.taken()
-                if taken == "leaf" and candidates[1:]:
+                in_use = self._nats.port_in_use()
+                if in_use == "leaf" and candidates[1:]:
                     candidates.pop(0)
-                elif taken == "leaf" and ports.is_fixed:
-                    raise ports.error_taken() from error
-                elif taken == "client" and port != ANY_PORT:
+                elif in_use == "leaf" and ports.is_fixed:
+                    raise ports.in_use_error() from error
+                elif in_use == "client" and port != ANY_PORT:
                     port = ANY_PORT
                 else:
                     raise

@@ -55,7 +55,7 @@ def counter_stream() -> StreamConfig:
     """Return the stream of the uses of tokens; a message adds to the number of its subject."""
     from nats.js import api
 
-    kept = _kept("COUNTERS", "ct.>")
+    kept = _permanent("COUNTERS", "ct.>")
     kept.discard = api.DiscardPolicy.OLD  # the new number replaces the old one
     kept.max_msgs_per_subject = 1
     kept.max_age = COUNTED_SECONDS
@@ -65,14 +65,14 @@ def counter_stream() -> StreamConfig:
 
 def claim_stream() -> StreamConfig:
     """Return the stream under the key-value bucket of claims, in the layout of NATS clients."""
-    kept = _kept(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>")
+    kept = _permanent(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>")
     kept.max_msgs_per_subject = 1
     return kept
 
 
 def audit_stream() -> StreamConfig:
     """Return the stream of the audit log: one subject, so that its sequence is the chain's."""
-    return _kept("AUDIT", "au.entry")
+    return _permanent("AUDIT", "au.entry")
 
 
 RUN_SECONDS: Final = 25 * 60 * 60
@@ -86,7 +86,7 @@ def run_stream() -> StreamConfig:
     """
     from nats.js import api
 
-    kept = _kept("RUNS", "rn.run.*", "rn.said.*.*")
+    kept = _permanent("RUNS", "rn.run.*", "rn.said.*.*")
     kept.discard = api.DiscardPolicy.OLD
     kept.max_msgs_per_subject = 1
     kept.max_age = RUN_SECONDS
@@ -95,13 +95,13 @@ def run_stream() -> StreamConfig:
 
 def _events(name: str, *subjects: str) -> StreamConfig:
     """Return a stream in which each subject takes one permanent message."""
-    kept = _kept(name, *subjects)
+    kept = _permanent(name, *subjects)
     kept.discard_new_per_subject = True
     kept.max_msgs_per_subject = 1
     return kept
 
 
-def _kept(name: str, *subjects: str) -> StreamConfig:
+def _permanent(name: str, *subjects: str) -> StreamConfig:
     """Return a stream from which nothing is ever removed."""
     from nats.js import api
 

@@ -49,11 +49,11 @@ def _acquire(descriptor: int, home: Home) -> None:
         except BlockingIOError as error:
             patience = _READERS_SECONDS if running_pid(home) is None else _PATIENCE_SECONDS
             if time.monotonic() > began + patience:
-                raise _taken(home) from error
+                raise _already_running(home) from error
         time.sleep(_PAUSE_SECONDS)
 
 
-def _taken(home: Home) -> HearthNetError:
+def _already_running(home: Home) -> HearthNetError:
     pid = running_pid(home)
     who = f" (process {pid}); end that one with: kill {pid}" if pid else "; end that one first"
     return HearthNetError("bad_request", f"a node is already running in {home.path}{who}", exit_status=OTHER)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 LIMIT_BYTES: Final = 5 * 1024 * 1024
-KEPT: Final = 3
+MAX_FILES: Final = 3
 _TAIL_BYTES: Final = 2048
 
 
@@ -63,7 +63,7 @@ class LogFile:
         return self._path.stat().st_size if self._path.exists() else 0
 
     def _rotate(self) -> None:
-        for number in range(KEPT - 1, 0, -1):
+        for number in range(MAX_FILES - 1, 0, -1):
             older = self._path if number == 1 else Path(f"{self._path}.{number - 1}")
             if older.exists():
                 older.replace(f"{self._path}.{number}")

@@ -53,11 +53,11 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class StatusPipe:
-    """Both ends of the pipe: a service inherits `child_end`, its reports go to `heard`."""
+    """Both ends of the pipe: a service inherits `child_end`, its reports go to `on_status`."""
 
-    def __init__(self, name: str, heard: Callable[[Status], None]) -> None:
+    def __init__(self, name: str, on_status: Callable[[Status], None]) -> None:
         self._name = name
-        self._heard = heard
+        self._on_status = on_status
         self._own_end, self.child_end = os.pipe()
         self._reading: asyncio.Task[None] | None = None
 
@@ -84,19 +84,19 @@ class StatusPipe:
         async with reading(self._own_end) as reader:
             try:
                 while line := await reader.readline():
-                    self._take(line)
+                    self._read_status(line)
             except ValueError:
                 _log.warning(
                     "%s: a status line of more than %d bytes; heard no further", self._name, LINE_BYTES
                 )
 
-    def _take(self, line: bytes) -> None:
+    def _read_status(self, line: bytes) -> None:
         try:
             status = msgspec.json.decode(line, type=Status)
         except msgspec.DecodeError as error:
             _log.warning("%s: sent a status line that is none: %s", self._name, error)
         else:
-            self._heard(status)
+            self._on_status(status)
 
 
 _log = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class ServiceProcess:
 
     async def _run_once(self) -> str:
         """Start the service and wait for its end; return a description of the end."""
-        pipe = StatusPipe(self.spec.name, self._heard)
+        pipe = StatusPipe(self.spec.name, self._on_status)
         try:
             process = await Process.start(
                 self.spec.command,
@@ -184,7 +184,7 @@ class ServiceProcess:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _heard(self, status: Status) -> None:
+    def _on_status(self, status: Status) -> None:
         if status.state == "failed":
             self._reason = status.note
         elif status.state == "ready":
@@ -193,7 +193,7 @@ class ServiceProcess:
             self._become("ready", offers=status.offers, note=status.note, address=status.address)
         else:
             self.stage, self.progress = status.stage, status.progress
-            self._tell()
+            self._publish()
 
     def _crashed(self, end: str, delay: float) -> None:
         if self.state.state != "ready":
@@ -205,8 +205,8 @@ class ServiceProcess:
     def _become(self, state: Literal["starting", "ready", "waiting", "stopped"], **fields: object) -> None:
         since = self.state.since if state == self.state.state else now_ms()
         self.state = msgspec.structs.replace(self.state, state=state, since=since, **fields)
-        self._tell()
+        self._publish()
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._changed.set()
         self._news(self)

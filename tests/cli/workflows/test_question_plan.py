@@ -190,8 +190,8 @@ def test_an_offer_says_what_its_model_can() -> None:
     small, good, mute = ModelOffer(BUILTIN), ModelOffer(GOOD), ModelOffer(MUTE)
     assert [small.tools, good.tools, mute.tools] == ["by name", "yes", "no"]
     written = ModelOffer({**GOOD, "tool_mode": "text"})
-    assert (written.tools, written.tools_shown) == ("yes", "in text")
-    assert [small.tools_shown, good.tools_shown, mute.tools_shown] == ["by name", "yes", "no"]
+    assert (written.tools, written.tools_text) == ("yes", "in text")
+    assert [small.tools_text, good.tools_text, mute.tools_text] == ["by name", "yes", "no"]
     assert good.names == ["good", "best"]
     assert (good.context, good.languages, good.backend) == (8192, ["en", "de"], "-")
 

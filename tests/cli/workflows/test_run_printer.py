@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.cli.commands.caps import contract_of, shown_params
+from hearthnet.cli.commands.caps import contract_of, params_text
 from hearthnet.cli.workflows.question_plan import ModelOffer, Plan
 from hearthnet.cli.workflows.run_printer import Show
 from tests.cli.output.test_terminal import Tty
@@ -177,11 +177,11 @@ def test_what_the_advice_says_already_is_not_said_again(capsys: pytest.CaptureFi
 
 def test_params_of_an_offer_for_people() -> None:
     assert (
-        shown_params({"corpus": "a\x1b", "k_max": 20, "models": ["x"]})
+        params_text({"corpus": "a\x1b", "k_max": 20, "models": ["x"]})
         == 'corpus=a\\x1b, k_max=20, models=["x"]'
     )
-    assert shown_params({}) == "-"
-    assert shown_params({"advice": "x" * 100}) == f"advice={'x' * 57}..."
+    assert params_text({}) == "-"
+    assert params_text({"advice": "x" * 100}) == f"advice={'x' * 57}..."
 
 
 def test_a_capability_of_a_newer_version_has_no_contract_here() -> None:

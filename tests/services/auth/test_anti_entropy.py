@@ -212,7 +212,7 @@ async def test_what_the_last_run_wrote_down_and_could_not_tell_is_told_at_the_st
     """As after a kill between the two: the log has an event that no roster on the disk has."""
     async with living(mesh, mesh.home) as founder:
         chain = founder.auth._chain
-        chain._tell = _silence  # type: ignore[method-assign]
+        chain._publish = _silence  # type: ignore[method-assign]
         made = await founder.do(INVITE)
     async with await mesh.bus() as listener, living(mesh, mesh.home):
 

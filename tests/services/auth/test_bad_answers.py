@@ -68,7 +68,7 @@ async def test_who_answers_nonsense_is_passed_over_and_others_are_still_asked(
             await gossip_frames.publish(guest.peer.sender, HEADS, msgspec.json.encode(claimed))
             await wait_for(asked, what=f"claim {count} to be looked at")
         # What carol does now is told to nobody: the founder has it only by asking her, beside the liar.
-        carol.auth._chain._tell = _silence  # type: ignore[method-assign, assignment]
+        carol.auth._chain._publish = _silence  # type: ignore[method-assign, assignment]
         made = await carol.do(INVITE)
 
         def known() -> bool:

@@ -41,7 +41,7 @@ async def test_a_guests_post_is_proved_by_everybody(mesh: Mesh) -> None:
         assert [market_proofs.problem(event, roster) for event in export["events"]] == [""] * len(
             export["events"]
         )
-        assert market_proofs.shown(export) == []
+        assert market_proofs.differences(export) == []
     assert {event["author"] for event in whole["events"]} == {anna.principal}
     claimed = {**whole["events"][0], "author": mesh.identity.node_id}
     assert market_proofs.problem(claimed, roster) == "its frame says otherwise: author"

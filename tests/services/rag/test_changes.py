@@ -141,7 +141,7 @@ async def test_files_of_a_folder_are_read_in_together(
     async with running(mesh) as bus:
         with mesh.published():
             order, texts = command._Order("book", False), find([tmp_path]).texts
-            await command._ingest(mesh.home, order, texts, summary, command.Shown(lines.append))
+            await command._ingest(mesh.home, order, texts, summary, command.ProgressDisplay(lines.append))
         assert len(await titles(bus, "book")) == 8
     assert [Path(one["path"]).name for one in summary["ingested"]] == [f"{number}.md" for number in range(8)]
     assert (summary["failed"], summary["not_tried"], len(lines)) == ([], [], 8)
@@ -286,7 +286,7 @@ async def test_a_person_who_ingests_sees_how_far_it_is(
     cid = await put(mesh, BOOK)
     async with running(mesh) as bus:
         order, file = command._Order("home", False), TextFile(tmp_path / "b.pdf", "b.pdf")
-        added = await command._add(bus, order, file, cid, command.Shown(lambda text: None, stage))
+        added = await command._add(bus, order, file, cid, command.ProgressDisplay(lambda text: None, stage))
         assert "reading pages 1/2" in seen
         assert command._counts([added]).startswith("2 pages, ")
 

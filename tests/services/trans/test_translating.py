@@ -98,10 +98,10 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.req("TRANS-12")
 def test_a_person_sees_nothing_that_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cli.shown("a\x1b[2J") == "a\x1b[2J"
+    assert cli.printable("a\x1b[2J") == "a\x1b[2J"
     monkeypatch.setattr(terminal, "is_tty", lambda stream: True)
-    assert cli.shown("a\x1b[2J\nb") == "a\\x1b[2J\nb\n"
-    assert cli.shown("a\n") == "a\n"
+    assert cli.printable("a\x1b[2J\nb") == "a\\x1b[2J\nb\n"
+    assert cli.printable("a\n") == "a\n"
     with cli.progress(quiet=False) as done:
         done(1, 2)
         done(2, 2)

@@ -115,7 +115,7 @@ def test_an_invite_that_is_closed_while_it_waits_is_refused(
             await wait_for(lambda: clock() > end)
         raise HearthNetError("partition", "no answer")
 
-    monkeypatch.setattr(join._Joining, "_asked", asked)
+    monkeypatch.setattr(join._Joining, "_request_to_join", asked)
     error = refused(make_home(tmp_path / "shed", "shed"), hearth.invite(), told)
     assert (error.code, error.message, attempts) == ("unauthorized", "it was used", 3)
 

@@ -235,7 +235,7 @@ async def test_a_server_whose_port_was_taken_meanwhile_is_tried_again(server: Se
     await wait_for(lambda: news, what="the end to be noticed")
     thief = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
     await wait_for(
-        lambda: not server._nats.running and server._nats.taken() == "client", what="a failed start"
+        lambda: not server._nats.running and server._nats.port_in_use() == "client", what="a failed start"
     )
     thief.close()
     await thief.wait_closed()
