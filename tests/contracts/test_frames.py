@@ -13,6 +13,7 @@ from hearthnet.contracts.registry import contracts
 from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
+    ContentFrame,
     Continued,
     Frame,
     Notice,
@@ -20,7 +21,6 @@ from hearthnet_llm.interface.frames import (
     ReasoningBlock,
     ReasoningDelta,
     ServerToolEvent,
-    Shown,
     StopReason,
     TextDelta,
     ToolCall,
@@ -29,7 +29,7 @@ from hearthnet_llm.interface.frames import (
 )
 
 SERVICES = Path(__file__).resolve().parents[2] / "services"
-EXAMPLES: dict[type, Shown] = {
+EXAMPLES: dict[type, ContentFrame] = {
     type(frame): frame
     for frame in (
         TextDelta("Hi"),
@@ -73,10 +73,11 @@ def trees(service: Path) -> list[ast.Module]:
 
 @pytest.mark.req("CONTRACT-31")
 @pytest.mark.parametrize(
-    ("capability", "frames"), [("llm.chat@2.0", get_args(Shown)), ("llm.complete@1.0", get_args(Continued))]
+    ("capability", "frames"),
+    [("llm.chat@2.0", get_args(ContentFrame)), ("llm.complete@1.0", get_args(Continued))],
 )
 def test_each_frame_of_a_model_fits_its_contract(capability: str, frames: tuple[type[Frame], ...]) -> None:
-    assert set(EXAMPLES) == set(get_args(Shown)), "a new frame needs an example here"
+    assert set(EXAMPLES) == set(get_args(ContentFrame)), "a new frame needs an example here"
     for frame in frames:
         contracts().get(capability).check_frame(*to_event(EXAMPLES[frame]))
 

@@ -355,7 +355,9 @@ async def test_a_call_that_breaks_off_is_asked_for_again_and_the_run_goes_on(
     guest = shared.guest("llm.chat", "rag.query")
     broken, last = Say("I look.", (("search_corpus", '{"query": "wa'),)), Say("There is one.")
     asked = ask(shared, broken, last, tools=({"use": "search_corpus", "params": {"corpus": "probe"}},))
-    shared.model.turns[retry_truncated_call.TOLD] = [Say("I look.", (("search_corpus", {"query": "water"}),))]
+    shared.model.turns[retry_truncated_call.RETRY_NOTICE] = [
+        Say("I look.", (("search_corpus", {"query": "water"}),))
+    ]
     async with shared.http(guest) as http:
         events = await all_events(http, asked)
     notices = [event.data["code"] for event in events if event.event == "notice"]
@@ -366,4 +368,4 @@ async def test_a_call_that_breaks_off_is_asked_for_again_and_the_run_goes_on(
     assert [event.data["status"] for event in events if event.event == "tool_result"] == ["completed"]
     assert events[-1].event == "done"
     said = [message["content"] for message in shared.model.requests[-1]["messages"]]
-    assert retry_truncated_call.TOLD not in said
+    assert retry_truncated_call.RETRY_NOTICE not in said

@@ -47,13 +47,13 @@ class Engine:
             self.dim = self._size()
 
     def _size(self) -> int:
-        (vector,), _ = self._asked(["water"])
+        (vector,), _ = self._embed_texts(["water"])
         return len(vector)
 
     def embed(self, texts: Sequence[str]) -> Embedded:
         """Return the vectors of `texts`; texts that are too long are cut."""
         try:
-            vectors, tokens = self._asked(texts)
+            vectors, tokens = self._embed_texts(texts)
             return Embedded(vectors, (), tokens)
         except _TooLongError:
             found = [self._one(text) for text in texts]
@@ -65,13 +65,13 @@ class Engine:
         kept = text
         for _ in range(_MOST_CUTS):
             try:
-                (vector,), tokens = self._asked([kept])
+                (vector,), tokens = self._embed_texts([kept])
                 return vector, tokens, kept != text
             except _TooLongError as error:
                 kept = kept[: max(1, int(len(kept) * MAX_TOKENS / error.tokens * _SPARE))]
         raise HearthNetError("bad_request", "a text has too many tokens for the model; shorten it")
 
-    def _asked(self, texts: Sequence[str]) -> tuple[list[Any], int]:
+    def _embed_texts(self, texts: Sequence[str]) -> tuple[list[Any], int]:
         import numpy as np
 
         said = self._server.handle_embeddings({"input": list(texts), "embd_normalize": -1})
@@ -162,7 +162,7 @@ class GgufBox(Box):
         """As `Box.seen`."""
         return file_stamp(self._path)
 
-    async def found(self) -> Loadable:
-        """As `Box.found`."""
+    async def resolve(self) -> Loadable:
+        """As `Box.resolve`."""
         file = await asyncio.to_thread(check_llama, self._path, "embed.model_file")
         return Gguf(file.stem, await asyncio.to_thread(Engine, file, self._threads))

@@ -47,7 +47,7 @@ class Box(ABC):
         """Return a value that changes when the file appears or is replaced. Blocks."""
 
     @abstractmethod
-    async def found(self) -> Loadable:
+    async def resolve(self) -> Loadable:
         """Return the model after validation of its file.
 
         Raises:
@@ -58,7 +58,7 @@ class Box(ABC):
         """Set `model` if the file is valid, else set `problem`."""
         self._seen = await asyncio.to_thread(self.seen)
         try:
-            self.model, self.problem = await self.found(), ""
+            self.model, self.problem = await self.resolve(), ""
         except HearthNetError as error:
             self._without(error)
 
@@ -99,6 +99,6 @@ class MiniLmBox(Box):
         """As `Box.seen`."""
         return files.looked()
 
-    async def found(self) -> Loadable:
-        """As `Box.found`."""
+    async def resolve(self) -> Loadable:
+        """As `Box.resolve`."""
         return MiniLm(await asyncio.to_thread(files.checked_files, self._data), self._threads)

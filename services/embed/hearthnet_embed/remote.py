@@ -22,7 +22,7 @@ _AT_ONCE: Final = 4
 LOOK_SECONDS: Final = 10.0
 _BEARER: Final = ("Authorization", "Bearer {key}")
 _TOO_LONG: Final = re.compile(r"context|too long|exceed|maximum", re.IGNORECASE)
-_GONE_CODES: Final = ("partition", "timeout", "capacity_exceeded", "unauthorized", "not_found")
+_UNAVAILABLE_CODES: Final = ("partition", "timeout", "capacity_exceeded", "unauthorized", "not_found")
 _WORD: Final = "water"
 
 
@@ -123,17 +123,17 @@ class Remote:
         """Embed one word, which shows that the model answers, warms it up and gives its size."""
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                answer = await self._asked([_WORD])
+                answer = await self._request([_WORD])
         except TimeoutError:
-            self._gone(f"the server of the embedding model {self.config.name} does not answer")
+            self._set_unavailable(f"the server of the embedding model {self.config.name} does not answer")
         except HearthNetError as error:
-            self._gone(error.message)
+            self._set_unavailable(error.message)
         else:
             self._dim = len(answer.vectors[0])
             self.problem = ""
             self._watch.seen(time.monotonic())
 
-    def _gone(self, problem: str) -> None:
+    def _set_unavailable(self, problem: str) -> None:
         if problem != self.problem:
             _log.info("%s", problem)
         self.problem = problem
@@ -141,13 +141,13 @@ class Remote:
 
     def _failed(self, error: HearthNetError) -> None:
         """Probe at once after an error that may mean that the server is gone."""
-        if error.code in _GONE_CODES:
+        if error.code in _UNAVAILABLE_CODES:
             self._again.set()
 
     async def _piece(self, texts: Sequence[str], start: int) -> Embedded:
         async with self._places:
             try:
-                answer = await self._asked(texts)
+                answer = await self._request(texts)
             except HearthNetError as error:
                 if self.config.kind != "ollama" or not _is_too_long(error):
                     raise
@@ -160,16 +160,16 @@ class Remote:
         cut: list[int] = []
         for index, text in enumerate(texts, start):
             try:
-                answers.append(await self._asked([text]))
+                answers.append(await self._request([text]))
             except HearthNetError as error:
                 if not _is_too_long(error):
                     raise
-                answers.append(await self._asked([text], cut=True))
+                answers.append(await self._request([text], cut=True))
                 cut.append(index)
         vectors = [vector for answer in answers for vector in answer.vectors]
         return Embedded(vectors, tuple(cut), sum(answer.tokens for answer in answers))
 
-    async def _asked(self, texts: Sequence[str], *, cut: bool = False) -> EmbeddingResponse:
+    async def _request(self, texts: Sequence[str], *, cut: bool = False) -> EmbeddingResponse:
         config = self.config
         data = bytearray()
         sent = request(self._wire, config.url, config.model, texts, cut=cut)

@@ -28,7 +28,7 @@ class Catalogue:
         """Read the entries that changed since the last call."""
         async with self._looking:
             async for entry, place in self._blobs.entries(self._after):
-                self._take(entry, place)
+                self._apply(entry, place)
                 self._after = place
 
     def page(self, prefix: str, after: str, limit: int) -> list[BlobRecord]:
@@ -45,7 +45,7 @@ class Catalogue:
         """Drop the record of a deletion that the store has dropped."""
         self.gone.pop(cid, None)
 
-    def _take(self, entry: BlobRecord, place: int) -> None:
+    def _apply(self, entry: BlobRecord, place: int) -> None:
         cid = entry.name
         if not is_cid(cid):
             self.others.add(entry.nuid)

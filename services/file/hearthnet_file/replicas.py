@@ -14,9 +14,9 @@ from typing import Final
 
 from hearthnet import HearthNetError
 
-KEPT_MS: Final = 24 * 3_600_000
+RETENTION_MS: Final = 24 * 3_600_000
 MOST_OF_A_NODE: Final = 20_000
-MOST_TOLD: Final = 8
+MAX_NODES: Final = 8
 
 
 class Holders:
@@ -39,7 +39,7 @@ class Holders:
         """
         wanted = sorted(set(cids))
         with self._lock, self._writing():
-            self._database.execute("DELETE FROM holders WHERE at <= ?", (now_ms - KEPT_MS,))
+            self._database.execute("DELETE FROM holders WHERE at <= ?", (now_ms - RETENTION_MS,))
             self._database.executemany(
                 "INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", [(cid, node, now_ms) for cid in wanted]
             )
@@ -53,10 +53,10 @@ class Holders:
         return len(wanted)
 
     def of(self, cid: str, now_ms: int) -> list[str]:
-        """Return up to `MOST_TOLD` nodes that keep `cid`, the latest advertisement first."""
+        """Return up to `MAX_NODES` nodes that keep `cid`, the latest advertisement first."""
         query = "SELECT node FROM holders WHERE cid = ? AND at > ? ORDER BY at DESC, node LIMIT ?"
         with self._lock:
-            found = self._database.execute(query, (cid, now_ms - KEPT_MS, MOST_TOLD)).fetchall()
+            found = self._database.execute(query, (cid, now_ms - RETENTION_MS, MAX_NODES)).fetchall()
         return [node for (node,) in found]
 
     def close(self) -> None:

@@ -98,14 +98,14 @@ class Scrubber:
         for cid in mended:
             del self.state.damaged[cid]
         if mended:
-            self._tell()
+            self._save_state()
 
-    def found(self, cid: str, place: str) -> None:
+    def record_damage(self, cid: str, place: str) -> None:
         """Record that the content at `place` is damaged."""
         if self.state.damaged.get(cid) != place:
             _log.error("%s is damaged on the disk; put it again", cid)
             self.state.damaged[cid] = place
-            self._tell()
+            self._save_state()
 
     def close(self) -> None:
         """Save the position."""
@@ -122,7 +122,7 @@ class Scrubber:
         try:
             await self._read_chunk(entry)
         except DamagedBlob:
-            self.found(entry.name, entry.nuid)
+            self.record_damage(entry.name, entry.nuid)
         except HearthNetError as error:
             if error.code != "not_found":  # removed since
                 raise
@@ -146,7 +146,7 @@ class Scrubber:
             return entry
         return next(iter(self._catalogue.page("", state.after, 1)), None)
 
-    def _tell(self) -> None:
+    def _save_state(self) -> None:
         self._save(0)
         self._changed()
 

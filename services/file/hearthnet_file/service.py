@@ -61,7 +61,7 @@ class FileService(Service):
         self._sweeper = Sweeper(self._blobs, self._catalogue, node.config.file)
         self._holders = await asyncio.to_thread(Holders, node.data / "holders.db")
         self._scrubber = Scrubber(
-            self._blobs, self._catalogue, node.data / "scrub.json", self.scrub_ms, self._tell_damage
+            self._blobs, self._catalogue, node.data / "scrub.json", self.scrub_ms, self._update_note
         )
         self.note = self._scrubber.note
 
@@ -109,7 +109,7 @@ class FileService(Service):
             return await self._read(call, stream)
         except DamagedBlob:
             entry = await self._blobs.find(call.input.cid)
-            self._scrubber.found(call.input.cid, LOST if entry is None else entry.nuid)
+            self._scrubber.record_damage(call.input.cid, LOST if entry is None else entry.nuid)
             raise
 
     async def _read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
@@ -128,7 +128,7 @@ class FileService(Service):
             async for data in chunks:
                 await stream.send("chunk", _chunk(blob, index, data))
                 index += 1
-        return Reply(_said(blob, 0, b""), {"chunks": end - start})
+        return Reply(_chunk_output(blob, 0, b""), {"chunks": end - start})
 
     @capability("file.list@1.0")
     async def list_blobs(self, call: Call[NoParams, ListInput]) -> Reply:
@@ -214,7 +214,7 @@ class FileService(Service):
         """Return whether this node calls in its own name; a token that it issued does not count."""
         return call.caller == call.principal == self._node.identity.node_id
 
-    def _tell_damage(self) -> None:
+    def _update_note(self) -> None:
         self.note = self._scrubber.note
         self.offers_changed()
 
@@ -223,7 +223,7 @@ class FileService(Service):
             try:
                 await self._sweeper.sweep(now_ms())
                 for cid in self._sweeper.lost:
-                    self._scrubber.found(cid, LOST)
+                    self._scrubber.record_damage(cid, LOST)
             except HearthNetError as error:
                 _log.warning("not swept: %s", error)
             await asyncio.sleep(self.sweep_seconds)
@@ -231,16 +231,16 @@ class FileService(Service):
 
 async def _one_chunk(blob: Blob, index: int) -> dict[str, Any]:
     data = await blob.chunk(index) if blob.manifest.count else b""
-    return _said(blob, index, data)
+    return _chunk_output(blob, index, data)
 
 
-def _said(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
+def _chunk_output(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
     cid = blob.manifest.cids(index, index + 1)[0] if blob.manifest.count else blob.cid
     return {"cid": cid, "size_bytes": len(data), "data_b64": as_text(data)}
 
 
 def _chunk(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
-    return {"i": index, **_said(blob, index, data)}
+    return {"i": index, **_chunk_output(blob, index, data)}
 
 
 async def _send_manifest(stream: Stream, blob: Blob) -> None:

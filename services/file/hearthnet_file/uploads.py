@@ -23,10 +23,10 @@ from hearthnet_file.schemas import NoParams, PutInput, as_bytes, chunk_sent, has
 WINDOW: Final = 16
 """Chunks requested ahead; 4 MiB."""
 _STEP: Final = WINDOW // 2
-_TELL_EVERY: Final = 64
+_PROGRESS_CHUNKS: Final = 64
 _LOOK_EVERY: Final = 16
 """Chunks between two checks of the disk: a quarter of the space that has to stay free."""
-_TELL_SECONDS: Final = 1.0
+_PROGRESS_SECONDS: Final = 1.0
 _PLACE: Final = "put-"
 CHECKING: Final = "checking what is there"
 STORING: Final = "storing"
@@ -144,7 +144,7 @@ class Uploads:
         manifest = await _manifest(call, stream)
         if whole and not seen:
             proof = Proof()
-            await _take(stream, manifest, proof)
+            await _receive_chunks(stream, manifest, proof)
             if await self._blobs.hold(cid, hold):
                 return proof.count
         damaged = known.nuid if known is not None and not whole else ""
@@ -153,7 +153,7 @@ class Uploads:
         self._taking[cid] = size, writer
         try:
             await self._room(self._coming())
-            await _take(stream, manifest, StoredChunks(self._blobs, writer))
+            await _receive_chunks(stream, manifest, StoredChunks(self._blobs, writer))
         finally:
             del self._taking[cid]
         await self._blobs.commit(writer, hold, damaged)
@@ -169,7 +169,7 @@ class Uploads:
             number += 1
             writer = BlobWriter(self._blobs.link, _place(manifest.cid) + (f"-{number}" if number else ""))
             while await writer.check_next(manifest):
-                if writer.count % _TELL_EVERY == 0:
+                if writer.count % _PROGRESS_CHUNKS == 0:
                     await stream.progress(CHECKING, writer.count, manifest.count)
             if await writer.is_alone():
                 return writer
@@ -178,13 +178,13 @@ class Uploads:
         """Return whether the stored blob cannot be read intact; reads all of it."""
         looked = 0
 
-        def told(chunks: int) -> None:
+        def on_progress(chunks: int) -> None:
             nonlocal looked
             looked = chunks
 
-        checking = asyncio.create_task(self._blobs.damage(known, told))
+        checking = asyncio.create_task(self._blobs.damage(known, on_progress))
         try:
-            while not (await asyncio.wait({checking}, timeout=_TELL_SECONDS))[0]:
+            while not (await asyncio.wait({checking}, timeout=_PROGRESS_SECONDS))[0]:
                 await stream.progress(CHECKING, looked, max(1, known.count))
             return bool(await checking)
         finally:
@@ -227,7 +227,7 @@ async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
     return manifest
 
 
-async def _take(stream: Stream, manifest: Manifest, sink: Sink) -> None:
+async def _receive_chunks(stream: Stream, manifest: Manifest, sink: Sink) -> None:
     """Request the chunks that `sink` lacks, a few ahead, and append them in order."""
     asked = sink.count
     while (at := sink.count) < manifest.count:
@@ -245,7 +245,7 @@ async def _take(stream: Stream, manifest: Manifest, sink: Sink) -> None:
                 details={"chunk": at, "sent": chunk.i},
             )
         await sink.append(data)
-        if sink.count % _TELL_EVERY == 0:
+        if sink.count % _PROGRESS_CHUNKS == 0:
             await stream.progress(STORING, sink.count, manifest.count)
 
 

@@ -111,7 +111,7 @@ class LlmService(Service):
         while self._box is not None:
             if self._boxed is not None:
                 if self._pool.there or self._scripted:
-                    await self._boxed.wanted()
+                    await self._boxed.until_called()
                 await self._load(self._boxed)
             if self._boxed is not None:
                 await self._boxed.warm()
@@ -201,7 +201,7 @@ class LlmService(Service):
         failover = self._failover(backends, answer)
         if request.max_tokens != 0:
             return failover.chat(request)
-        return failover.first(lambda backend: warmed(backend, request, failover.asked))
+        return failover.first(lambda backend: warmed(backend, request, failover.answer))
 
     def _failed(self, backend: Backend, error: HearthNetError) -> None:
         if isinstance(backend, Remote):

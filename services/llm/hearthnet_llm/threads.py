@@ -37,7 +37,7 @@ _PLACE: Final = re.compile(r"/input/messages/(\d+)")
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 FILE: Final = "threads.db"
-KEPT_MS: Final = 24 * 3600 * 1000
+RETENTION_MS: Final = 24 * 3600 * 1000
 MOST_THREADS: Final = 200
 """Threads of one principal."""
 MOST_THREAD_BYTES: Final = 2 << 20
@@ -79,9 +79,9 @@ class Turn(msgspec.Struct, frozen=True):
         try:
             yield
         except HearthNetError as error:
-            raise self._told(error) from error.__cause__
+            raise self._relocated(error) from error.__cause__
 
-    def _told(self, error: HearthNetError) -> HearthNetError:
+    def _relocated(self, error: HearthNetError) -> HearthNetError:
         if not self.held or "path" not in error.details:
             return error
 
@@ -191,7 +191,7 @@ class ThreadsFile:
 
     def read(self, principal: str, thread: str) -> Row | None:
         """Return the transcript, or None if there is none or it has expired."""
-        since = self._clock() - KEPT_MS
+        since = self._clock() - RETENTION_MS
         row = self._do(
             lambda connection: connection.execute(
                 "SELECT version, messages FROM threads WHERE principal = ? AND id = ? AND used_ms > ?",
@@ -252,7 +252,7 @@ class ThreadsFile:
         return True
 
     def _delete_old(self, connection: sqlite3.Connection) -> None:
-        connection.execute("DELETE FROM threads WHERE used_ms <= ?", (self._clock() - KEPT_MS,))
+        connection.execute("DELETE FROM threads WHERE used_ms <= ?", (self._clock() - RETENTION_MS,))
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of `work`, if necessary on a new file instead of a damaged one.

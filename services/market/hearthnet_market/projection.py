@@ -39,7 +39,7 @@ _POST: Final = (
     "lamport",
 )
 _ACT: Final = ("lamport", "post", "event_id", "author", "client_id", "digest")
-_GONE: Final = """
+_INSERT_DELETED: Final = """
     INSERT INTO post (id, event_id, lamport, author, category, title, body, tags, created_at,
                       expires_at, ended_lamport, ended_reason, ended_by, ended_at, deleted)
     VALUES (?, ?, ?, ?, 'info', '', '', '[]', ?, ?, ?, 'deleted', ?, ?, 1)"""
@@ -160,7 +160,7 @@ def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
         if row is None:
             first = int(post["lamport"])
             gone = (first, post["event_id"], lamport, post["author"], at, at, lamport, event.author, at)
-            database.execute(_GONE, gone)
+            database.execute(_INSERT_DELETED, gone)
         else:
             database.execute(_UNINDEX, row)
             database.execute(_EMPTIED, (lamport, lamport, event.author, at, row[0]))

@@ -107,7 +107,7 @@ class View:
         returned place is that of the last post, so that a call with it continues without a gap.
         """
         sql, values = listing(wanted, now_ms, _COLUMNS)
-        with self._asked():
+        with self._query():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
             posts, lamport = [_post(row) for row in rows], self._lamport()
         cut = wanted.since_lamport and len(posts) == wanted.limit
@@ -116,7 +116,7 @@ class View:
     def removed(self, since: int) -> list[dict[str, Any]]:
         """Return the ends, in order, of posts that existed at place `since` and ended after it."""
         sql = f"SELECT {_ENDED} FROM post WHERE ended_lamport > ? AND id <= ? ORDER BY ended_lamport"
-        with self._asked():
+        with self._query():
             return [_end(row) for row in self._database.execute(sql, (since, since))]
 
     def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
@@ -126,7 +126,7 @@ class View:
         """
         words = _words(query)
         found: list[dict[str, Any]] = []
-        with self._asked():
+        with self._query():
             for post, score in ranked(self._database, words):
                 sql = f"SELECT {_COLUMNS} FROM post WHERE id = ? AND ended_lamport IS NULL AND expires_at > ?"
                 found += [
@@ -141,14 +141,14 @@ class View:
         sql = """
             SELECT event_id, title, body FROM post WHERE ended_lamport IS NULL AND expires_at > ?
             ORDER BY lamport DESC LIMIT ?"""
-        with self._asked():
+        with self._query():
             return self._database.execute(sql, (now_ms, limit)).fetchall()[::-1]
 
     def chosen(self, event_ids: list[str], now_ms: int) -> dict[str, dict[str, Any]]:
         """Return those of the posts that are current, by their ids."""
         sql = f"""
             SELECT {_COLUMNS} FROM post WHERE event_id = ? AND ended_lamport IS NULL AND expires_at > ?"""
-        with self._asked():
+        with self._query():
             rows = [self._database.execute(sql, (one, now_ms)).fetchone() for one in event_ids]
             return {row[0]: _post(row) for row in rows if row is not None}
 
@@ -157,7 +157,7 @@ class View:
         sql = """
             SELECT author, lamport, updates, ended_lamport IS NULL FROM post
             WHERE event_id = ? AND NOT deleted"""
-        with self._asked():
+        with self._query():
             row = self._database.execute(sql, (event_id,)).fetchone()
             return None if row is None else PostState(row[0], row[1], row[2], bool(row[3])), self._lamport()
 
@@ -166,7 +166,7 @@ class View:
         sql = """
             SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
             ORDER BY expires_at LIMIT ?"""
-        with self._asked():
+        with self._query():
             return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
 
     def written(self, author: str, event_id: str = "") -> tuple[list[dict[str, Any]], int, int]:
@@ -178,7 +178,7 @@ class View:
         """
         where = "event_id = ?" if event_id else "author = ?"
         found: list[dict[str, Any]] = []
-        with self._asked():
+        with self._query():
             rows = self._database.execute(
                 f"SELECT id, event_id, author FROM post WHERE {where} AND NOT deleted ORDER BY id",
                 (event_id or author,),
@@ -197,7 +197,7 @@ class View:
 
     def acts(self, author: str, event_id: str, after: int, limit: int) -> list[int]:
         """Return the places of events of one post, or of all events of `author`, after a place."""
-        with self._asked():
+        with self._query():
             if event_id:
                 where, value = "post = (SELECT id FROM post WHERE event_id = ?)", event_id
             else:
@@ -209,7 +209,7 @@ class View:
         """Return those of the posts that exist, each with its end if it has ended."""
         sql = f"SELECT {_COLUMNS}, {_ENDED} FROM post WHERE event_id = ? AND NOT deleted"
         found = []
-        with self._asked():
+        with self._query():
             for event_id in event_ids:
                 for row in self._database.execute(sql, (event_id,)):
                     ended = _end(row[11:])
@@ -219,7 +219,7 @@ class View:
     def erased(self, author: str, client_id: str) -> Erased | None:
         """Return the erased event of that author and client id, or None."""
         sql = "SELECT event_id, lamport, digest FROM erased WHERE author = ? AND client_id = ?"
-        with self._asked():
+        with self._query():
             row = self._database.execute(sql, (author, client_id)).fetchone()
         return None if row is None else Erased(*row)
 
@@ -229,7 +229,7 @@ class View:
             sql = "SELECT lamport FROM erasing ORDER BY lamport LIMIT ?"
             return [row[0] for row in self._database.execute(sql, (limit,))]
 
-    def gone(self, lamports: list[int]) -> None:
+    def record_erased(self, lamports: list[int]) -> None:
         """Record that the log has erased these events, and remove their words from the file."""
         with self._held():
             with self._database:
@@ -271,7 +271,7 @@ class View:
             yield
 
     @contextlib.contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _query(self) -> Iterator[None]:
         """As `_held`, for a query.
 
         Raises:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 EMBED: Final = "embed.text"
-MOST_KEPT: Final = 5_000
+MAX_VECTORS: Final = 5_000
 QUERY_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 5.0
 _BATCH: Final = 64
@@ -56,7 +56,7 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 class Vectors:
-    """At most `MOST_KEPT` vectors of one model; the least recently used are dropped first.
+    """At most `MAX_VECTORS` vectors of one model; the least recently used are dropped first.
 
     The key is (event id, hash of the text).
     """
@@ -82,7 +82,7 @@ class Vectors:
 
         self._kept[key] = np.asarray(vector, np.float32)
         self._stacked = None
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > MAX_VECTORS:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:
@@ -210,7 +210,7 @@ class SemanticIndex:
             self._woken.clear()
             if self._model:
                 try:
-                    await self._take_in(self._model)
+                    await self._embed_missing(self._model)
                 except HearthNetError as error:
                     _log.info("posts wait for their vectors: %s", error)
             try:
@@ -219,10 +219,10 @@ class SemanticIndex:
             except TimeoutError:
                 continue
 
-    async def _take_in(self, model: str) -> None:
+    async def _embed_missing(self, model: str) -> None:
         """Compute the missing vectors of the newest current posts."""
         await asyncio.to_thread(importlib.import_module, "numpy")
-        found = await self._look(self._view.recent, MOST_KEPT, now_ms())
+        found = await self._look(self._view.recent, MAX_VECTORS, now_ms())
         texts = [f"{title}\n{body}"[:_MOST_CHARACTERS] for _, title, body in found]
         keys = [(post[0], content_hash(text.encode())) for post, text in zip(found, texts, strict=True)]
         lacking = self._vectors.missing(keys)

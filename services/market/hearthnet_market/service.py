@@ -196,7 +196,7 @@ class MarketService(Service):
         waiting = set(await self._look(self._view.erasing, _ERASED_AT_ONCE))
         acts = [act["lamport"] for post in recorded.event.data["posts"] for act in post["acts"]]
         meta = {"repeated": recorded.repeated, "erased": waiting.isdisjoint(acts)}
-        return Reply(_told(recorded), meta)
+        return Reply(_call_output(recorded), meta)
 
     @capability("market.export@1.0")
     async def export(self, call: Call[NoParams, ExportInput]) -> Reply:
@@ -223,7 +223,7 @@ class MarketService(Service):
         found = await self._events.outcome(principal, idempotency_key, arguments_digest)
         if found is not None:
             recorded = await self._events.at(found["lamport"])
-            return found if recorded is None else _told(recorded)
+            return found if recorded is None else _call_output(recorded)
         erased = await self._look(self._view.erased, principal, idempotency_key)
         if erased is None or erased.digest != arguments_digest:
             return None
@@ -304,13 +304,13 @@ class MarketService(Service):
         log, last = await self._events.place()
         after = await asyncio.to_thread(self._view.follow, log, last)
         if after < last:
-            await self._take_in(after)
+            await self._apply_events(after)
             await asyncio.to_thread(self._view.reached, log, last)
             if hasattr(self, "_meanings"):
                 self._meanings.wake()
         await asyncio.to_thread(self._view.settle, log, last)
 
-    async def _take_in(self, after: int) -> None:
+    async def _apply_events(self, after: int) -> None:
         """Apply the events after place `after`; the next batch is read while one is applied."""
         applying: asyncio.Task[None] | None = None
         try:
@@ -373,7 +373,7 @@ class MarketService(Service):
         while places := await asyncio.to_thread(self._view.erasing, _ERASED_AT_ONCE):
             for place in places:
                 await self._events.erase(place)
-            await asyncio.to_thread(self._view.gone, places)
+            await asyncio.to_thread(self._view.record_erased, places)
 
     async def _guarded(self, work: Any, what: str) -> None:
         try:
@@ -382,7 +382,7 @@ class MarketService(Service):
             _log.warning("%s: %s; tried again later", what, error)
 
 
-def _told(recorded: Recorded) -> dict[str, Any]:
+def _call_output(recorded: Recorded) -> dict[str, Any]:
     """Return the output of the call that made this event; a deletion's has its counts."""
     told: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
     if recorded.event.event_type == DELETED:

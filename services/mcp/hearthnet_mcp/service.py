@@ -84,7 +84,7 @@ class McpService(Service):
             params = {"server": server.config.name, "tool": tool.name}
             offers.append(Offer(capability=capability, params=params, trust=trust))
         self._endpoints, self._offers = endpoints, offers
-        self.note = self._told()
+        self.note = self._status_note()
         self.offers_changed()
 
     def server(self, name: str) -> McpServer:
@@ -102,7 +102,7 @@ class McpService(Service):
         servers = [server for server, _ in self._servers.values()]
         return [(server, tool) for server in servers for tool in server.listing.tools]
 
-    def _told(self) -> str | None:
+    def _status_note(self) -> str | None:
         notes = [server.note for server, _ in self._servers.values()]
         problem = self._settings.problem if self._settings is not None else ""
         if len(self._tools()) > _MOST_OFFERED:
@@ -129,7 +129,7 @@ class _Runner:
         """Call the tool with exactly the input that was sent and approved."""
         waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             # A slow reader misses steps instead of delaying the server.
             with contextlib.suppress(asyncio.QueueFull):
                 waiting.put_nowait(results.progress(progress, total, message))
@@ -137,7 +137,7 @@ class _Runner:
         relay = asyncio.create_task(_relay(waiting, stream), name="mcp progress")
         try:
             server = self._service.server(self._server)
-            answer = await server.call(self._tool, call.body["input"], call.allowed(), told)
+            answer = await server.call(self._tool, call.body["input"], call.allowed(), on_progress)
         finally:
             await _end([relay])
         while not waiting.empty():

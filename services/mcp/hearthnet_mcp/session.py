@@ -74,7 +74,7 @@ class Session:
         listed: list[dict[str, Any]] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            async with _told_errors(self):
+            async with _translate_errors(self):
                 async with asyncio.timeout(LIST_SECONDS):
                     page = await self.client.list_tools(cursor=cursor)
             dumped = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
@@ -97,7 +97,7 @@ class Session:
                 `bad_request` for invalid params; `not_implemented` for an unknown method; `internal_error`
                 for any other failure, or an invalid result.
         """
-        async with _told_errors(self):
+        async with _translate_errors(self):
             _describe(tool, self.client.protocol_version)
             context = traceparent()
             meta: Any = {"traceparent": context} if context else None
@@ -113,7 +113,7 @@ class Session:
             _describe(tool, self.client.protocol_version, {"error.type": "tool_error"})
         return dumped
 
-    async def heard(self, message: IncomingMessage) -> None:
+    async def on_message(self, message: IncomingMessage) -> None:
         """Handle a notification of the server."""
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             self.changed.set()
@@ -130,7 +130,7 @@ class Session:
                 async for _ in subscription:
                     self.changed.set()
         except Exception as error:
-            _log.info("changes to its list of tools are not heard: %s", error)
+            _log.info("changes to its list of tools are not on_message: %s", error)
 
 
 @contextlib.asynccontextmanager
@@ -152,11 +152,11 @@ async def opened(name: str, command: tuple[str, ...], variables: dict[str, str])
     client = Client(
         _transport(server, session),
         client_info=Implementation(name="hearthnet", version=__version__),
-        message_handler=session.heard,
+        message_handler=session.on_message,
         cache=None,
     )
     async with contextlib.AsyncExitStack() as stack:
-        async with _told_errors(session), asyncio.timeout(START_SECONDS):
+        async with _translate_errors(session), asyncio.timeout(START_SECONDS):
             session._client = await stack.enter_async_context(client)
         listening = asyncio.create_task(session.listen(), name=f"{name} listens")
         try:
@@ -232,7 +232,7 @@ def _mend(item: SessionMessage | Exception, session: Session) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _told_errors(session: Session) -> AsyncIterator[None]:
+async def _translate_errors(session: Session) -> AsyncIterator[None]:
     """Translate the library's exceptions.
 
     Raises:
@@ -246,7 +246,7 @@ async def _told_errors(session: Session) -> AsyncIterator[None]:
     except Exception as raised:
         match first_error(raised):  # the library works in task groups
             case MCPError() as error:
-                raise _told(error, session) from raised
+                raise _error_of(error, session) from raised
             case TimeoutError():
                 raise HearthNetError("timeout", "the MCP server did not answer in time") from raised
             case anyio.ClosedResourceError() | anyio.BrokenResourceError():
@@ -263,7 +263,7 @@ async def _told_errors(session: Session) -> AsyncIterator[None]:
         raise
 
 
-def _told(error: MCPError, session: Session) -> HearthNetError:
+def _error_of(error: MCPError, session: Session) -> HearthNetError:
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
     if error.code == CONNECTION_CLOSED and session.closed.is_set():

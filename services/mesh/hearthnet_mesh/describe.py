@@ -25,7 +25,7 @@ from hearthnet_mesh.snapshot import (
 from hearthnet_mesh.visibility import Viewer
 
 MOST_OFFERS: Final = 500
-_SHOWN: Final = (
+_FIELDS: Final = (
     "id", "summary", "stability", "trust_required", "side_effects", "idempotent", "timeout_seconds",
     "schema_hash", "request_schema", "response_schema", "stream_schema", "errors", "examples",
 )  # fmt: skip
@@ -144,7 +144,7 @@ def _reason(viewer: Viewer, view: OfferView) -> str:
 
 
 def _contract(contract: Contract) -> dict[str, Any]:
-    return {name: getattr(contract, name) for name in _SHOWN}
+    return {name: getattr(contract, name) for name in _FIELDS}
 
 
 def _offer(view: OfferView, health: Health) -> dict[str, Any]:

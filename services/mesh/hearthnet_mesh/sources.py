@@ -18,12 +18,12 @@ from hearthnet.core import living_processes, now_ms
 from hearthnet_mesh.snapshot import Snapshot
 from hearthnet_mesh.trace_queries import CallStep
 
-KEPT_SECONDS: Final = 1.0
+CACHE_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 1.5
 """Time after which a source is left out; the reply names it."""
 MOST_STEPS: Final = 1_000
 MOST_POSTS: Final = 500
-MOST_ASKED: Final = 32
+MAX_CALLS: Final = 32
 """Nodes called for one request about corpora or documents."""
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class CachedAnswer(Generic[T]):
 
     def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float | None = None) -> None:
         self._ask = ask
-        self._seconds = KEPT_SECONDS if seconds is None else seconds
+        self._seconds = CACHE_SECONDS if seconds is None else seconds
         self._asking = asyncio.Lock()
         self._until = 0.0
         self._last: list[T] = []
@@ -103,13 +103,13 @@ class Sources:
         return Gathered(tuple((post["author"], post) for post in output["posts"]))
 
     async def _corpora(self) -> Gathered:
-        nodes = await self._who("rag.list_corpora")
+        nodes = await self._providers("rag.list_corpora")
         body: dict[str, Any] = {"params": {}, "input": {}}
         return await self._each([("rag.list_corpora@1.0", node, body) for node in nodes], "corpora")
 
     async def _documents(self) -> Gathered:
         listed = await self.corpora.get()
-        offering = set(await self._who("rag.list_documents"))
+        offering = set(await self._providers("rag.list_documents"))
         asked = [
             ("rag.list_documents@1.0", node, {"params": {"corpus": corpus["name"]}, "input": {}})
             for node, corpus in listed.rows
@@ -118,17 +118,17 @@ class Sources:
         found = await self._each(asked, "documents")
         return Gathered(found.rows, (*listed.missing, *found.missing))
 
-    async def _who(self, name: str) -> list[str]:
+    async def _providers(self, name: str) -> list[str]:
         """Return the nodes that offer a capability, this one first."""
         snapshot = await self.snapshot.get()
         nodes = {view.node for view in snapshot.offers if view.capability.name == name}
         return sorted(nodes, key=lambda node: (node != snapshot.own, node))
 
     async def _each(self, asked: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
-        """Return the rows that each call returns under `key`, for at most `MOST_ASKED` calls."""
-        later = asked[MOST_ASKED:]
+        """Return the rows that each call returns under `key`, for at most `MAX_CALLS` calls."""
+        later = asked[MAX_CALLS:]
         answers = await asyncio.gather(
-            *(self._ask(capability, body, node) for capability, node, body in asked[:MOST_ASKED]),
+            *(self._ask(capability, body, node) for capability, node, body in asked[:MAX_CALLS]),
             return_exceptions=True,
         )
         rows: list[tuple[str, dict[str, Any]]] = []

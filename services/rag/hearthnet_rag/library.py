@@ -13,7 +13,7 @@ from hearthnet_rag.index.index import CorpusInfo, DocumentInfo, Index, Ingested
 from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.index.vectors import QueryEmbedding
 from hearthnet_rag.ingest.document_import import bring_up_to_date, entry_of, starter_files
-from hearthnet_rag.readers import Told
+from hearthnet_rag.readers import OnProgress
 from hearthnet_rag.readers.documents import Pages
 from hearthnet_rag.readers.pool import Readers
 from hearthnet_rag.search.search import Filter, Hit, search
@@ -79,7 +79,7 @@ class Library:
         self,
         record: Record,
         data: bytes,
-        told: Told = lambda stage, current, total: None,
+        on_progress: OnProgress = lambda stage, current, total: None,
         *,
         update: bool = False,
     ) -> Added:
@@ -90,13 +90,13 @@ class Library:
         Raises:
             HearthNetError: `bad_request` if it cannot be read or is too large.
         """
-        entry = entry_of(self._readers, record, data, told)
-        told(INDEXING, 0, 1)
+        entry = entry_of(self._readers, record, data, on_progress)
+        on_progress(INDEXING, 0, 1)
         with self._changing:
             replaces = self._index.older(record.corpus, entry) if update else []
             self._journal.append(msgspec.structs.replace(record, replaces=replaces))
             made = self._index.add(record.corpus, entry, replaces)
-        told(INDEXING, 1, 1)
+        on_progress(INDEXING, 1, 1)
         document = entry.document
         pages = len(document.pages) or None
         return Added(

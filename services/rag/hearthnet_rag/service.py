@@ -106,11 +106,11 @@ class RagService(Service):
         made = await asyncio.to_thread(self._library.find_same, record, update=wanted.update)
         if made is not None:
             return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
-        with self._ingestions.begin(record.key) as told:
+        with self._ingestions.begin(record.key) as on_progress:
             data = await self._blob(wanted.doc_cid)
             # A separate pool keeps the loop's default threads free for searches.
             added = await asyncio.get_running_loop().run_in_executor(
-                self._adding, partial(self._library.ingest, record, data, told, update=wanted.update)
+                self._adding, partial(self._library.ingest, record, data, on_progress, update=wanted.update)
             )
         await self._look()
         self._embedding.wake()
@@ -122,7 +122,7 @@ class RagService(Service):
     async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
         """Return the progress of an ingestion, or stream it until the ingestion has ended."""
         key = call.params.corpus, call.input.doc_cid
-        self._check_own(call, key[0])
+        self._check_personal(call, key[0])
         if not stream.unary:
             async for one in self._ingestions.follow(key, PATIENCE_SECONDS):
                 await stream.progress(one.stage, one.current, one.total)
@@ -219,9 +219,9 @@ class RagService(Service):
                 "corpus system comes with HearthNet and is read-only; choose another name for your documents",
                 details={"path": "/params/corpus"},
             )
-        self._check_own(call, corpus)
+        self._check_personal(call, corpus)
 
-    def _check_own(self, call: Call[Any, Any], corpus: str) -> None:
+    def _check_personal(self, call: Call[Any, Any], corpus: str) -> None:
         if corpus == PERSONAL and not self._is_self(call):
             raise HearthNetError(
                 "unauthorized", "corpus personal takes documents from its own node only",

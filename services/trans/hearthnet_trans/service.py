@@ -65,7 +65,7 @@ class TransService(Service):
         for number, backend in enumerate(self._backends):
             node.progress("looking for languages", number, len(self._backends))
             await backend.open(partial(self._changed_at, backend))
-        self._say()
+        self._update_note()
 
     def offers(self) -> list[Offer]:
         """Offer each backend that has a pair."""
@@ -166,10 +166,10 @@ class TransService(Service):
 
     def _changed_at(self, backend: TranslationBackend) -> None:
         self._cache.forget(backend.name)
-        self._say()
+        self._update_note()
         self.offers_changed()
 
-    def _say(self) -> None:
+    def _update_note(self) -> None:
         backends = self._backends or ()
         notes = [backend.note for backend in backends if backend.note]
         there = any(backend.pairs for backend in backends)

@@ -37,7 +37,7 @@ class Shelf(Box):
     def seen(self) -> object:
         return self.file
 
-    async def found(self) -> Loadable:
+    async def resolve(self) -> Loadable:
         if not self.file:
             raise HearthNetError("not_implemented", "no file")
         self.made.append((Heavy if self.file % 2 else Lengths)(f"model-{self.file}"))

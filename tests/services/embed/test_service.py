@@ -51,7 +51,7 @@ class Lying(Box):
     def seen(self) -> object:
         return None
 
-    async def found(self) -> Loadable:
+    async def resolve(self) -> Loadable:
         raise NotImplementedError
 
 

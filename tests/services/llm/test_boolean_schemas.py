@@ -79,7 +79,7 @@ def test_builtin_fields_leave_out_what_may_not_be_there() -> None:
     assert made["list"]["maxItems"] == 0
     attempts = ForcedCall(tool({**schema, "required": ["query"]}), ASKED)
     assert "otters" in json.dumps(attempts.ask().grammar)
-    assert attempts.judge('{"query":"otters"}', ended=True) == {"query": "otters"}
+    assert attempts.check('{"query":"otters"}', ended=True) == {"query": "otters"}
     either = {"anyOf": [False, {"type": "null"}]}
     assert bounded({"properties": {"a": either}}, WIDEST)["properties"]["a"] == {"anyOf": [{"type": "null"}]}
     merged = {"type": "array", "items": True, "allOf": [{"items": {"type": "null"}}]}

@@ -29,25 +29,25 @@ def calling(name: str = "search", said: str = "Where do otters live?") -> Forced
 def test_a_complete_fitting_answer_is_taken() -> None:
     attempts = calling()
     assert attempts.ask().temperature == 0
-    assert attempts.judge('{"query":"otters"}', ended=True) == {"query": "otters"}
+    assert attempts.check('{"query":"otters"}', ended=True) == {"query": "otters"}
 
 
 def test_an_answer_cut_off_is_asked_for_in_fewer_words() -> None:
     attempts = calling()
     first = attempts.ask()
-    assert attempts.judge('{"query":"where do', ended=False) is None
+    assert attempts.check('{"query":"where do', ended=False) is None
     second = attempts.ask()
     assert second.attempt == 1
     assert second.grammar != first.grammar
     assert second.temperature == 0
     while not attempts.over:
-        attempts.judge("{", ended=False)
+        attempts.check("{", ended=False)
     assert '"maxLength": 1' in attempts.ask().grammar
 
 
 def test_an_answer_that_does_not_fit_is_drawn_again() -> None:
     attempts = calling()
-    assert attempts.judge('{"query":""}', ended=True) is None
+    assert attempts.check('{"query":""}', ended=True) is None
     assert "/query" in attempts.reason
     assert attempts.ask().temperature > 0
 
@@ -55,8 +55,8 @@ def test_an_answer_that_does_not_fit_is_drawn_again() -> None:
 def test_an_answer_that_is_no_json_means_that_the_grammar_was_not_held() -> None:
     attempts = calling("book")
     assert "^[A-F]$" in attempts.ask().grammar
-    assert attempts.judge("Hello there!", ended=True) is None
-    assert attempts.judge("[1]", ended=True) is None
+    assert attempts.check("Hello there!", ended=True) is None
+    assert attempts.check("[1]", ended=True) is None
     assert "^[A-F]$" not in attempts.ask().grammar
 
 

@@ -328,7 +328,7 @@ async def test_a_model_that_cannot_be_loaded_is_offered_no_more(
     monkeypatch.setattr(ModelLocator, "load", fail)
     async with running(mesh) as (llm, bus):
         waiting = asyncio.create_task(streamed(bus, CHAT, ask()))
-        await wait_for(lambda: llm._boxed is not None and llm._boxed._asked.is_set())
+        await wait_for(lambda: llm._boxed is not None and llm._boxed._called.is_set())
         release.set()
         with pytest.raises(HearthNetError, match="cannot load it"):
             await waiting

@@ -21,7 +21,7 @@ from hearthnet_llm.interface.frames import (
 )
 from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.responses.response_builder import AssistantMessage
-from hearthnet_llm.threads import KEPT_MS, Threads, ThreadsFile
+from hearthnet_llm.threads import RETENTION_MS, Threads, ThreadsFile
 
 pytestmark = pytest.mark.req("LLM-50")
 USER, ANSWER = Message("user", "Where do otters live?"), Message("assistant", "By the river.")
@@ -125,7 +125,7 @@ def test_after_24_hours_it_is_gone_from_the_disk(tmp_path: Path) -> None:
     clock = Clock()
     kept = ThreadsFile(tmp_path, clock)
     kept.write("alice", "old", b"a secret", None)
-    clock.now += KEPT_MS - 1
+    clock.now += RETENTION_MS - 1
     assert kept.read("alice", "old") is not None
     clock.now += 1
     assert kept.read("alice", "old") is None

@@ -173,7 +173,7 @@ def test_two_rankings_are_fused() -> None:
 
 @pytest.mark.req("MARKET-21")
 def test_the_vectors_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semantic_search, "MOST_KEPT", 2)
+    monkeypatch.setattr(semantic_search, "MAX_VECTORS", 2)
     kept = Vectors()
     assert kept.nearest([1.0, 0.0], 5) == []
     kept.put(("a", "1"), [1.0, 0.0])

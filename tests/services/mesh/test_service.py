@@ -35,7 +35,7 @@ pytestmark = pytest.mark.asyncio
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left out because this computer is busy, and nothing is kept for the next question."""
     monkeypatch.setattr(sources, "ANSWER_SECONDS", 20.0)
-    monkeypatch.setattr(sources, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "CACHE_SECONDS", 0.0)
 
 
 class BrokenLibrary(Service):

@@ -102,7 +102,7 @@ class _Graph:
         place = self._weights["embeddings.position_embeddings.weight"]
         kind = self._weights["embeddings.token_type_embeddings.weight"][0]
         self.outside["places"] = place + kind
-        words = self._add("Gather", [self._given("embeddings.word_embeddings.weight"), "ids"], "words")
+        words = self._add("Gather", [self._weight("embeddings.word_embeddings.weight"), "ids"], "words")
         length = self._add("Shape", ["ids"], "length", start=1, end=2)
         places = self._add("Slice", ["places", "first", length], "at")
         kept = self._add("Cast", ["mask"], "kept", to=TensorProto.FLOAT)
@@ -159,13 +159,13 @@ class _Graph:
     def _linear(self, state: str, name: str) -> str:
         self.outside[name] = self._weights[name + ".weight"].T
         product = self._add("MatMul", [state, name], name + ".product")
-        return self._add("Add", [product, self._given(name + ".bias")], name + ".out")
+        return self._add("Add", [product, self._weight(name + ".bias")], name + ".out")
 
     def _norm(self, state: str, name: str) -> str:
-        given = [state, self._given(name + ".weight"), self._given(name + ".bias")]
+        given = [state, self._weight(name + ".weight"), self._weight(name + ".bias")]
         return self._add("LayerNormalization", given, name + ".out", axis=-1, epsilon=_EPSILON)
 
-    def _given(self, name: str) -> str:
+    def _weight(self, name: str) -> str:
         self.outside[name] = self._weights[name]
         return name
 

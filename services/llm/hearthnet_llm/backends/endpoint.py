@@ -20,8 +20,8 @@ from hearthnet_llm.vendors.wire import HttpRequest
 LOOK_SECONDS: Final = 5.0
 """Limit for listing models and for probing."""
 _OLLAMA: Final = "/api/version"
-_GONE_CODES: Final = ("partition", "timeout", "capacity_exceeded")
-_GONE_STATUS: Final = (502, 503, 504)
+_UNAVAILABLE_CODES: Final = ("partition", "timeout", "capacity_exceeded")
+_UNAVAILABLE_STATUS: Final = (502, 503, 504)
 """Status of a proxy whose server is gone, and of a server that is still loading."""
 
 
@@ -35,9 +35,9 @@ def connect(config: ModelConfig) -> ModelHttpClient:
     )
 
 
-def is_gone(error: HearthNetError) -> bool:
+def is_unavailable(error: HearthNetError) -> bool:
     """Return whether the failure means that the server cannot serve any call now."""
-    return error.code in _GONE_CODES or error.details.get("status") in _GONE_STATUS
+    return error.code in _UNAVAILABLE_CODES or error.details.get("status") in _UNAVAILABLE_STATUS
 
 
 class ModelEndpoint:
@@ -60,10 +60,10 @@ class ModelEndpoint:
             HearthNetError: the server's error, or that of its absence.
         """
         try:
-            async with self._asked("GET", self._listing.path):
+            async with self._request("GET", self._listing.path):
                 pass
         except HearthNetError as error:
-            if self._listing.path or "status" not in error.details or is_gone(error):
+            if self._listing.path or "status" not in error.details or is_unavailable(error):
                 raise
 
     async def models(self) -> list[CatalogEntry]:
@@ -76,7 +76,7 @@ class ModelEndpoint:
         if not self._listing.path:
             await self.reach()
             return []
-        said = await self._said("GET", self._listing.path)
+        said = await self._fetch_json("GET", self._listing.path)
         found = catalog.models(said)
         if found is None:
             raise HearthNetError(
@@ -91,24 +91,26 @@ class ModelEndpoint:
         name = listed.name
         if self._listing.details:
             listed = listed.refined(
-                catalog.described(name, await self._said("POST", self._listing.details, {"model": name}))
+                catalog.described(
+                    name, await self._fetch_json("POST", self._listing.details, {"model": name})
+                )
             )
         if self._listing.loaded:
-            listed = listed.refined(catalog.in_use(name, await self._said("GET", self._listing.loaded)))
+            listed = listed.refined(catalog.in_use(name, await self._fetch_json("GET", self._listing.loaded)))
         return listed
 
     async def is_ollama(self) -> bool:
         """Return whether it is an Ollama, which has a path of its own for its version."""
-        said = await self._said("GET", _OLLAMA)
+        said = await self._fetch_json("GET", _OLLAMA)
         return isinstance(said, dict) and set(said) == {"version"}
 
     @property
     def _where(self) -> str:
         return self._root + self._listing.path.partition("?")[0]
 
-    async def _said(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    async def _fetch_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = bytearray()
-        async with self._asked(method, path, body) as answer:
+        async with self._request(method, path, body) as answer:
             async for piece in answer.pieces():
                 data += piece
         try:
@@ -122,7 +124,7 @@ class ModelEndpoint:
             ) from error
 
     @asynccontextmanager
-    async def _asked(
+    async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None
     ) -> AsyncGenerator[ResponseBody, None]:
         version = f"?api-version={self._config.api_version}" if self._config.api_version else ""

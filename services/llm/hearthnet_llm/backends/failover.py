@@ -128,7 +128,7 @@ class Failover:
 
     def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """Yield the frames of the first backend that answers the conversation."""
-        return self.first(lambda backend: self.asked(backend, request))
+        return self.first(lambda backend: self.answer(backend, request))
 
     async def first(self, ask: Callable[[Backend], FrameStream]) -> AsyncGenerator[Frame, None]:
         """Yield the frames of the first backend for which `ask` succeeds."""
@@ -154,7 +154,7 @@ class Failover:
                 problems.append(error)
         raise _together(problems)
 
-    async def asked(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def answer(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """Yield one model's answer, without tools if it has none or turns out to have none.
 
         A notice reports that, unless no tool was to be called.

@@ -17,7 +17,7 @@ from hearthnet import HearthNetError
 from hearthnet.core import ModelConfig
 from hearthnet.models import ServerWatch
 from hearthnet_llm.backends import backend_kinds
-from hearthnet_llm.backends.endpoint import ModelEndpoint, is_gone
+from hearthnet_llm.backends.endpoint import ModelEndpoint, is_unavailable
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.probe import ProbeCache
 from hearthnet_llm.media import Fetch, unknown
@@ -97,7 +97,7 @@ class Pool:
     def failed(self, remote: Remote, error: HearthNetError) -> None:
         """Probe the model's server at once if the error may mean that it is gone."""
         server = self._servers.get(_place(remote.config))
-        if server is not None and is_gone(error):
+        if server is not None and is_unavailable(error):
             server.again.set()
 
     def learn_tools(self, remote: Remote, tools: bool) -> None:
@@ -169,11 +169,11 @@ class Pool:
         told = False
         try:
             if fresh:
-                told = await self._tell(server, fresh)
+                told = await self._update_profiles(server, fresh)
             else:
                 await server.endpoint.reach()
         except HearthNetError as error:
-            if is_gone(error) or _lacks_key(error):
+            if is_unavailable(error) or _lacks_key(error):
                 server.problem = error.message
                 server.watch.failed(time.monotonic())
                 return False
@@ -191,16 +191,16 @@ class Pool:
         if first is not None:
             self._start(_warmed(first))
 
-    async def _tell(self, server: _Server, fresh: set[ModelConfig]) -> bool:
+    async def _update_profiles(self, server: _Server, fresh: set[ModelConfig]) -> bool:
         """Update the models' profiles by data of their server, which may have none."""
         listed: dict[str, CatalogEntry] = {}
-        with _unless_gone():
+        with _unless_unavailable():
             listed = {model.name: model for model in await server.endpoint.models()}
         program = next((model.server for model in listed.values() if model.server), None)
         changed = False
         for config in fresh & server.models.keys():
             told = listed.get(config.model, CatalogEntry(config.model, server=program))
-            with _unless_gone():
+            with _unless_unavailable():
                 told = await server.endpoint.described(told)
             told = told.refined(CatalogEntry(config.model, tools=self._memory.tools(config)))
             remote = server.models.get(config)
@@ -226,11 +226,11 @@ def _lacks_key(error: HearthNetError) -> bool:
 
 
 @contextlib.contextmanager
-def _unless_gone() -> Iterator[None]:
+def _unless_unavailable() -> Iterator[None]:
     """Ignore errors of a server that answers."""
     try:
         yield
     except HearthNetError as error:
-        if is_gone(error) or _lacks_key(error):
+        if is_unavailable(error) or _lacks_key(error):
             raise
         _log.info("%s", error.message)

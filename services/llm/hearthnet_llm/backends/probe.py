@@ -39,7 +39,7 @@ _TOOL: Final = Tool(
         "additionalProperties": False,
     },
 )
-_ASKED: Final = ChatRequest(
+_PROBE: Final = ChatRequest(
     messages=[Message("user", 'Take a note that says "hello". Use the tool for it.')],
     max_tokens=_TOKENS,
     temperature=0,
@@ -47,8 +47,8 @@ _ASKED: Final = ChatRequest(
     tool_choice=Named(_TOOL.name),
 )
 _CHOICES: Final[dict[ToolPath, Sequence[ToolChoice | None]]] = {
-    "native": (_ASKED.tool_choice, "auto"),
-    "text": (_ASKED.tool_choice,),
+    "native": (_PROBE.tool_choice, "auto"),
+    "text": (_PROBE.tool_choice,),
 }
 _WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolPath]]] = {
     None: ("native", "text"),
@@ -58,7 +58,7 @@ _WAYS: Final[dict[bool | Literal["text"] | None, Sequence[ToolPath]]] = {
 }
 """The tool modes to try, by the config's statement."""
 _GREETED: Final = ChatRequest(messages=[Message("user", "Say hello.")], max_tokens=_TOKENS, temperature=0)
-_UNSAID: Final = "?"
+_UNNAMED: Final = "?"
 
 
 class ProbeRequest(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ async def check(wish: ProbeRequest, memory: ProbeCache) -> ProbeResult:
     Raises:
         HearthNetError: the server's error, or that of its absence.
     """
-    config, models = await _found(_config(wish))
+    config, models = await _find_models(_config(wish))
     tested = None
     if wish.model is not None:
         config = msgspec.structs.replace(config, model=wish.model, name=wish.name or wish.model)
@@ -138,7 +138,7 @@ def _config(wish: ProbeRequest) -> ModelConfig:
         kind=kind,
         name=name,
         url=url,
-        model=wish.model or _UNSAID,
+        model=wish.model or _UNNAMED,
         api_key_env=variable,
         ctx=wish.ctx,
         tools=wish.tools,
@@ -147,7 +147,7 @@ def _config(wish: ProbeRequest) -> ModelConfig:
     )
 
 
-async def _found(config: ModelConfig) -> tuple[ModelConfig, list[CatalogEntry]]:
+async def _find_models(config: ModelConfig) -> tuple[ModelConfig, list[CatalogEntry]]:
     """Return the config with the address of a list of models, and the list.
 
     A server that answers without having a list is accepted if a model is named.
@@ -157,14 +157,14 @@ async def _found(config: ModelConfig) -> tuple[ModelConfig, list[CatalogEntry]]:
         try:
             models = await _listed(tried)
         except HearthNetError as error:
-            if error.code == "partition" and config.model == _UNSAID:
+            if error.code == "partition" and config.model == _UNNAMED:
                 raise _nobody(tried, error) from error
             if error.code in ("partition", "timeout", "unauthorized", "rate_limited"):
                 raise
             problems.append(error)
             continue
         return (await _as_ollama(tried)) or tried, models
-    if config.model != _UNSAID and all(error.details.get("status") in (403, 404, 405) for error in problems):
+    if config.model != _UNNAMED and all(error.details.get("status") in (403, 404, 405) for error in problems):
         return config, []
     raise problems[0]
 
@@ -274,7 +274,7 @@ async def _calls(remote: Remote, way: ToolPath) -> tuple[bool, str]:
     """
     problem = "it answered in words instead of calling the tool"
     for choice in _CHOICES[way]:
-        asked = msgspec.structs.replace(_ASKED, tool_choice=choice)
+        asked = msgspec.structs.replace(_PROBE, tool_choice=choice)
         try:
             async with aclosing(remote.stream(asked)) as frames:
                 async for frame in frames:

@@ -69,7 +69,7 @@ class BuiltinBackend:
         body = {"prompt": request.prompt, **_drawing(request, _MOST_CONTINUED)}
         text = Text(request.stop)
         async with aclosing(self._engine.complete(body)) as chunks:
-            async for frame in _heard(chunks, text):
+            async for frame in _text_frames(chunks, text):
                 yield frame
         yield text.done("none")
 
@@ -96,7 +96,7 @@ class BuiltinBackend:
             body |= {"timings_per_token": True, **({} if request.temperature else {"temperature": 0})}
         text = Text(_ONE_LINE if brief else request.stop or ())
         async with aclosing(self._engine.chat(body)) as chunks:
-            async for frame in _heard(chunks, text):
+            async for frame in _text_frames(chunks, text):
                 yield frame
         yield text.done("none", "end" if brief and text.stopped else None)
 
@@ -116,10 +116,10 @@ class BuiltinBackend:
                 "seed": seed % _SEEDS,
             }
             async with aclosing(self._engine.chat(body)) as chunks:
-                async for frame in _heard(chunks, text):
+                async for frame in _text_frames(chunks, text):
                     if isinstance(frame, PrefillProgress):
                         yield frame
-            arguments = calling.judge(text.whole, text.ended)
+            arguments = calling.check(text.whole, text.ended)
             if arguments is not None:
                 yield ToolCall(CALL_ID, tool.name, arguments)
                 yield text.done("grammar", "tool_calls")
@@ -137,7 +137,7 @@ class BuiltinBackend:
         yield text.done("grammar", "max_tokens")
 
 
-async def _heard(
+async def _text_frames(
     chunks: AsyncGenerator[list[Chunk], None], text: Text
 ) -> AsyncGenerator[TextDelta | PrefillProgress, None]:
     """Yield the progress of reading the prompt, then the new text of the answer.
@@ -240,12 +240,12 @@ class Reading:
     """Converter of engine chunks to progress; `now` is in seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
-        self._said = now
+        self._sent_at = now
 
     def feed(self, chunk: dict[str, Any], now: float) -> PrefillProgress | None:
         """Return the progress in a chunk, counted in tokens, if it has any and the pause is over."""
         told = chunk.get("prompt_progress")
-        if told is None or now - self._said < PAUSE_SECONDS:
+        if told is None or now - self._sent_at < PAUSE_SECONDS:
             return None
-        self._said = now
+        self._sent_at = now
         return PrefillProgress(_STAGE, told["processed"], told["total"])

@@ -41,7 +41,7 @@ def _may_be_text(schema: Any) -> bool:
     return schema.get("type", "string") == "string" if isinstance(schema, dict) else bool(schema)
 
 
-def _asked(said: str, query: str) -> Demonstration:
+def _search(said: str, query: str) -> Demonstration:
     return Demonstration(said, {"query": query})
 
 
@@ -54,26 +54,26 @@ DEMONSTRATIONS: Final = (
         fields=("query",),
         key_words={"query": KeyWords(skip=2, least=0, most=0)},
         examples=(
-            _asked("The dog scratches himself all day long", "dog scratches himself all day long"),
-            _asked("My bicycle chain keeps falling off, what can I do?", "bicycle chain keeps falling off"),
-            _asked(
+            _search("The dog scratches himself all day long", "dog scratches himself all day long"),
+            _search("My bicycle chain keeps falling off, what can I do?", "bicycle chain keeps falling off"),
+            _search(
                 "When should I plant tomatoes and how often do I pick them?",
                 "when plant tomatoes how often pick",
             ),
-            _asked(
+            _search(
                 "The moths have eaten holes in our wool jumpers, can they be mended?",
                 "moths eaten holes wool jumpers mended",
             ),
-            _asked(
+            _search(
                 "Grandma cannot read the newspaper without holding it far away",
                 "cannot read newspaper without holding far away",
             ),
-            _asked("How do I stop the kitchen tap from dripping all night?", "stop kitchen tap dripping"),
-            _asked(
+            _search("How do I stop the kitchen tap from dripping all night?", "stop kitchen tap dripping"),
+            _search(
                 "Which paint should I take for a garden fence, and does it need two coats?",
                 "which paint garden fence need two coats",
             ),
-            _asked("Is it true that cats see in the dark?", "cats see in dark"),
+            _search("Is it true that cats see in the dark?", "cats see in dark"),
         ),
     ),
     Demonstrations(

@@ -32,7 +32,7 @@ Chunk = dict[str, Any]
 _BATCH: Final = 4
 _UNREAD: Final = 64
 WAKE_SECONDS: Final = 0.06
-_PROMPTS_KEPT_MIB: Final = 64
+_PROMPT_CACHE_MIB: Final = 64
 
 
 class Engine:
@@ -167,7 +167,7 @@ def load(file: Path, *, slots: int, ctx: int, threads: int) -> Server:
         params.n_parallel = slots
         params.n_ctx = ctx * slots
         params.n_batch = params.n_ubatch = max(_BATCH, slots)
-        params.cache_ram_mib = _PROMPTS_KEPT_MIB
+        params.cache_ram_mib = _PROMPT_CACHE_MIB
         params.force_pure_content_parser = True
 
     return open_llama(file, threads, sized)

@@ -64,13 +64,13 @@ class ForcedCall:
     def ask(self) -> Ask:
         """Return the next attempt."""
         shown = self._demonstrations
-        schema = bounded(_shown(self._tool.schema, shown), self._bounds)
+        schema = bounded(_demonstrated(self._tool.schema, shown), self._bounds)
         free = self._unfit or self._bounds != WIDEST
         key_words = shown.key_words if shown is not None and not free else {}
         rules = grammar.of_call(schema, self._said, key_words)
         return Ask(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
 
-    def judge(self, text: str, ended: bool) -> dict[str, Any] | None:
+    def check(self, text: str, ended: bool) -> dict[str, Any] | None:
         """Return the arguments in `text` if they are complete and valid, else None.
 
         `ended` is False if the text was cut at the token limit.
@@ -117,7 +117,7 @@ def _validator(tool: Tool) -> jsonschema_rs.Validator:
         ) from error
 
 
-def _shown(schema: Mapping[str, Any], demonstrations: Demonstrations | None) -> dict[str, Any]:
+def _demonstrated(schema: Mapping[str, Any], demonstrations: Demonstrations | None) -> dict[str, Any]:
     """Return `schema` with only the demonstrated fields, if there are demonstrations."""
     if demonstrations is None:
         return dict(schema)

@@ -56,7 +56,7 @@ class Loading:
         self._file = file
         self._profile = box.profile(file)
         self._there: asyncio.Future[BuiltinBackend] = asyncio.get_running_loop().create_future()
-        self._asked = asyncio.Event()
+        self._called = asyncio.Event()
         self.engine: Engine | None = None
         self.warmed = False
 
@@ -65,9 +65,9 @@ class Loading:
         """As `Backend.profile`."""
         return self._profile
 
-    async def wanted(self) -> None:
+    async def until_called(self) -> None:
         """Wait for the first call."""
-        await self._asked.wait()
+        await self._called.wait()
 
     async def load(self) -> None:
         """Load the model, unless `close` is called before; an error reaches all waiting calls.
@@ -89,12 +89,12 @@ class Loading:
 
     async def warm(self) -> None:
         """Make the engine read the common beginning of searches, unless a call does so."""
-        if self._asked.is_set():
+        if self._called.is_set():
             return
         with contextlib.suppress(HearthNetError):
             async with aclosing((await self._there).stream(_WARM)) as frames:
                 async for _ in frames:
-                    if self._asked.is_set():
+                    if self._called.is_set():
                         return
             self.warmed = True
 
@@ -114,7 +114,7 @@ class Loading:
             await self.engine.close()
 
     async def _when_there(self, ask: Callable[[BuiltinBackend], FrameStream]) -> AsyncGenerator[Frame, None]:
-        self._asked.set()
+        self._called.set()
         if not self._there.done():
             yield PrefillProgress(_STAGE, 0, 1)
         backend = await asyncio.shield(self._there)

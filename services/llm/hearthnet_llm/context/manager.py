@@ -25,7 +25,7 @@ _WEIGHT: Final = 0.5
 STAGE: Final = "summarising"
 _FRESH: Final = 6
 """Messages left out after a summary was written that are represented by their beginnings."""
-_KEPT: Final = 1024
+_MAX_SUMMARIES: Final = 1024
 _log = logging.getLogger(__name__)
 
 
@@ -104,7 +104,7 @@ class Contexts:
         return " ".join("".join(said).split())
 
     def _keep(self, model: str, digest: str, written: Written) -> None:
-        if len(self._summaries) >= _KEPT:
+        if len(self._summaries) >= _MAX_SUMMARIES:
             self._summaries.clear()
         self._summaries[model, digest] = written
 

@@ -38,7 +38,7 @@ _TASK: Final = (
     "in at most {words} words, and nothing but the summary."
 )
 _TAIL: Final = "]"
-TAKEN: Final = Message("assistant", "I have read that.")
+ACKNOWLEDGED: Final = Message("assistant", "I have read that.")
 """The assumed answer of the assistant, so that users and assistants alternate."""
 
 
@@ -151,11 +151,11 @@ def _line(message: Message, limit: int) -> str:
 
 def _standing(head: str, lines: Sequence[str], silent: int) -> list[Message]:
     said = _SILENT.format(count=silent) if silent else ""
-    return [Message("user", "\n".join([_LEFT_OUT + said + head, *lines]) + _TAIL), TAKEN]
+    return [Message("user", "\n".join([_LEFT_OUT + said + head, *lines]) + _TAIL), ACKNOWLEDGED]
 
 
 def _framing(head: str) -> int:
-    return of_text(_LEFT_OUT + _SILENT + head + _TAIL) + of_text(str(TAKEN.content)) + 8
+    return of_text(_LEFT_OUT + _SILENT + head + _TAIL) + of_text(str(ACKNOWLEDGED.content)) + 8
 
 
 def _short(words: str, most: int) -> str:

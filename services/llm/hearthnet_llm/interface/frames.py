@@ -106,7 +106,7 @@ class Done(msgspec.Struct, frozen=True):
     tokens_thinking: int | None = None
 
 
-Shown = (
+ContentFrame = (
     TextDelta
     | CitationEvent
     | ReasoningDelta
@@ -117,12 +117,12 @@ Shown = (
     | Notice
     | PrefillProgress
 )
-Frame = Shown | Done
+Frame = ContentFrame | Done
 Continued = TextDelta | ReasoningDelta | Notice | PrefillProgress
 """The frames of `llm.complete@1.0` before its last; a model with a protocol for chats may yield others."""
 
 
-def to_event(frame: Shown) -> tuple[str, dict[str, Any]]:
+def to_event(frame: ContentFrame) -> tuple[str, dict[str, Any]]:
     """Return the event name and data of a frame other than the last.
 
     See: `stream_schema` of llm.chat@2.0.

@@ -26,14 +26,14 @@ class Stopper:
         found = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
         if found:
             self.stopped = True
-            return self._take(min(found)[1])
-        return self._take(len(self._held) - self._uncertain())
+            return self._release(min(found)[1])
+        return self._release(len(self._held) - self._uncertain())
 
     def flush(self) -> str:
         """Return the text held back, at the end; empty after a stop sequence."""
-        return "" if self.stopped else self._take(len(self._held))
+        return "" if self.stopped else self._release(len(self._held))
 
-    def _take(self, end: int) -> str:
+    def _release(self, end: int) -> str:
         shown, self._held = self._held[:end], self._held[end:]
         return shown
 

@@ -74,7 +74,7 @@ def _called(index: int, message: Message) -> set[str]:
     return ids
 
 
-def _something_to_say(request: ChatRequest, profile: Profile) -> None:
+def _ends_with_request(request: ChatRequest, profile: Profile) -> None:
     last = len(request.messages) - 1
     message = request.messages[last]
     if message.role in ("user", "tool"):
@@ -115,6 +115,6 @@ _RULES: Final[tuple[Callable[[ChatRequest, Profile], None], ...]] = (
     _speakers,
     _system_first,
     _calls_and_results,
-    _something_to_say,
+    _ends_with_request,
     _tools,
 )

@@ -32,12 +32,12 @@ from hearthnet_llm.interface.frames import (
 from hearthnet_llm.interface.request import ChatRequest, Message
 from hearthnet_llm.vendors.calls import AGAIN, UnclosedCall
 
-TOLD: Final = (
+RETRY_NOTICE: Final = (
     "[Your call was not carried out: its arguments are no complete JSON object. Make the whole call again, "
     "or answer in words.]"
 )
 """Message added to the second request; it is in no transcript."""
-_WANTED_BACK: Final = (CitationEvent, ServerToolEvent, ReasoningBlock)
+_SENT_BACK: Final = (CitationEvent, ServerToolEvent, ReasoningBlock)
 
 
 async def stream(
@@ -48,20 +48,20 @@ async def stream(
     Raises:
         HearthNetError: any error of `ask`.
     """
-    spoken = wanted_back = False
+    spoken = sent_back = False
     try:
         async with aclosing(ask(request)) as frames:
             async for frame in frames:
                 spoken = spoken or (isinstance(frame, TextDelta) and bool(frame.text.strip()))
-                wanted_back = wanted_back or isinstance(frame, _WANTED_BACK)
+                sent_back = sent_back or isinstance(frame, _SENT_BACK)
                 yield frame
         return
     except UnclosedCall as error:
-        if wanted_back:
+        if sent_back:
             raise
         spent = error.spent
     yield Notice(AGAIN, f"{model} is asked once more: the arguments of its call are not complete")
-    told = msgspec.structs.replace(request, messages=[*request.messages, Message("user", TOLD)])
+    told = msgspec.structs.replace(request, messages=[*request.messages, Message("user", RETRY_NOTICE)])
     async with aclosing(_second(ask(told), spent, hold=spoken)) as frames:
         async for frame in frames:
             yield frame

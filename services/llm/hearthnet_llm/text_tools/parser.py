@@ -58,7 +58,7 @@ class Malformed(msgspec.Struct, frozen=True):
     cut: bool = False
 
 
-Found = Text | ParsedCall | Malformed
+Event = Text | ParsedCall | Malformed
 
 
 class Parser:
@@ -73,19 +73,19 @@ class Parser:
         self._called = False
         self._over = False
 
-    def feed(self, text: str) -> list[Found]:
+    def feed(self, text: str) -> list[Event]:
         """Return the newly decided results."""
         if self._over:
             return []
         self._held += text
-        found: list[Found] = []
+        found: list[Event] = []
         while self._held and self._step(found, over=False):
             pass
         return _joined(found)
 
-    def finish(self, *, ended: bool) -> list[Found]:
+    def finish(self, *, ended: bool) -> list[Event]:
         """Return the remaining results; `ended` tells that the model finished by itself."""
-        found: list[Found] = []
+        found: list[Event] = []
         while self._held and self._step(found, over=True):
             pass
         if self._block is not None:
@@ -93,7 +93,7 @@ class Parser:
             self._block = None
         return _joined(found)
 
-    def _step(self, found: list[Found], *, over: bool) -> bool:
+    def _step(self, found: list[Event], *, over: bool) -> bool:
         """Take one step; return False if more text is needed."""
         if self._block is not None:
             return self._in_block(self._block, found)
@@ -106,7 +106,7 @@ class Parser:
         self._show(end or len(self._held), found)
         return True
 
-    def _at_line(self, found: list[Found], *, over: bool) -> bool:
+    def _at_line(self, found: list[Event], *, over: bool) -> bool:
         """Examine the beginning of a line; wait while it may still become significant."""
         lead = _LEAD.match(self._held)
         start = lead.end() if lead else 0
@@ -125,7 +125,7 @@ class Parser:
             self._fresh = False
         return True
 
-    def _at_fence(self, rest: str, start: int, found: list[Found], *, over: bool) -> bool:
+    def _at_fence(self, rest: str, start: int, found: list[Event], *, over: bool) -> bool:
         """Handle a line that may open or close a code fence, once it is complete."""
         size = rest.find("\n") + 1 or len(rest)
         if not over and not rest.endswith("\n", 0, size):
@@ -139,7 +139,7 @@ class Parser:
         self._show(start + size, found)
         return True
 
-    def _in_thought(self, found: list[Found], *, over: bool) -> bool:
+    def _in_thought(self, found: list[Event], *, over: bool) -> bool:
         end = self._held.find(_THOUGHT)
         if end >= 0:
             self._thinking = False
@@ -150,7 +150,7 @@ class Parser:
         self._show(sure, found)
         return over
 
-    def _in_block(self, block: _Block, found: list[Found]) -> bool:
+    def _in_block(self, block: _Block, found: list[Event]) -> bool:
         """Continue a block; return False if it has not ended."""
         end = block.read(self._held)
         if end is None and len(self._held) <= _MOST + len(CLOSE):
@@ -166,7 +166,7 @@ class Parser:
         self._fresh = True
         return True
 
-    def _last(self, ended: bool) -> list[Found]:
+    def _last(self, ended: bool) -> list[Event]:
         """Return the results of a block that is open at the end."""
         text, self._held = self._held, ""
         whole = calls(text) if ended else []
@@ -174,7 +174,7 @@ class Parser:
             return whole
         return [Malformed("the text ended before the block did", cut=not ended)]
 
-    def _show(self, size: int, found: list[Found]) -> None:
+    def _show(self, size: int, found: list[Event]) -> None:
         text, self._held = self._held[:size], self._held[size:]
         if text and not self._called:
             found.append(Text(text))
@@ -220,7 +220,7 @@ class _Block:
             self._string = not self._string
 
 
-def calls(block: str) -> list[Found]:
+def calls(block: str) -> list[Event]:
     """Return the calls in the text of one block, or its fault."""
     wrapped = _WRAPPED.fullmatch(block)
     try:
@@ -235,7 +235,7 @@ def _nothing() -> NoReturn:
     raise ValueError("there is no call in it")
 
 
-def _call(value: Any) -> Found:
+def _call(value: Any) -> Event:
     if not isinstance(value, dict):
         raise ValueError("a call is an object with name and arguments")
     name = value.get("name")
@@ -271,9 +271,9 @@ def _may_become(rest: str) -> bool:
     return any(mark.startswith(rest) and mark != rest for mark in (OPEN, _THINK, "```", "~~~"))
 
 
-def _joined(found: list[Found]) -> list[Found]:
+def _joined(found: list[Event]) -> list[Event]:
     """Return the results with adjacent pieces of text joined."""
-    joined: list[Found] = []
+    joined: list[Event] = []
     for one in found:
         if isinstance(one, Text) and joined and isinstance(joined[-1], Text):
             joined[-1] = Text(joined[-1].text + one.text)

@@ -38,7 +38,7 @@ _ONE: Final = "Make one call at a time."
 
 def text_tool_request(request: ChatRequest) -> ChatRequest:
     """Return the request without tools, with their descriptions in its messages."""
-    tools = shown(request)
+    tools = callable_tools(request)
     messages = _turns(request.messages)
     if tools:
         several = _ONE if request.parallel_tool_calls is False else _SEVERAL
@@ -58,7 +58,7 @@ def again(request: ChatRequest, said: str, reason: str) -> ChatRequest:
     )
 
 
-def shown(request: ChatRequest) -> list[Tool]:
+def callable_tools(request: ChatRequest) -> list[Tool]:
     """Return the tools that the model may call, without those that a vendor runs.
 
     Of a choice, only the named ones are returned.

@@ -46,9 +46,9 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     return request, Target(model, base, vendor, version, spelling)
 
 
-def decoder(heard: ResponseInfo) -> Decoder:
+def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(AwsPieces(heard.name, _opened), Content(heard))
+    return Decoding(AwsPieces(info.name, _opened), Content(info))
 
 
 def _opened(kind: str, body: Json) -> Any:

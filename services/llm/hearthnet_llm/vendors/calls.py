@@ -18,7 +18,7 @@ AGAIN: Final = "tool_call_again"
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MADE_UP: Final = re.compile(r"call_\d{1,3}")
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_KEPT: Final = 40
+_PREFIX: Final = 40
 _DIGITS: Final = 16
 
 
@@ -62,7 +62,7 @@ class CallIds:
     def __init__(self) -> None:
         self._given: set[str] = set()
 
-    def take(self, wanted: Any) -> str:
+    def assign(self, wanted: Any) -> str:
         """Return the id for the next call."""
         number = len(self._given) + 1
         made = wanted if isinstance(wanted, str) and wanted else f"call_{number}"
@@ -89,7 +89,7 @@ def plain_id(call_id: str) -> str:
     """
     if _PLAIN_ID.fullmatch(call_id):
         return call_id
-    return f"{_ODD.sub('_', call_id)[:_KEPT]}_{content_hash(call_id.encode())[-_DIGITS:]}"
+    return f"{_ODD.sub('_', call_id)[:_PREFIX]}_{content_hash(call_id.encode())[-_DIGITS:]}"
 
 
 def arguments(given: Any) -> dict[str, Any] | None:
@@ -159,9 +159,9 @@ class Pairing:
 
     def called(self, given: Any) -> str:
         """Return the id of a new call: its own, or a generated one."""
-        return self._ids.take(given)
+        return self._ids.assign(given)
 
-    def asked(self, calls: list[ToolCall]) -> None:
+    def begin(self, calls: list[ToolCall]) -> None:
         """Set the calls that are answered next."""
         self._waiting = [call for call in calls if is_made_up(call.id)]
 
@@ -176,4 +176,4 @@ class Pairing:
         for place, call in enumerate(self._waiting):
             if name in (None, call.name):
                 return self._waiting.pop(place).id
-        return self._ids.take(None)
+        return self._ids.assign(None)

@@ -95,6 +95,6 @@ class Wire(Protocol):
         """
         ...
 
-    def decoder(self, heard: ResponseInfo) -> Decoder:
+    def decoder(self, info: ResponseInfo) -> Decoder:
         """Return a decoder for one answer, streamed or in one piece."""
         ...

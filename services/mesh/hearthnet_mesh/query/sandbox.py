@@ -156,7 +156,7 @@ def _answer(
     try:
         cursor = database.execute(sql, values)
         columns = [str(one[0])[:200] for one in cursor.description or ()]
-        rows, truncated = _take(cursor, limit)
+        rows, truncated = _fetch_rows(cursor, limit)
     except MemoryError:
         raise rejected("memory", "it takes too much memory; sort or join less at once") from None
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
@@ -164,12 +164,12 @@ def _answer(
     return Result(columns, rows, truncated)
 
 
-def _take(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], bool]:
+def _fetch_rows(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], bool]:
     """Return up to `limit` rows of up to `MOST_BYTES` bytes, and whether rows were cut off."""
     rows: list[list[Value]] = []
     left = MOST_BYTES
     for row in cursor:
-        shown = [_shown(value) for value in row]
+        shown = [_json_value(value) for value in row]
         left -= sum(len(one.encode()) if isinstance(one, str) else 24 for one in shown)
         if len(rows) == limit or left < 0:
             return rows, True
@@ -177,7 +177,7 @@ def _take(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], bool]:
     return rows, False
 
 
-def _shown(value: Any) -> Value:
+def _json_value(value: Any) -> Value:
     """Return a value for JSON: large integers as text, bytes in hexadecimal, infinity as None."""
     if isinstance(value, bytes):
         return value.hex()

@@ -34,7 +34,7 @@ _SCALE: Final = 127
 _LOOKED_AT: Final = 400
 _MOST_WINDOWS: Final = 8
 _LONGEST: Final = 8_000
-_CORPORA_KEPT: Final = 8
+_MAX_CORPORA: Final = 8
 
 
 class PendingVectors(NamedTuple):
@@ -197,7 +197,7 @@ class SignBitIndex:
                 kept = (losses, *_with_new(kept[1], kept[2], connection, corpus, model))
             self._kept.pop((corpus, model), None)
             self._kept[corpus, model] = kept
-            while len(self._kept) > _CORPORA_KEPT:
+            while len(self._kept) > _MAX_CORPORA:
                 del self._kept[next(iter(self._kept))]
         return kept[1], kept[2]
 

@@ -19,7 +19,7 @@ from hearthnet.core import content_hash, new_ulid
 from hearthnet.text import detect_language
 from hearthnet_rag.index.index import Index, IndexEntry
 from hearthnet_rag.index.journal import Record
-from hearthnet_rag.readers import Told, read_document
+from hearthnet_rag.readers import OnProgress, read_document
 from hearthnet_rag.readers.documents import MARKDOWN, Document, file_name, rejected
 from hearthnet_rag.readers.pool import Readers
 
@@ -85,7 +85,7 @@ LARGEST_BYTES: Final = 32 * 1024 * 1024
 METADATA_BYTES: Final = 16 * 1024
 
 
-def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> IndexEntry:
+def entry_of(readers: Readers, record: Record, data: bytes, on_progress: OnProgress) -> IndexEntry:
     """Return the document in `data` as an index entry. Blocks while the document is read.
 
     Raises:
@@ -98,7 +98,7 @@ def entry_of(readers: Readers, record: Record, data: bytes, told: Told) -> Index
         raise rejected(
             name, f"has {len(data)} bytes, more than {LARGEST_BYTES}; split it", limit=LARGEST_BYTES
         )
-    document = _described(readers.read(data, record.media_type, name, told), record)
+    document = _described(readers.read(data, record.media_type, name, on_progress), record)
     metadata = _metadata(document, given, name)
     year = given.get("year") or year_of(metadata["date"])
     return IndexEntry(record.doc_cid, document, record.event_id, year, metadata, path)

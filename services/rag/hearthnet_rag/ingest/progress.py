@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from hearthnet_rag.index.journal import Key
-from hearthnet_rag.readers import Told
+from hearthnet_rag.readers import OnProgress
 
 FETCHING: Final = "fetching"
 
@@ -31,7 +31,7 @@ class Ingestions:
         self._waiting: set[asyncio.Future[None]] = set()
 
     @contextlib.contextmanager
-    def begin(self, key: Key) -> Iterator[Told]:
+    def begin(self, key: Key) -> Iterator[OnProgress]:
         """Register an ingestion during the block, and yield the function that takes its progress.
 
         That function may be called from any thread.
@@ -39,11 +39,11 @@ class Ingestions:
         loop = asyncio.get_running_loop()
         self._set(key, Stage(FETCHING, 0, 1))
 
-        def told(stage: str, current: int, total: int) -> None:
-            loop.call_soon_threadsafe(self._tell, key, Stage(stage, current, total))
+        def on_progress(stage: str, current: int, total: int) -> None:
+            loop.call_soon_threadsafe(self._update, key, Stage(stage, current, total))
 
         try:
-            yield told
+            yield on_progress
         finally:
             self._stages.pop(key, None)
             self._wake()
@@ -74,7 +74,7 @@ class Ingestions:
             else:
                 await self._change()
 
-    def _tell(self, key: Key, stage: Stage) -> None:
+    def _update(self, key: Key, stage: Stage) -> None:
         if key in self._stages:
             self._set(key, stage)
 

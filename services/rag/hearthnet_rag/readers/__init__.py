@@ -11,7 +11,7 @@ from hearthnet_rag.readers import markdown, plain
 from hearthnet_rag.readers.content_type import Kind, kind_of
 from hearthnet_rag.readers.documents import MARKDOWN, Document
 
-Told = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Receives the name of a stage, the amount done, and the total amount."""
 
 
@@ -26,7 +26,7 @@ def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = No
     return read_as(kind_of(data, media_type, name), data, name, _nobody)
 
 
-def read_as(kind: Kind, data: bytes, name: str | None, told: Told) -> Document:
+def read_as(kind: Kind, data: bytes, name: str | None, on_progress: OnProgress) -> Document:
     """Read the document in `data`, which is of the given kind."""
     if kind == "markdown":
         return markdown.read(data, name)
@@ -39,10 +39,10 @@ def read_as(kind: Kind, data: bytes, name: str | None, told: Told) -> Document:
     if kind == "pdf":
         from hearthnet_rag.readers import pdf
 
-        return pdf.read(data, name, told)
+        return pdf.read(data, name, on_progress)
     from hearthnet_rag.readers import zip_documents
 
-    return zip_documents.read(data, name, told)
+    return zip_documents.read(data, name, on_progress)
 
 
 def _nobody(stage: str, current: int, total: int) -> None:

@@ -66,7 +66,7 @@ def _levels(file: Docx) -> Level:
         own = paragraph._p.pPr
         said = own.find(_outline()) if own is not None else None
         if said is not None:
-            return _shown(said)
+            return _level(said)
         style = paragraph._p.style or ""
         if style not in known:
             known[style] = _style_level(paragraph)
@@ -87,7 +87,7 @@ def _style_level(paragraph: Paragraph) -> int:
             return 1
         said = style.element.find(f".//{_outline()}")
         if said is not None:
-            return _shown(said)
+            return _level(said)
         style = style.base_style
     return 0
 
@@ -98,7 +98,7 @@ def _outline() -> str:
     return str(qn("w:outlineLvl"))
 
 
-def _shown(said: Any) -> int:
+def _level(said: Any) -> int:
     from docx.oxml.ns import qn
 
     value = said.get(qn("w:val")) or ""

@@ -6,7 +6,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING, Final
 
-from hearthnet_rag.readers import Told, html, safe_xml
+from hearthnet_rag.readers import OnProgress, html, safe_xml
 from hearthnet_rag.readers.document_builder import Builder
 from hearthnet_rag.readers.documents import EPUB, Document, one_line, rejected
 from hearthnet_rag.readers.zip_documents import Archive, joined
@@ -22,7 +22,7 @@ _CORE: Final = "{http://purl.org/dc/elements/1.1/}"
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
-def read(archive: Archive, name: str | None, told: Told) -> Document:
+def read(archive: Archive, name: str | None, on_progress: OnProgress) -> Document:
     """Read the book in `archive`.
 
     Raises:
@@ -39,10 +39,10 @@ def read(archive: Archive, name: str | None, told: Told) -> Document:
     _check_open(archive, chapters, name)
     built = Builder(name)
     for number, chapter in enumerate(chapters):
-        told(_STAGE, number, len(chapters))
+        on_progress(_STAGE, number, len(chapters))
         if chapter in archive.names:
             html.add_page(built, html.parse(html.decoded(archive.read(chapter), name)))
-    told(_STAGE, len(chapters), len(chapters))
+    on_progress(_STAGE, len(chapters), len(chapters))
     language = _LANGUAGE.match(_fact(package, "language") or "")
     return built.finish(
         EPUB,

@@ -53,7 +53,7 @@ _XHTML: Final = re.compile(r"<\?xml\b|http://www\.w3\.org/1999/xhtml", re.IGNORE
 _CLOSED: Final = re.compile(r"<([A-Za-z][\w:-]{0,40})((?:\s[^<>]{0,1000})?)/>")
 _VOID: Final = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "wbr"])
 _SPACE: Final = re.compile(r"\s+")
-_LEAST_KEPT: Final = 0.1
+_MIN_SHARE: Final = 0.1
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
@@ -116,7 +116,7 @@ def add_page(built: Builder, tree: LexborHTMLParser) -> None:
     root = _main(tree) or body
     kept, everything = Blocks(), len(_SPACE.sub("", root.text(deep=True) or ""))
     kept.walk(root, strict=True)
-    if sum(len(text) for _, text in kept.found) < everything * _LEAST_KEPT:
+    if sum(len(text) for _, text in kept.found) < everything * _MIN_SHARE:
         kept = Blocks()
         kept.walk(root, strict=False)
     for level, text in kept.found:

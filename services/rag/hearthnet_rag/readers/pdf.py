@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from hearthnet_rag.readers import Told
+from hearthnet_rag.readers import OnProgress
 from hearthnet_rag.readers.document_builder import LARGEST_TEXT
 from hearthnet_rag.readers.documents import PDF, Document, Heading, Pages, one_line, rejected, title_of
 from hearthnet_rag.readers.pdf_forms import Forms
@@ -36,7 +36,7 @@ _UNTITLED: Final = re.compile(
 )
 
 
-def read(data: bytes, name: str | None, told: Told) -> Document:
+def read(data: bytes, name: str | None, on_progress: OnProgress) -> Document:
     """Read the document in `data`.
 
     Raises:
@@ -46,7 +46,7 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
     count = len(file)
     if count > MOST_PAGES:
         raise rejected(name, f"has {count} pages, more than {MOST_PAGES}; split it", limit=MOST_PAGES)
-    texts = _pages(file, name, told)
+    texts = _pages(file, name, on_progress)
     written = [len(_LETTER.findall(text)) for text in texts]
     if sum(written) < max(1, count) * _LEAST:
         raise rejected(name, _without_text(file, count))
@@ -93,19 +93,19 @@ def _opened(data: bytes, name: str | None) -> PdfDocument:
         ) from error
 
 
-def _pages(file: PdfDocument, name: str | None, told: Told) -> list[str]:
+def _pages(file: PdfDocument, name: str | None, on_progress: OnProgress) -> list[str]:
     texts: list[str] = []
     length = 0
     with Forms(file) as forms:
         for number in range(len(file)):
-            told(_STAGE, number, len(file))
+            on_progress(_STAGE, number, len(file))
             texts.append(_cleaned(_page(file, number, forms)))
             length += len(texts[-1])
             if max(length, forms.read) > LARGEST_TEXT:
                 raise rejected(
                     name, f"has more than {LARGEST_TEXT} characters of text; split it", limit=LARGEST_TEXT
                 )
-    told(_STAGE, len(file), len(file))
+    on_progress(_STAGE, len(file), len(file))
     return texts
 
 

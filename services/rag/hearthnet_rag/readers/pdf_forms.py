@@ -116,7 +116,7 @@ class Forms:
         value = self._value(annotation)
         if not value:
             return ""
-        label = self._said("AlternateName", annotation) or self._said("Name", annotation)
+        label = self._string_of("AlternateName", annotation) or self._string_of("Name", annotation)
         return f"{' '.join(label.split())}: {value}" if label else value
 
     def _value(self, annotation: Any) -> str:
@@ -132,10 +132,10 @@ class Forms:
             return ""
         flags = raw.FPDFAnnot_GetFormFieldFlags(form, annotation)
         if kind == raw.FPDF_FORMFIELD_LISTBOX and flags & _SEVERAL:
-            return self._chosen(annotation) or self._said("Value", annotation)
+            return self._chosen(annotation) or self._string_of("Value", annotation)
         if flags & _PASSWORD:
             return ""
-        return self._said("Value", annotation)
+        return self._string_of("Value", annotation)
 
     def _checked(self, annotation: Any) -> str:
         """Return the value of a check box or radio button, if it is checked."""
@@ -143,7 +143,7 @@ class Forms:
         if not self._is_drawn:  # the name of its state, which may be a number
             chosen = self._string(lambda *room: raw.FPDFAnnot_GetStringValue(annotation, b"AS", *room))
         elif raw.FPDFAnnot_IsChecked(form, annotation):
-            chosen = self._said("ExportValue", annotation) or self._said("Value", annotation)
+            chosen = self._string_of("ExportValue", annotation) or self._string_of("Value", annotation)
         else:
             return ""
         return "" if chosen.upper() in _NO_VALUES else chosen
@@ -164,7 +164,7 @@ class Forms:
         raw, form = self._raw, self._form
         return self._string(lambda *room: raw.FPDFAnnot_GetOptionLabel(form, annotation, number, *room))
 
-    def _said(self, what: str, annotation: Any) -> str:
+    def _string_of(self, what: str, annotation: Any) -> str:
         function = getattr(self._raw, f"FPDFAnnot_GetFormField{what}")
         return self._string(lambda *room: function(self._form, annotation, *room))
 

@@ -15,7 +15,7 @@ import threading
 from typing import IO, Final, cast
 
 from hearthnet import HearthNetError
-from hearthnet_rag.readers import Told, read_as
+from hearthnet_rag.readers import OnProgress, read_as
 from hearthnet_rag.readers.content_type import kind_of
 from hearthnet_rag.readers.documents import Document, rejected, stopped
 from hearthnet_rag.readers.worker_ipc import (
@@ -48,7 +48,7 @@ class Readers:
         self._all: set[_Child] = set()
         self._closing = False
 
-    def read(self, data: bytes, media_type: str, name: str | None, told: Told) -> Document:
+    def read(self, data: bytes, media_type: str, name: str | None, on_progress: OnProgress) -> Document:
         """Read the document in `data`; text formats are read in this process.
 
         Raises:
@@ -58,16 +58,16 @@ class Readers:
         """
         kind = kind_of(data, media_type, name)
         if kind in _IN_TEXT:
-            return read_as(kind, data, name, told)
+            return read_as(kind, data, name, on_progress)
         with self._places:
-            return self._read(Job(kind, data, name, int(self._seconds) + 1), told)
+            return self._read(Job(kind, data, name, int(self._seconds) + 1), on_progress)
 
-    def _read(self, job: Job, told: Told) -> Document:
+    def _read(self, job: Job, on_progress: OnProgress) -> Document:
         for _ in range(_TRIES):
-            child = self._take()
+            child = self._acquire()
             try:
-                document = child.read(job, self._seconds, told)
-            except _Gone:  # the process had ended after its idle time
+                document = child.read(job, self._seconds, on_progress)
+            except _ProcessEnded:  # the process had ended after its idle time
                 self._forget(child)
             except HearthNetError:
                 self._put_back(child)
@@ -87,7 +87,7 @@ class Readers:
                 child.kill()
             self._all.clear()
 
-    def _take(self) -> _Child:
+    def _acquire(self) -> _Child:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
@@ -112,7 +112,7 @@ class Readers:
             self._all.discard(child)
 
 
-class _Gone(Exception):
+class _ProcessEnded(Exception):
     """Raised when the process ended before it took the job."""
 
 
@@ -132,24 +132,24 @@ class _Child:
         self.alive = True
         self._late = False
 
-    def read(self, job: Job, seconds: float, told: Told) -> Document:
+    def read(self, job: Job, seconds: float, on_progress: OnProgress) -> Document:
         """Read the document of `job`.
 
         Raises:
             HearthNetError: `bad_request` if it cannot be read or the process dies of it.
-            _Gone: the process had ended before.
+            _ProcessEnded: the process had ended before.
         """
         timer = threading.Timer(seconds, self._time_is_up)
         timer.daemon = True
         timer.start()
         try:
-            return self._read(job, told)
+            return self._read(job, on_progress)
         except (OSError, ValueError) as error:  # the process has closed its end of the pipe
-            raise _Gone from error
+            raise _ProcessEnded from error
         finally:
             timer.cancel()
 
-    def _read(self, job: Job, told: Told) -> Document:
+    def _read(self, job: Job, on_progress: OnProgress) -> Document:
         incoming, outgoing = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stdin)
         send(outgoing, job)  # type: ignore[arg-type]
         taken = False
@@ -159,14 +159,14 @@ class _Child:
                 case Accepted():
                     taken = True
                 case ReadProgress(stage, current, total):
-                    told(stage, current, total)
+                    on_progress(stage, current, total)
                 case Rejected(code, message, details):
                     raise HearthNetError(code, message, details=details)
                 case Result(document):
                     return document
         self.alive = False
         if not taken and not self._late:
-            raise _Gone
+            raise _ProcessEnded
         raise self._ended(job)
 
     def _ended(self, job: Job) -> HearthNetError:

@@ -15,7 +15,7 @@ import time
 from typing import BinaryIO, Final
 
 from hearthnet import HearthNetError
-from hearthnet_rag.readers import Told, read_as
+from hearthnet_rag.readers import OnProgress, read_as
 from hearthnet_rag.readers.documents import rejected
 from hearthnet_rag.readers.worker_ipc import (
     Accepted,
@@ -54,13 +54,13 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO) -> bool:
     send(outgoing, Accepted())
     job = job_decoder.decode(data)
     _bound(resource.RLIMIT_CPU, int(time.process_time()) + job.seconds)
-    send(outgoing, _answer(job, _telling(outgoing)))
+    send(outgoing, _answer(job, _progress_sender(outgoing)))
     return True
 
 
-def _answer(job: Job, told: Told) -> Answer:
+def _answer(job: Job, on_progress: OnProgress) -> Answer:
     try:
-        return Result(read_as(job.kind, job.data, job.name, told))
+        return Result(read_as(job.kind, job.data, job.name, on_progress))
     except HearthNetError as error:
         return _refused(error)
     except (MemoryError, RecursionError):
@@ -77,21 +77,21 @@ def _refused(error: HearthNetError) -> Rejected:
     return Rejected(error.code, error.message, dict(error.details))
 
 
-def _telling(outgoing: BinaryIO) -> Told:
+def _progress_sender(outgoing: BinaryIO) -> OnProgress:
     """Return a function that sends progress at most ten times a second.
 
     The end of each stage is always sent.
     """
     last = 0.0
 
-    def told(stage: str, current: int, total: int) -> None:
+    def on_progress(stage: str, current: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
         if current == total or now - last >= _EVERY_SECONDS:
             last = now
             send(outgoing, ReadProgress(stage, current, total))
 
-    return told
+    return on_progress
 
 
 def _bound(what: int, limit: int) -> None:

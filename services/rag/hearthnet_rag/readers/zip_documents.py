@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from hearthnet import HearthNetError
-from hearthnet_rag.readers import Told
+from hearthnet_rag.readers import OnProgress
 from hearthnet_rag.readers.documents import Document, rejected
 
 MOST_ENTRIES: Final = 10_000
@@ -80,7 +80,7 @@ class Archive:
         return rejected(self._name, f"is broken, or was cut off ({why}); copy it anew")
 
 
-def read(data: bytes, name: str | None, told: Told) -> Document:
+def read(data: bytes, name: str | None, on_progress: OnProgress) -> Document:
     """Read the document in the archive `data`.
 
     Raises:
@@ -94,7 +94,7 @@ def read(data: bytes, name: str | None, told: Told) -> Document:
     if "META-INF/container.xml" in archive.names:
         from hearthnet_rag.readers import epub
 
-        return epub.read(archive, name, told)
+        return epub.read(archive, name, on_progress)
     what = next((said for path, said in _KINDS.items() if path in archive.names), None)
     if what is None:
         what = "a ZIP archive and no document: unpack it first, and add what is in it"

@@ -76,7 +76,7 @@ def search(
     with index.reading() as connection:
         number = _corpus(connection, corpus)
         known = Vocabulary(connection, number)
-        asked = _asked(connection, number, query, wanted, known)
+        asked = _match_query(connection, number, query, wanted, known)
         found = _candidates(connection, number, asked, k, wanted) if asked.match else []
         found = [*_with_headings(connection, found[:_HEADINGS_READ], query, known), *found[_HEADINGS_READ:]]
         if near is None:
@@ -150,16 +150,16 @@ def _matches(headings: Collection[str], query: str, known: Vocabulary) -> dict[s
     return {line: heading_match(asked, of, weights) for line, of in telling.items()}
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _MatchQuery(msgspec.Struct, frozen=True):
     """A query of FTS5, empty if the corpus has none of its words; each word counts `times`."""
 
     match: str
     times: int = 1
 
 
-def _asked(
+def _match_query(
     connection: sqlite3.Connection, corpus: int, query: str, wanted: Filter, known: Vocabulary
-) -> _Asked:
+) -> _MatchQuery:
     languages = [base_language(wanted.language)] if wanted.language else _languages(connection, corpus)
     found = {stem: known(stem) for stem in query_stems(query, languages, known)}
     rarest = sorted((stem for stem, passages in found.items() if passages), key=found.__getitem__)
@@ -167,10 +167,10 @@ def _asked(
     first = _rare(rarest, found)
     rare = _any_of(rarest[:first])
     if first == len(rarest):
-        return _Asked(rare)
+        return _MatchQuery(rare)
     # Only passages with a rare word are ranked. The second group has the rare words again, so that all words
     # count twice.
-    return _Asked(f"({rare}) AND ({_any_of([*rarest, *rarest[first:]])})", times=2)
+    return _MatchQuery(f"({rare}) AND ({_any_of([*rarest, *rarest[first:]])})", times=2)
 
 
 def _rare(rarest: Sequence[str], passages: Mapping[str, int]) -> int:
@@ -212,7 +212,7 @@ def _languages(connection: sqlite3.Connection, corpus: int) -> list[str]:
 
 
 def _candidates(
-    connection: sqlite3.Connection, corpus: int, asked: _Asked, k: int, wanted: Filter
+    connection: sqlite3.Connection, corpus: int, asked: _MatchQuery, k: int, wanted: Filter
 ) -> list[Candidate]:
     table = passages_table(corpus)
     demands, values = _demands(wanted)

@@ -13,10 +13,10 @@ Kind = Literal["text", "space", "kept", "break"]
 _LONGEST_WORD: Final = 80
 """Longer words are in no dictionary, and take Apertium much time."""
 _JOINERS: Final = "\u200c\u200d"
-_NOT_SHOWN: Final = frozenset("{}^\\@<>|~*#_`\u2028\u2029")
+_RESERVED: Final = frozenset("{}^\\@<>|~*#_`\u2028\u2029")
 """Characters with a meaning for Apertium's programs or in the marks of their answers."""
 
-_KEPT: Final = re.compile(
+_UNTRANSLATED: Final = re.compile(
     r"""
     (?P<break> (?:^|(?<=\n)) [ \t]* (?:[-+*>]|\#{1,6}|\d{1,3}[.)]) [ \t]+        # list, quote, heading
       | </?(?:p|div|h[1-6]|ul|ol|li|table|tr|td|th|br|hr|title|blockquote|section|article|dt|dd)\b[^<>]*>
@@ -48,7 +48,7 @@ def pieces(text: str) -> Iterator[Piece]:
     Together they are the whole text, except that letters written as entities are returned as letters.
     """
     start = 0
-    for match in _KEPT.finditer(text):
+    for match in _UNTRANSLATED.finditer(text):
         yield from _plain(text[start : match.start()])
         start = match.end()
         whole = match[0]
@@ -68,26 +68,26 @@ def _plain(text: str) -> Iterator[Piece]:
         elif part.isspace() or len(part) > _LONGEST_WORD:
             yield Piece("kept", part)
         else:
-            yield from _shown(part)
+            yield from _pieces(part)
 
 
-def _shown(word: str) -> Iterator[Piece]:
+def _pieces(word: str) -> Iterator[Piece]:
     start = 0
     while start < len(word):
-        shown, end = _is_shown(word[start]), start
-        while end < len(word) and _is_shown(word[end]) is shown:
+        shown, end = _is_text(word[start]), start
+        while end < len(word) and _is_text(word[end]) is shown:
             end += 1
         yield Piece("text" if shown else "kept", word[start:end])
         start = end
 
 
 @lru_cache(maxsize=4096)
-def _is_shown(character: str) -> bool:
+def _is_text(character: str) -> bool:
     """Return whether Apertium receives `character`.
 
     It receives letters, marks, digits and common punctuation of the first plane.
     """
-    if character in _NOT_SHOWN or ord(character) > 0xFFFF:
+    if character in _RESERVED or ord(character) > 0xFFFF:
         return False
     category = unicodedata.category(character)
     return category[0] in "LMNP" or category in ("Sm", "Sc") or character in _JOINERS or character == "°"

@@ -16,7 +16,7 @@ from hearthnet_trans.backend import Pair
 _NAME: Final = re.compile(r"([a-z]{2,3})-([a-z]{2,3})\.mode")
 _ENDS_WITH_US: Final = ["setpriv", "--pdeathsig", "KILL", "--"]
 """Each program is killed when its parent process dies, in whatever way."""
-_TELL_SECONDS: Final = 10.0
+_LIST_SECONDS: Final = 10.0
 
 
 class ModeError(Exception):
@@ -51,7 +51,7 @@ def command(mode: Path) -> list[str]:
     try:
         told = subprocess.run(
             ["apertium-wblank-mode", "-z", str(mode)],
-            capture_output=True, text=True, check=True, timeout=_TELL_SECONDS, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=True, timeout=_LIST_SECONDS, stdin=subprocess.DEVNULL,
         ).stdout  # fmt: skip
         stages = _stages(told)
     except (OSError, ValueError, subprocess.SubprocessError) as error:

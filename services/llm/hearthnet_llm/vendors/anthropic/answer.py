@@ -53,14 +53,14 @@ _STOPS: Final[dict[str, StopReason]] = {
 _INPUT: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 _PAUSED: Final = ("pause_turn", "compaction")
-_KEPT: Final = (ServerResultPart, SummaryPart, ModelChangePart, ToolListingPart)
+_REPLAYED: Final = (ServerResultPart, SummaryPart, ModelChangePart, ToolListingPart)
 """Parts that arrive complete and are returned to the vendor in their position."""
-_KEPT_KINDS: Final = ("compaction", "fallback", "mcp_tool_listing")
+_REPLAYED_KINDS: Final = ("compaction", "fallback", "mcp_tool_listing")
 
 
-def decoder(heard: ResponseInfo) -> Decoder:
+def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(TextPieces(heard.name), Content(heard))
+    return Decoding(TextPieces(info.name), Content(info))
 
 
 class _Open(msgspec.Struct):
@@ -76,8 +76,8 @@ class _Open(msgspec.Struct):
 class Content:
     """Accumulated events of one answer (`decoding.ContentAssembler`)."""
 
-    def __init__(self, heard: ResponseInfo) -> None:
-        self._heard = heard
+    def __init__(self, info: ResponseInfo) -> None:
+        self._info = info
         self._open: dict[Any, _Open] = {}
         self._ids = CallIds()
         self._usage: dict[str, Any] = {}
@@ -111,26 +111,26 @@ class Content:
             case "message":
                 yield from self._whole(value)
             case "error":
-                raise streamed_error(self._heard.name, value.get("error") or value)
+                raise streamed_error(self._info.name, value.get("error") or value)
             case None:
                 raise self._failure(value)
 
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if self._stop is None and not self._complete:
-            raise decoding.broken(self._heard.name)
+            raise decoding.broken(self._info.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._refused:
-            yield Notice("refused", f"{self._heard.name} declined: {self._refused}")
+            yield Notice("refused", f"{self._info.name} declined: {self._refused}")
         if self._stop in _PAUSED:
-            yield Notice("answer_paused", f"{self._heard.name} paused; send its message back and it goes on")
+            yield Notice("answer_paused", f"{self._info.name} paused; send its message back and it goes on")
         yield self._done()
 
     def _failure(self, value: Json) -> HearthNetError:
         if value.get("error"):
-            return streamed_error(self._heard.name, value["error"])
-        return decoding.no_answer(self._heard.name, "")
+            return streamed_error(self._info.name, value["error"])
+        return decoding.no_answer(self._info.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
         """Yield the frames of a stream's first event, which may have content.
@@ -155,11 +155,11 @@ class Content:
         opened = self._open[index] = _Open(block, json=[], thought=[])
         kind = block.get("type")
         if kind == "text":
-            yield from self._say(block.get("text"))
+            yield from self._text_frames(block.get("text"))
             for one in block.get("citations") or ():
                 yield from _cited(one)
         elif kind == "tool_use":
-            opened.id = self._ids.take(block.get("id"))
+            opened.id = self._ids.assign(block.get("id"))
             if not block.get("input"):
                 yield ToolCallDelta(opened.id, "", tool_name(block.get("name")) or None)
         elif kind == "thinking":
@@ -172,7 +172,7 @@ class Content:
         opened = self._open.get(index)
         match delta.get("type"):
             case "text_delta":
-                yield from self._say(delta.get("text"))
+                yield from self._text_frames(delta.get("text"))
             case "citations_delta":
                 yield from _cited(delta.get("citation") or {})
             case "input_json_delta" if opened is not None:
@@ -201,13 +201,13 @@ class Content:
             )
         elif kind == "redacted_thinking":
             yield ReasoningBlock(ThinkingPart(data=block.get("data"), format=FORMAT))
-        elif kind.endswith("_tool_result") or kind in _KEPT_KINDS:
+        elif kind.endswith("_tool_result") or kind in _REPLAYED_KINDS:
             part = blocks.read(block, "content")
-            if isinstance(part, _KEPT):
+            if isinstance(part, _REPLAYED):
                 yield ServerToolEvent(part)
 
     def _call(self, opened: _Open) -> Frame:
-        block, name = opened.block, self._heard.name
+        block, name = opened.block, self._info.name
         given = "".join(opened.json) if any(opened.json) else block.get("input")
         if block.get("type") == "tool_use":
             made = call(name, opened.id, block.get("name"), given)
@@ -229,7 +229,7 @@ class Content:
         )
         return ServerToolEvent(part)
 
-    def _say(self, text: Any) -> Iterator[Frame]:
+    def _text_frames(self, text: Any) -> Iterator[Frame]:
         if text:
             self._size += text_weight(text)
             yield TextDelta(text)
@@ -255,7 +255,7 @@ class Content:
         reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
         usage = self._usage
         if "output_tokens" not in usage:
-            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(self._size), "native")
+            return Done(reason, weight_tokens(self._info.prompt_size), weight_tokens(self._size), "native")
         return Done(
             reason,
             sum(count(usage.get(name)) for name in _INPUT),

@@ -37,7 +37,7 @@ MODES: Final[dict[str, str]] = {
     "between_calls": "between_tools",
 }
 _MISMATCHED: Final[dict[str, str]] = {"error": "error", "drop": "drop_block"}
-_SHOWN: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted", "updates": "updates"}
+_THINKING_DISPLAY: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted", "updates": "updates"}
 SAMPLING: Final = ("auto", "sent")
 """By the model's generation, or all parameters as requested."""
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -179,7 +179,7 @@ def _thinking(thinking: Thinking, spelling: Mapping[str, str]) -> Json:
         return {}
     kind = MODES[mode]
     budget = thinking.budget_tokens if mode == "on" else None
-    shown = None if thinking.show is None else _SHOWN.get(thinking.show)
+    shown = None if thinking.show is None else _THINKING_DISPLAY.get(thinking.show)
     bound = None if thinking.mismatched is None else {_BEHAVIOR: _MISMATCHED[thinking.mismatched]}
     return without_nones(type=kind, budget_tokens=budget, display=shown, block_binding=bound)
 
@@ -198,7 +198,7 @@ def _read_thinking(body: Json, spelling: dict[str, str]) -> Thinking | None:
         mode,  # type: ignore[arg-type]
         effort,
         native.get("budget_tokens"),
-        _ours(_SHOWN, native.get("display"), "thinking.display"),
+        _ours(_THINKING_DISPLAY, native.get("display"), "thinking.display"),
         mismatched=_ours(_MISMATCHED, bound, f"thinking.block_binding.{_BEHAVIOR}"),  # type: ignore[arg-type]
     )
 

@@ -27,7 +27,7 @@ from hearthnet_llm.vendors.wire import Json
 
 _WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
 _DATED: Final = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)_(?P<version>\d{8})")
-_OWN: Final[dict[str, str]] = {
+_NATIVE_TOOLS: Final[dict[str, str]] = {
     "max_uses": "max_uses",
     "max_characters": "max_characters",
     "allowed_domains": "allowed_domains",
@@ -153,7 +153,7 @@ def _write_server_tool(named: str, tool: ServerTool) -> Json:
         body["mcp_server_name"] = named
     elif not tool.kind.endswith(_SET):
         body["name"] = named
-    body |= without_nones(**{native: getattr(tool, ours) for ours, native in _OWN.items()})
+    body |= without_nones(**{native: getattr(tool, ours) for ours, native in _NATIVE_TOOLS.items()})
     body |= without_nones(**{_limit(tool.kind): tool.max_tokens})
     if tool.screen is not None:
         body |= without_nones(**{native: getattr(tool.screen, ours) for ours, native in _SCREEN.items()})
@@ -182,7 +182,7 @@ def _read_server_tool(native_kind: str, native: Json, where: str) -> ServerTool:
         citations=None if cited is None else fields(cited, f"{where}.citations").get("enabled"),
         prompt_cache=None if cache is None else CacheHint(fields(cache, f"{where}.caching").get("ttl")),
         opens=_read_opens(native.get("url_sources"), f"{where}.url_sources"),
-        **{ours: native.get(its) for ours, its in _OWN.items()},
+        **{ours: native.get(its) for ours, its in _NATIVE_TOOLS.items()},
         **_read_set(native, where),
     )
 

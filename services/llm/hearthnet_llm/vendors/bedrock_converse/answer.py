@@ -50,9 +50,9 @@ _MEDIA: Final = ("image", "audio", "video", "document")
 _INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 
-def decoder(heard: ResponseInfo) -> Decoder:
+def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(AwsPieces(heard.name, lambda kind, body: {kind: body}), Content(heard))
+    return Decoding(AwsPieces(info.name, lambda kind, body: {kind: body}), Content(info))
 
 
 class _Open(msgspec.Struct):
@@ -70,8 +70,8 @@ class _Open(msgspec.Struct):
 class Content:
     """Accumulated events of one answer (`decoding.ContentAssembler`)."""
 
-    def __init__(self, heard: ResponseInfo) -> None:
-        self._heard = heard
+    def __init__(self, info: ResponseInfo) -> None:
+        self._info = info
         self._open: dict[Any, _Open] = {}
         self._ids = CallIds()
         self._usage: Json = {}
@@ -99,11 +99,11 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if self._stop is None:
-            raise decoding.broken(self._heard.name)
+            raise decoding.broken(self._info.name)
         for index in list(self._open):
             yield from self._end(index)
         if self._stop in _MALFORMED:
-            yield Notice(self._stop, f"{self._heard.name} answered with something that cannot be read")
+            yield Notice(self._stop, f"{self._info.name} answered with something that cannot be read")
         yield self._done()
 
     def _about(self, value: Json) -> None:
@@ -113,7 +113,7 @@ class Content:
         elif "metadata" in value:
             self._usage = value["metadata"].get("usage") or {}
         elif "message" in value and len(value) == 1:
-            raise streamed_error(self._heard.name, value)
+            raise streamed_error(self._info.name, value)
 
     def _whole(self, answer: Json) -> Iterator[Frame]:
         message = (answer["output"] or {}).get("message") or {}
@@ -129,7 +129,7 @@ class Content:
     def _block(self, block: Json) -> Iterator[Frame]:
         """Yield the frames of a complete block that is no call."""
         if "text" in block:
-            yield from self._say(block["text"])
+            yield from self._text_frames(block["text"])
         elif "reasoningContent" in block:
             part = blocks.read_thinking(block["reasoningContent"], "reasoningContent")
             if part.text:
@@ -139,7 +139,7 @@ class Content:
             yield ServerToolEvent(blocks.read_served(block["toolResult"], "toolResult", self._served))
         elif "citationsContent" in block:
             for piece in block["citationsContent"].get("content") or ():
-                yield from self._say(piece.get("text"))
+                yield from self._text_frames(piece.get("text"))
             for one in block["citationsContent"].get("citations") or ():
                 yield from _cited(one)
         else:
@@ -149,7 +149,7 @@ class Content:
         """Yield a notice, once, for a medium: only text of models is supported here."""
         if not self._left_out and any(kind in block for kind in _MEDIA):
             self._left_out = True
-            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
+            yield Notice("media_left_out", f"{self._info.name} answered with media, which were left out")
 
     def _at(self, event: Json) -> _Open:
         """Return the block of a delta; a text has no start event."""
@@ -163,13 +163,13 @@ class Content:
         yield from self._leave_out(start)
         used = start.get("toolUse") or {}
         if used and used.get("type") != blocks.SERVED:
-            opened.id = self._ids.take(used.get("toolUseId"))
+            opened.id = self._ids.assign(used.get("toolUseId"))
             if not used.get("input"):
                 yield ToolCallDelta(opened.id, "", tool_name(used.get("name")) or None)
 
     def _delta(self, opened: _Open, delta: Json) -> Iterator[Frame]:
         if "text" in delta:
-            yield from self._say(delta["text"])
+            yield from self._text_frames(delta["text"])
         elif "toolUse" in delta:
             piece = delta["toolUse"].get("input") or ""
             opened.json.append(piece)
@@ -213,7 +213,7 @@ class Content:
             part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(given) or {})
             self._served[str(part.id)] = part.name
             return ServerToolEvent(part)
-        made = call(self._heard.name, opened.id, used.get("name"), given)
+        made = call(self._info.name, opened.id, used.get("name"), given)
         self._called = self._called or isinstance(made, ToolCall)
         return made
 
@@ -224,7 +224,7 @@ class Content:
         native = {**opened.start["toolResult"], "content": content if opened.result else []}
         return ServerToolEvent(blocks.read_served(native, "toolResult", self._served))
 
-    def _say(self, text: Any) -> Iterator[Frame]:
+    def _text_frames(self, text: Any) -> Iterator[Frame]:
         if text:
             self._size += text_weight(text)
             yield TextDelta(text)
@@ -233,7 +233,7 @@ class Content:
         reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
         usage = self._usage
         if "outputTokens" not in usage:
-            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(self._size), "native")
+            return Done(reason, weight_tokens(self._info.prompt_size), weight_tokens(self._size), "native")
         counts = [count(usage.get(name)) for name in _INPUT]
         cached = counted(usage.get("cacheReadInputTokens"))
         thought = counted(_thought(usage))

@@ -39,7 +39,7 @@ from hearthnet_llm.vendors.wire import Json
 SERVED: Final = "server_tool_use"
 CALLED: Final = "tool_use"
 RESULT: Final = "_result"
-_Kept = TypeVar("_Kept", Part, Tool)
+_Block = TypeVar("_Block", Part, Tool)
 _REFERENCE: Final = "tool_reference"
 STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
 _NOWHERE: Final = "file"
@@ -97,7 +97,7 @@ def hint(block: Json) -> CacheHint | None:
     return CacheHint(fields(block["cachePoint"], "cachePoint").get("ttl"))
 
 
-def hinted(part: _Kept, cache: CacheHint, where: str) -> _Kept:
+def hinted(part: _Block, cache: CacheHint, where: str) -> _Block:
     """Return the part with the hint.
 
     Raises:

@@ -32,8 +32,8 @@ FORMAT: Final = "converse"
 
 def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     """Return the field `messages`, and `system` if there is such a message."""
-    system = [message for message in messages if _stands_apart(message)]
-    rest = [message for message in messages if not _stands_apart(message)]
+    system = [message for message in messages if _is_system(message)]
+    rest = [message for message in messages if not _is_system(message)]
     written = (_write_turn(turn, spelling) for turn in group_turns(rest))
     body: Json = {"messages": [one for one in written if one["content"] or one["role"] != "assistant"]}
     if system:
@@ -41,7 +41,7 @@ def write(messages: list[Message], spelling: Mapping[str, str]) -> Json:
     return body
 
 
-def _stands_apart(message: Message) -> bool:
+def _is_system(message: Message) -> bool:
     """Return whether a message belongs to the field `system`: not if it is a turn of its own."""
     return message.role == "system" and message.turn is None
 

@@ -63,17 +63,17 @@ _SERVED: Final[dict[str, Callable[[Json], ServerPart]]] = {
 }
 
 
-def decoder(heard: ResponseInfo) -> Decoder:
+def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(TextPieces(heard.name), Content(heard))
+    return Decoding(TextPieces(info.name), Content(info))
 
 
 class Content:
     """Accumulated responses of one answer (`decoding.ContentAssembler`)."""
 
-    def __init__(self, heard: ResponseInfo) -> None:
-        self._heard = heard
-        self._calls = Calls(heard.name)
+    def __init__(self, info: ResponseInfo) -> None:
+        self._info = info
+        self._calls = Calls(info.name)
         self._thought: list[str] = []
         self._usage: Json = {}
         self._finish = ""
@@ -88,9 +88,9 @@ class Content:
             HearthNetError: as translated by `failures`, for an error instead of a response.
         """
         if value.get("error"):
-            raise streamed_error(self._heard.name, value["error"])
+            raise streamed_error(self._info.name, value["error"])
         if not any(name in value for name in _RESPONSE):
-            raise decoding.no_answer(self._heard.name, "")
+            raise decoding.no_answer(self._info.name, "")
         usage = value.get("usageMetadata") or {}
         if "promptTokenCount" in usage:
             self._usage = usage
@@ -105,13 +105,13 @@ class Content:
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if not self._finish:
-            raise decoding.broken(self._heard.name)
+            raise decoding.broken(self._info.name)
         yield from self._end_thought(None)
         yield from self._calls.finish()
         refused = _STOPS.get(self._finish) == "refusal" and bool(self._message)
         if refused or self._finish in _MALFORMED:
             said = self._message or "its answer cannot be read"
-            yield Notice(self._finish.lower(), f"{self._heard.name}: {said}"[:500])
+            yield Notice(self._finish.lower(), f"{self._info.name}: {said}"[:500])
         yield self._done()
 
     def _candidate(self, candidate: Json) -> Iterator[Frame]:
@@ -137,18 +137,18 @@ class Content:
         elif (served := _served(part)) is not None:
             yield ServerToolEvent(served)
         else:
-            yield from self._say(part)
+            yield from self._text_frames(part)
             if signature:
                 yield ReasoningBlock(ThinkingPart(signature=signature, format=FORMAT))
 
-    def _say(self, part: Json) -> Iterator[Frame]:
+    def _text_frames(self, part: Json) -> Iterator[Frame]:
         text = part.get("text")
         if text:
             self._size += text_weight(text)
             yield TextDelta(text)
         elif (part.get("inlineData") or part.get("fileData")) and not self._left_out:
             self._left_out = True
-            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
+            yield Notice("media_left_out", f"{self._info.name} answered with media, which were left out")
 
     def _think(self, text: Any, signature: Any) -> Iterator[Frame]:
         if text:
@@ -169,7 +169,7 @@ class Content:
         reason = stop_reason(_STOPS.get(self._finish, "end"), self._calls.called)
         usage = self._usage
         if not usage:
-            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(self._size), "native")
+            return Done(reason, weight_tokens(self._info.prompt_size), weight_tokens(self._size), "native")
         read = count(usage["promptTokenCount"]) + count(usage.get("toolUsePromptTokenCount"))
         written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
         cached, thought = usage.get("cachedContentTokenCount"), usage.get("thoughtsTokenCount")

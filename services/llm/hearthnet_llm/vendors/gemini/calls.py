@@ -40,7 +40,7 @@ class Calls:
         made: list[ToolCall | Notice] = []
         if native.get("name"):
             made += self.finish()
-            self._open = _Open(self._ids.take(native.get("id")), str(native["name"]), signature)
+            self._open = _Open(self._ids.assign(native.get("id")), str(native["name"]), signature)
             if native.get("args") is not None:
                 self._open.whole = native["args"]
         opened = self._open

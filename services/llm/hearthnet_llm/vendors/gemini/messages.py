@@ -55,7 +55,7 @@ def thought_choices() -> dict[str, tuple[str, ...]]:
 def _belongs_here(part: Part) -> bool:
     """Return whether this vendor can use a part."""
     if isinstance(part, ServerCallPart | ServerResultPart):
-        return parts.is_own(part)
+        return parts.is_native(part)
     return not isinstance(part, ThinkingPart) or part.format in (None, FORMAT)
 
 
@@ -256,7 +256,7 @@ class ContentsReader:
             if native.get(odd) is not None:
                 refuse(f"{where}.{odd}", "results that come later or in pieces are not known; leave it out")
         media = [parts.read_media(one, where) for one in objects(native.get("parts"), f"{where}.parts")]
-        content = self._given(native.get("response"), media, where)
+        content = self._result_content(native.get("response"), media, where)
         return Message(
             role="tool",
             content=content,
@@ -270,7 +270,7 @@ class ContentsReader:
             self._spelling["short_ids"] = "sent"
         return given
 
-    def _given(self, native: Any, media: list[parts.Media], where: str) -> str | list[Part]:
+    def _result_content(self, native: Any, media: list[parts.Media], where: str) -> str | list[Part]:
         """Return the content of a result: its object and media, or the text of a failure."""
         if native is None and media:
             self._spelling["media_result"] = "absent"
@@ -296,7 +296,7 @@ class ContentsReader:
                 read.append(parts.read(part, f"{where}[{place}]"))
         if calls and not any(call.signature for call in calls):
             self._signed = False
-        self._pairing.asked(calls)
+        self._pairing.begin(calls)
         said_first = unplaced(read)
         content = None if calls and not said_first else said_first
         return Message(role="assistant", content=content, tool_calls=calls)

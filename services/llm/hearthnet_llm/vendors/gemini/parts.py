@@ -148,7 +148,7 @@ def _served(part: ServerResultPart) -> Json:
     return {"toolResponse": {**named, **_typed(part.name), **without_nones(response=part.result)}}
 
 
-def is_own(part: ServerCallPart | ServerResultPart) -> bool:
+def is_native(part: ServerCallPart | ServerResultPart) -> bool:
     """Return whether it belongs to a tool of this vendor."""
     foreign = isinstance(part, ServerResultPart) and not isinstance(part.result, dict | None)
     return part.name in (CODE, UNNAMED, *_TYPES) and not foreign

@@ -76,7 +76,7 @@ _PLAIN: Final[dict[str, str]] = {
     "top_logprobs": "logprobs",
 }
 _JSON: Final = "application/json"
-_SHOWN: Final[dict[str, bool]] = {"parsed": True, "hidden": False}
+_THINKING_DISPLAY: Final[dict[str, bool]] = {"parsed": True, "hidden": False}
 _AS_NEEDED: Final = -1
 _PROOFS: Final = ("gemini-3",)
 """Models that refuse calls without a proof of the thought behind them."""
@@ -173,7 +173,7 @@ def _whole(value: Any) -> Any:
 
 
 def _thinking(thinking: Thinking) -> Json:
-    shown = None if thinking.show is None else _SHOWN.get(thinking.show)
+    shown = None if thinking.show is None else _THINKING_DISPLAY.get(thinking.show)
     if thinking.effort is not None and thinking.mode != "off":  # the vendor refuses both together
         return without_nones(includeThoughts=shown, thinkingLevel=thinking.effort)
     budget = {"off": 0, "auto": _AS_NEEDED}.get(str(thinking.mode), thinking.budget_tokens)
@@ -189,7 +189,9 @@ def _read_thinking(generation: Json) -> Thinking | None:
         mode="auto" if budget == _AS_NEEDED else None,
         effort=native.get("thinkingLevel"),
         budget_tokens=None if budget == _AS_NEEDED else budget,
-        show=next((ours for ours, its in _SHOWN.items() if its is native.get("includeThoughts")), None),
+        show=next(
+            (ours for ours, its in _THINKING_DISPLAY.items() if its is native.get("includeThoughts")), None
+        ),
     )
 
 

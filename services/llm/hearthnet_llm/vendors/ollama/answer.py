@@ -31,16 +31,16 @@ _STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
 _FORMAT: Final = "ollama"
 
 
-def decoder(heard: ResponseInfo) -> Decoder:
+def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(TextPieces(heard.name), Content(heard))
+    return Decoding(TextPieces(info.name), Content(info))
 
 
 class Content:
     """Accumulated objects of one answer (`decoding.ContentAssembler`)."""
 
-    def __init__(self, heard: ResponseInfo) -> None:
-        self._heard = heard
+    def __init__(self, info: ResponseInfo) -> None:
+        self._info = info
         self._ids = CallIds()
         self._thought: list[str] = []
         self._last: Json | None = None
@@ -55,23 +55,23 @@ class Content:
             HearthNetError: as translated by `failures`, for an error instead of an answer.
         """
         if value.get("error") is not None:
-            raise _failure(self._heard.name, value)
+            raise _failure(self._info.name, value)
         message = value.get("message")
         if not isinstance(message, dict) and not value.get("done"):
-            raise decoding.no_answer(self._heard.name, "")
+            raise decoding.no_answer(self._info.name, "")
         if message:
-            yield from self._said(message)
+            yield from self._message_frames(message)
         if value.get("done"):
             self._last = value
 
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `decoding.ContentAssembler.finish`."""
         if self._last is None:
-            raise decoding.broken(self._heard.name)
+            raise decoding.broken(self._info.name)
         yield from self._end_thought()
         yield self._done(self._last)
 
-    def _said(self, message: Json) -> Iterator[Frame]:
+    def _message_frames(self, message: Json) -> Iterator[Frame]:
         thought, text = message.get("thinking"), message.get("content")
         if thought:
             self._size += text_weight(thought)
@@ -83,15 +83,15 @@ class Content:
             yield TextDelta(text)
         if message.get("images") and not self._left_out:
             self._left_out = True
-            yield Notice("media_left_out", f"{self._heard.name} answered with media, which were left out")
+            yield Notice("media_left_out", f"{self._info.name} answered with media, which were left out")
         for native in message.get("tool_calls") or ():
             yield from self._end_thought()
             yield self._call(native)
 
     def _call(self, native: Json) -> Frame:
         function = native.get("function") or {}
-        identity = self._ids.take(native.get("id"))
-        made = call(self._heard.name, identity, function.get("name"), function.get("arguments"))
+        identity = self._ids.assign(native.get("id"))
+        made = call(self._info.name, identity, function.get("name"), function.get("arguments"))
         self._called = self._called or isinstance(made, ToolCall)
         return made
 
@@ -102,7 +102,7 @@ class Content:
 
     def _done(self, last: Json) -> Done:
         reason = stop_reason(_STOPS.get(str(last.get("done_reason")), "end"), self._called)
-        read = _count(last.get("prompt_eval_count"), self._heard.prompt_size)
+        read = _count(last.get("prompt_eval_count"), self._info.prompt_size)
         return Done(reason, read, _count(last.get("eval_count"), self._size), "native")
 
 

@@ -312,7 +312,7 @@ def _read_message(native: Json, where: str, pairing: Pairing, spelling: dict[str
     ]
     _note_empty(native, role, spelling)
     if role == "assistant":
-        pairing.asked(calls)
+        pairing.begin(calls)
     thought = native.get("thinking")
     field = next((one for one in ("tool_name", "name") if native.get(one) is not None), "none")
     name = native.get(field) if role == "tool" else None

@@ -55,19 +55,19 @@ _THOUGHT: Final = ("completion_tokens_details.reasoning_tokens", "reasoning_toke
 """Paths of the vendors' counts of cached tokens (above) and of thought tokens."""
 
 
-def decoder(heard: ResponseInfo) -> Decoder:
+def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    pieces = TextPieces(heard.name)
-    return Decoding(pieces, _Content(heard, pieces))
+    pieces = TextPieces(info.name)
+    return Decoding(pieces, _Content(info, pieces))
 
 
 class _Content:
     """Accumulated objects of one answer (`decoding.ContentAssembler`)."""
 
-    def __init__(self, heard: ResponseInfo, pieces: TextPieces) -> None:
-        self._heard = heard
+    def __init__(self, info: ResponseInfo, pieces: TextPieces) -> None:
+        self._info = info
         self._pieces = pieces
-        self._calls = Calls(heard.name)
+        self._calls = Calls(info.name)
         self._thoughts = Thoughts()
         self._citations = Citations()
         self._choice: tuple[Any] | None = None
@@ -84,7 +84,7 @@ class _Content:
             HearthNetError: as translated by `failures`, for an error inside the answer.
         """
         if failed := _error(value):
-            raise streamed_error(self._heard.name, failed)
+            raise streamed_error(self._info.name, failed)
         self._citations.beside(value)
         self._count(value.get("usage") or (value.get("x_groq") or {}).get("usage"))
         for choice in value.get("choices") or ():
@@ -97,11 +97,11 @@ class _Content:
     def finish(self) -> Iterator[Frame]:
         """Yield sources, thoughts, calls, a notice for each incomplete call, and `Done`."""
         if self._finish is None and not self._pieces.said_done:
-            raise decoding.broken(self._heard.name)
+            raise decoding.broken(self._info.name)
         yield from self._citations.finish()
         yield from self._thoughts.finish()
         if self._wordless:
-            yield Notice("part_left_out", f"{self._heard.name} sent a picture; it was left out")
+            yield Notice("part_left_out", f"{self._info.name} sent a picture; it was left out")
         called = False
         for frame in self._calls.finish():
             called = called or isinstance(frame, ToolCall)
@@ -110,7 +110,7 @@ class _Content:
 
     def _one(self, choice: Mapping[str, Any]) -> Iterator[Frame]:
         if choice.get("error"):
-            raise streamed_error(self._heard.name, choice["error"])
+            raise streamed_error(self._info.name, choice["error"])
         delta = choice.get("delta")
         whole = delta is None
         said = (choice.get("message") if whole else delta) or {}
@@ -133,7 +133,7 @@ class _Content:
             return
         self._finish = str(reason).lower().replace("-", "_")
         if self._finish in _FAILED:
-            raise reported_error(self._heard.name, _FAILED[self._finish], f"it stopped for {self._finish}")
+            raise reported_error(self._info.name, _FAILED[self._finish], f"it stopped for {self._finish}")
 
     def _count(self, usage: Any) -> None:
         """Keep the latest usage; one without counts is ignored, which some servers send."""
@@ -170,7 +170,7 @@ class _Content:
         usage = self._usage
         if usage is None:
             size = self._text_size + self._thoughts.size + self._calls.size
-            return Done(reason, weight_tokens(self._heard.prompt_size), weight_tokens(size), "native")
+            return Done(reason, weight_tokens(self._info.prompt_size), weight_tokens(size), "native")
         return Done(
             reason,
             _number(usage, "prompt_tokens") or 0,

@@ -108,7 +108,7 @@ class Calls:
                 return one, False
         if known and not delta.begins_after(known[-1]):
             return known[-1], False
-        made = _Open(self._ids.take(delta.id), delta.id, [])
+        made = _Open(self._ids.assign(delta.id), delta.id, [])
         known.append(made)
         self._order.append(made)
         return made, True

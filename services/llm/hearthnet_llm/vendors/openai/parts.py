@@ -131,7 +131,7 @@ def _document(part: DocumentPart, choices: Choices) -> Json:
     return {"type": "file", "file": file}
 
 
-def _found(part: SearchResultPart, _choices: Choices) -> Json:
+def _search_result(part: SearchResultPart, _choices: Choices) -> Json:
     lines = [f"{part.title} ({part.source})", *(one.text for one in part.texts)]
     return {"type": "text", "text": "\n".join(lines)}
 
@@ -147,7 +147,7 @@ _WRITERS: Final[dict[type, Callable[[Any, Choices], Json]]] = {
     AudioPart: _audio,
     VideoPart: _video,
     DocumentPart: _document,
-    SearchResultPart: _found,
+    SearchResultPart: _search_result,
     JsonPart: lambda part, _choices: {"type": "text", "text": as_text(part.value)},
     ThinkingPart: _thinking,
     RefusalPart: lambda part, _choices: {"type": "refusal", "refusal": part.text},

@@ -68,7 +68,9 @@ class Thoughts:
         details = delta.get("reasoning_details")
         words = [self._detail(one) for one in details if isinstance(one, Mapping)] if details else []
         plain = (delta.get(name) for name in _PLAIN)
-        yield from self._say(next((text for text in plain if isinstance(text, str) and text), "".join(words)))
+        yield from self._text_frames(
+            next((text for text in plain if isinstance(text, str) and text), "".join(words))
+        )
         self._sign(delta)
 
     def part(self, part: Mapping[str, Any]) -> Iterator[ReasoningDelta]:
@@ -77,14 +79,14 @@ class Thoughts:
         if isinstance(part.get("closed"), bool):
             self._closed = part["closed"]
         if isinstance(pieces, str):
-            yield from self._say(pieces)
+            yield from self._text_frames(pieces)
             return
         for piece in pieces:
             if isinstance(piece, Mapping):
-                yield from self._say(str(piece.get("text") or ""))
+                yield from self._text_frames(str(piece.get("text") or ""))
                 self._sign(piece)
 
-    def _say(self, text: str) -> Iterator[ReasoningDelta]:
+    def _text_frames(self, text: str) -> Iterator[ReasoningDelta]:
         if text:
             self._plain.append(text)
             yield ReasoningDelta(text)

@@ -45,7 +45,7 @@ _PARTS: Final = {
 """The kinds of parts, and the field of each."""
 _SOUNDS: Final = ("wav", "mp3")
 _TOOLS: Final = ("function", "custom")
-_SHOWN: Final = "What the tool gave back is shown in the user's message after this."
+_MOVED_PARTS: Final = "What the tool gave back is shown in the user's message after this."
 _UNNAMED: Final = "document.pdf"
 _AT: Final = "/input/messages"
 
@@ -83,15 +83,15 @@ def _messages(messages: Iterable[Json]) -> Iterable[Json]:
         if isinstance(made.get("content"), list):
             made["content"] = [_part(part) for part in made["content"]]
         if message["role"] == "tool":
-            shown += _take_shown(made)
+            shown += _remove_parts(made)
         if not made.get("content"):
-            made["content"] = None if _says_otherwise(made) else ""
+            made["content"] = None if _has_other_content(made) else ""
         yield made
     if shown:
         yield {"role": "user", "content": shown}
 
 
-def _take_shown(made: Json) -> list[Json]:
+def _remove_parts(made: Json) -> list[Json]:
     """Remove all parts but texts from a result, and return them."""
     content = made.get("content")
     if not isinstance(content, list):
@@ -99,11 +99,11 @@ def _take_shown(made: Json) -> list[Json]:
     shown = [part for part in content if part["type"] != "text"]
     made["content"] = [part for part in content if part["type"] == "text"]
     if shown and not made["content"]:
-        made["content"] = _SHOWN
+        made["content"] = _MOVED_PARTS
     return shown
 
 
-def _says_otherwise(message: Json) -> bool:
+def _has_other_content(message: Json) -> bool:
     return any(message.get(name) for name in ("tool_calls", "refusal", "audio"))
 
 
