@@ -25,7 +25,9 @@ def small_disk(folder: Path) -> Iterator[Mount]:
 
     def mounted(options: str) -> Home:
         done = subprocess.run(
-            [program, "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False, capture_output=True
+            [program, "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(folder)],
+            check=False,
+            capture_output=True,
         )
         if done.returncode:
             leave_out(f"this system cannot mount a small disk: {done.stderr.decode().strip()}")

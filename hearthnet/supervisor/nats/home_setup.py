@@ -19,6 +19,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.os.disk import check_space, file_errors, make_folder
+from hearthnet.supervisor.os.trusted_path import check_trusted
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -41,8 +42,10 @@ def make_folders(home: Home) -> None:
     """Make the folders of a home, those with secrets in mode 0700.
 
     Raises:
-        HearthNetError: `capacity_exceeded` if the disk has too little room.
+        HearthNetError: `unauthorized` if other users can replace the home or its settings;
+            `capacity_exceeded` if the disk has too little room.
     """
+    check_trusted(home)
     make_folder(home.path, private=False)
     for folder in (
         home.run,
