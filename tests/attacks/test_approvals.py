@@ -138,6 +138,7 @@ async def test_no_effect_without_an_approval(
         ({"v": 2}, "unauthorized"),
         ({"via": "gateway"}, "unauthorized"),
         ({"time": 1, "expires": 2}, "expired"),
+        ({"expires": now_ms() + 10 * 365 * 86_400_000}, "expired"),
     ],
 )
 async def test_an_approval_of_something_else_is_none(

@@ -24,8 +24,9 @@ from hearthnet.agent.tools.toolbox import BoundTool
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.authorization.approval import MAX_LIFE_MS
 from hearthnet.trust.authorization.constraints import Constraints
-from hearthnet.trust.authorization.grant import MAX_LIFE_MS, MOST_USES, Grant, sign_grant
+from hearthnet.trust.authorization.grant import MOST_USES, Grant, sign_grant
 from hearthnet.trust.keys import Identity
 
 MAX_GRANTS: Final = 1000

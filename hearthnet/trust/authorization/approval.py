@@ -13,6 +13,7 @@ from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
+from hearthnet.trust.authorization.token import MAX_TTL_SECONDS
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "approval"
@@ -20,6 +21,8 @@ ANY_PROVIDER: Final = "*"
 Via = Literal["", "gateway"]
 """Origin of the consent: the person's own key, or the gateway of a guest without a key."""
 SKEW_MS: Final = 60_000
+MAX_LIFE_MS: Final = MAX_TTL_SECONDS * 1000
+"""The longest life of an approval: whoever gets hold of an older one cannot use it."""
 
 
 class Approval(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,9 +114,10 @@ def check_time(approval: Approval, now_ms: int) -> None:
     Not called for a repetition, whose recorded outcome never expires.
 
     Raises:
-        HearthNetError: `expired` outside the approval's lifetime.
+        HearthNetError: `expired` outside the approval's lifetime, or if that is over a day.
     """
-    if now_ms > approval.expires + SKEW_MS or approval.time > now_ms + SKEW_MS:
+    alive = approval.time <= now_ms + SKEW_MS and now_ms <= approval.expires + SKEW_MS
+    if not alive or approval.expires - approval.time > MAX_LIFE_MS:
         raise HearthNetError(
             "expired",
             f"the approval {approval.id} is no longer valid; ask the person again",

@@ -17,14 +17,12 @@ from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
-from hearthnet.trust.authorization.approval import SKEW_MS, Claimed
+from hearthnet.trust.authorization.approval import MAX_LIFE_MS, SKEW_MS, Claimed
 from hearthnet.trust.authorization.constraints import Constraints
-from hearthnet.trust.authorization.token import MAX_TTL_SECONDS
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "grant"
 MOST_USES: Final = 10_000
-MAX_LIFE_MS: Final = MAX_TTL_SECONDS * 1000
 Use = Annotated[int, msgspec.Meta(ge=1, le=MOST_USES)]
 
 

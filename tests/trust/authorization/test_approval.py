@@ -14,7 +14,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization import approval
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, SKEW_MS, Approval, Claimed
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, MAX_LIFE_MS, SKEW_MS, Approval, Claimed
 from hearthnet.trust.keys import Identity
 
 ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3))
@@ -153,6 +153,17 @@ def test_it_has_a_beginning_and_an_end_with_a_minute_for_clocks(now: int, valid:
         with pytest.raises(HearthNetError, match="no longer valid") as caught:
             approval.check_time(GOOD, now)
         assert (caught.value.code, caught.value.details) == ("expired", {"now": now})
+
+
+@pytest.mark.req("TRUST-9")
+@pytest.mark.parametrize(("life_ms", "valid"), [(MAX_LIFE_MS, True), (MAX_LIFE_MS + 1, False)])
+def test_it_lives_a_day_at_most(life_ms: int, valid: bool) -> None:
+    long = msgspec.structs.replace(GOOD, expires=GOOD.time + life_ms)
+    if valid:
+        approval.check_time(long, NOW)
+    else:
+        with pytest.raises(HearthNetError, match="no longer valid"):
+            approval.check_time(long, NOW)
 
 
 @pytest.mark.req("TRUST-8")

@@ -14,8 +14,8 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization import grant as grants
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, SKEW_MS, Claimed
-from hearthnet.trust.authorization.grant import MAX_LIFE_MS, MOST_USES, Grant
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, MAX_LIFE_MS, SKEW_MS, Claimed
+from hearthnet.trust.authorization.grant import MOST_USES, Grant
 from hearthnet.trust.keys import Identity
 
 ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3))
