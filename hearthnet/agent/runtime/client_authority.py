@@ -258,13 +258,13 @@ def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
             "the approval is for another tool call; ask the person again",
             details={"rule": "tool call"},
         )
+    approvals.check_time(approval, now)
     if approval.expires > expected.expires:
         raise HearthNetError(
             "unauthorized",
             "the approval is to live longer than the question; sign what was shown",
             details={"rule": "expires"},
         )
-    approvals.check_time(approval, now)
 
 
 class ClientApprover:

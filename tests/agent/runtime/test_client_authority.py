@@ -255,7 +255,7 @@ FORGED: dict[str, tuple[dict[str, Any], str, str]] = {
     "without an id": ({"id": "mine"}, "unauthorized", "tool call"),
     "too old": ({"time": 1000, "expires": 2000}, "expired", ""),
     "not yet": ({"time": 2**52, "expires": 2**52}, "expired", ""),
-    "for ever": ({"expires": 2**52}, "unauthorized", "expires"),
+    "for ever": ({"expires": 2**52}, "expired", ""),
 }
 
 
@@ -271,6 +271,15 @@ async def test_only_exactly_what_was_shown_is_an_approval(change: str) -> None:
     with pytest.raises(HearthNetError) as caught:
         verify_approval(changed, expected, now_ms())
     assert (caught.value.code, caught.value.details.get("rule", "")) == (code, rule)
+
+
+@pytest.mark.req("SESS-10")
+async def test_approval_may_not_live_longer_than_its_question() -> None:
+    expected = await wanted()
+    longer = sign_approval(GUEST, msgspec.structs.replace(expected, expires=expected.expires + 1))
+    with pytest.raises(HearthNetError) as caught:
+        verify_approval(longer, expected, now_ms())
+    assert (caught.value.code, caught.value.details) == ("unauthorized", {"rule": "expires"})
 
 
 # --- the scope
