@@ -50,7 +50,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_made(
     assert node.process.wait(60) == 8
     assert "only 8 MB are free where" in node.said()
     assert node.said().count("\n") == 1
-    assert not home.device_key.exists()
+    assert list(home.path.iterdir()) == []
 
 
 @pytest.mark.req("UP-18")

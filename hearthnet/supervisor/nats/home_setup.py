@@ -46,6 +46,8 @@ def make_folders(home: Home) -> None:
             `capacity_exceeded` if the disk has too little room.
     """
     check_trusted(home)
+    # A refusal leaves nothing behind: the room is that of the folder in which the home will be.
+    check_space(next(path for path in (home.path, *home.path.absolute().parents) if path.exists()))
     make_folder(home.path, private=False)
     for folder in (
         home.run,
@@ -57,7 +59,6 @@ def make_folders(home: Home) -> None:
         home.logs,
     ):
         make_folder(folder)
-    check_space(home.path)
 
 
 def prepare(home: Home, report: Report) -> Prepared:

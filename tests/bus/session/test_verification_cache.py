@@ -54,7 +54,7 @@ def test_the_processes_of_a_node_prove_a_frame_once(tmp_path: Path) -> None:
 _READER = """
 import sys
 from pathlib import Path
-from hearthnet.bus.session.verification_cache import VerificationCache
+from hearthnet.bus.session.keyring import VerificationCache
 from hearthnet.protocol import frame
 from hearthnet.trust.keys import Identity
 
