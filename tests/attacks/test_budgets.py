@@ -93,8 +93,8 @@ async def test_a_guests_yes_has_one_effect_in_however_many_sessions_its_key_stan
         )
         consent = msgspec.to_builtins(sign(approval, guest, PURPOSE))
         view = await gateway.target(POST, mesh.identity.node_id)
-        codes = []
-        for principal in ("guest-1", "guest-2", "guest-1"):
+
+        def session(principal: str) -> dict[str, Any]:
             token = mint(
                 mesh.identity,
                 subject=bus.peer.node_id,
@@ -105,5 +105,11 @@ async def test_a_guests_yes_has_one_effect_in_however_many_sessions_its_key_stan
                 principal=principal,
                 cnf=guest.node_id,
             )
-            codes.append(await gateway.call(view, POST, body, token=token, approval=consent))
-        assert codes == ["ok", "unauthorized", "ok"]
+            return {"token": token, "approval": consent}
+
+        assert await gateway.call(view, POST, body, **session("guest-1")) == "ok"
+        refused = await gateway.refusal(view, POST, body, **session("guest-2"))
+        assert (refused.code, refused.details) == ("unauthorized", {"rule": "used"})
+        assert await gateway.call(view, POST, body, **session("guest-1")) == "ok", "a repetition is free"
+        async with await mesh.store() as store:
+            assert (await store.js.stream_info("MARKET")).state.messages == 1

@@ -138,6 +138,11 @@ async def test_memory_is_bounded_while_the_server_does_not_read(server: NatsServ
                 await asyncio.sleep(0)
         assert one.is_congested
         assert sent * 100_000 < most
+        assert one._connection is not None
+        assert one._connection._transport is not None
+        waiting = one._connection._transport.get_write_buffer_size()
+        # Above the limit: what was sent in the turns of the loop before the sender knew of it.
+        assert connection._HIGH_WATER < waiting <= connection._HIGH_WATER + 4 * 100_100
     await wait_for(lambda: sent > before, what="it to go on")
     flooding.cancel()
     await asyncio.wait({flooding})

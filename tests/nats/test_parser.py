@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hearthnet.nats.parser import LONGEST_LINE, NatsParser, ProtocolError
@@ -94,9 +94,15 @@ def test_what_is_no_protocol_is_refused_as_such(data: bytes) -> None:
         read([data])
 
 
-@given(st.lists(st.binary(max_size=60), max_size=6))
-def test_nothing_else_is_ever_raised(pieces: list[bytes]) -> None:
-    start = b"MSG a 1 "
+PIECES = [b"MSG ", b"HMSG ", b"\r\n", b" ", b"\t", b"a", b"0", b"5", b"-1", b"\xff", b"NATS/1.0 503"]
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=60), max_size=12))
+@example([b"a 1 x 3\r\nabc\r\n"])
+@example([b"\xff 1 \xff 5 5\r\n\xff\xff\xff\xff\xff\r\n"])
+@example([b"\xff 1 \xff 1\r\n\xff\r\n"])
+@pytest.mark.parametrize("start", [b"MSG ", b"HMSG "])
+def test_nothing_else_is_ever_raised(start: bytes, pieces: list[bytes]) -> None:
     try:
         read([start, *pieces])
     except ProtocolError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -31,8 +32,12 @@ async def test_an_idempotent_one_has_its_first_outcome_under_the_same_key(mesh: 
         assert (await asking)["content"] == "Posted."
         assert await scene.effects() == ["Water filter"]
         (result,) = [message for message in scene.service.requests[-1] if message["role"] == "tool"]
-        assert '"event_id"' in result["content"]
-        assert len({call.idempotency_key for call in scene.service.seen()}) == 1
+        async with await mesh.store() as store:
+            kept = await store.js.get_msg("MARKET", 1, direct=True)
+        told = json.loads(result["content"])
+        assert (told["event_id"], told["lamport"]) == (json.loads(kept.data or b"")["event_id"], 1)
+        first, second = scene.service.seen()
+        assert first.idempotency_key == second.idempotency_key
 
 
 @pytest.mark.req("PAIN-6", "PAIN-1", "RUN-3")

@@ -152,6 +152,13 @@ def test_what_a_stranger_sent_counts_no_second_time_when_it_is_a_member() -> Non
 def test_senders_that_are_gone_leave_nothing_behind() -> None:
     window = ReplayWindow(most_ids=2)
     for number in range(500):
-        window.check(f"sender {number}", "a", NOW + number * 1_000, NOW + number * 1_000)
-    assert len(window._senders) <= 200
-    assert len(window) <= 200
+        now = NOW + number * 1_000
+        verdicts = [window.check(f"sender {number}", name, now, now) for name in "abc"]
+        assert verdicts == ["fresh", "fresh", "crowded"]
+    # What is remembered is of the last two windows, and one more between two sweeps.
+    assert len(window._senders) <= 3 * WINDOW_MS // 1_000 + 2
+    assert len(window) <= 3 * WINDOW_MS // 1_000 + 2
+    later = NOW + 10 * WINDOW_MS + 500 * 1_000
+    assert window.check("last", "a", later, later) == "fresh"
+    assert set(window._senders) == {STRANGERS, "last"}
+    assert len(window) == 1

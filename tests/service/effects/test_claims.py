@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
+from hearthnet.bus.store import CLAIMS
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.service.effects import exactly_once
@@ -42,6 +43,21 @@ async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) ->
         assert caught.value.code == "partition"
         await store.link.connected()
         assert await claims.get(key("ef", "me", "2"), 30) is None
+
+
+@pytest.mark.req("EFFECT-1")
+async def test_a_claim_is_made_once_and_changed_only_by_who_read_it(mesh: Mesh) -> None:
+    async with await mesh.store() as store:
+        claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
+        racers = await asyncio.gather(*(claims.write(name, {"by": number}, 0, 30) for number in range(20)))
+        (first,) = [racer for racer in racers if racer is not None]
+        assert await claims.get(name, 30) == first
+        changed = await claims.write(name, {"by": "outcome"}, first.revision, 30)
+        assert changed is not None
+        assert await claims.write(name, {"by": "another"}, first.revision, 30) is None
+        assert await claims.get(name, 30) == changed
+        assert changed.record == {"by": "outcome"}
+        assert (await store.js.stream_info(f"KV_{CLAIMS}")).state.messages == 1, "earlier records are kept"
 
 
 @pytest.mark.req("EFFECT-7")

@@ -34,7 +34,7 @@ async def code(work: Any) -> str:
     return "ok"
 
 
-@pytest.mark.req("EFFECT-2", "EFFECT-3")
+@pytest.mark.req("EFFECT-2", "EFFECT-3", "ATTACK-15")
 async def test_one_approval_has_one_effect_in_all_processes_and_after_restarts(mesh: Mesh) -> None:
     with working(mesh) as workers:
         async with await mesh.bus() as bus, await mesh.bus() as other:
@@ -62,7 +62,7 @@ async def test_one_approval_has_one_effect_in_all_processes_and_after_restarts(m
         }
 
 
-@pytest.mark.req("EFFECT-4")
+@pytest.mark.req("EFFECT-4", "ATTACK-15")
 async def test_an_approval_or_a_key_of_one_effect_is_good_for_no_other(mesh: Mesh) -> None:
     with working(mesh) as workers:
         async with await mesh.bus() as bus:
@@ -195,7 +195,7 @@ async def test_a_refusal_is_no_effect_and_a_failure_may_have_been_one(mesh: Mesh
         assert len(workers.effects) == 4
 
 
-@pytest.mark.req("EFFECT-8")
+@pytest.mark.req("EFFECT-8", "ATTACK-18")
 async def test_a_use_of_a_standing_grant_has_one_effect(mesh: Mesh) -> None:
     with working(mesh) as workers:
         async with await mesh.bus() as bus:

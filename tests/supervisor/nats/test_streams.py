@@ -80,21 +80,3 @@ async def test_a_counter_gives_each_increment_a_number_of_its_own(client: Client
     info = await client.jetstream().stream_info("COUNTERS")
     assert info.state.messages == 1
     assert info.config.max_age == streams.COUNTED_SECONDS
-
-
-@pytest.mark.req("EFFECT-1")
-@pytest.mark.asyncio
-async def test_a_claim_is_made_once_and_changed_only_by_who_read_it(client: Client) -> None:
-    from nats.js.errors import KeyWrongLastSequenceError
-
-    claims = await client.jetstream().key_value(CLAIMS)
-    racers = await asyncio.gather(
-        *(claims.create("gr.1", str(n).encode()) for n in range(20)), return_exceptions=True
-    )
-    won = [n for n, racer in enumerate(racers) if isinstance(racer, int)]
-    assert len(won) == 1
-    first = await claims.get("gr.1")
-    assert first.value == str(won[0]).encode()
-    await claims.update("gr.1", b"outcome", last=first.revision)
-    with pytest.raises(KeyWrongLastSequenceError):
-        await claims.update("gr.1", b"another", last=first.revision)
