@@ -255,18 +255,24 @@ async def test_an_approval_of_somebody_without_a_key_is_none() -> None:
 
 @pytest.mark.req("SESS-12")
 async def test_the_owner_sees_all_runs_and_says_no_but_not_yes() -> None:
-    house = House(MemoryRuns(), FIVE, ENDS)
-    anna = house.guest()
+    house = House(MemoryRuns(), FIVE, FIVE, ENDS)
+    anna, eve = house.guest(), house.guest("eve")
     run, _asked = await waiting(house, anna)
+    other, _asked = await waiting(house, eve)
     peer = house.bus.peer
     desk = SavedRuns(house.store, peer.identity, peer.community)
-    assert [record.principal for record in (await desk.listing()).runs] == [anna.client.principal]
+    assert {(record.run, record.principal) for record in (await desk.listing()).runs} == {
+        (run, anna.client.principal),
+        (other, eve.client.principal),
+    }
     for decision in (Approve(), Edit({**POST, "title": "Mine"})):
         with pytest.raises(HearthNetError) as caught:
             await desk.decide(run, "a", decision, via="hearthnet runs")
         assert (caught.value.code, caught.value.details["rule"]) == ("unauthorized", "own_key")
     taken = await desk.decide(run, "a", Deny("no ladders"), via="hearthnet runs")
-    assert taken.signed.by == peer.identity.node_id
+    assert (taken.signed.word, taken.signed.by) == ("denied", peer.identity.node_id)
+    kept = await desk.decisions((await desk.load(run)).record)
+    assert list(kept.values()) == [taken.signed], "the no is kept, and nothing that was refused"
     with pytest.raises(HearthNetError, match="goes on where that one asks") as caught:
         await ToolExecutor(house.bus, [], store=house.store).resume(run)
     assert caught.value.code == "unauthorized"

@@ -9,6 +9,7 @@ import logging
 import os
 import pty
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -272,13 +273,21 @@ def test_one_changing_display_on_a_terminal(tmp_path: Path) -> None:
         screen.progress([ConsoleProgress("llm", "starting", "loading", "loading 1/2")])
         screen.progress([ConsoleProgress("llm", "starting", "loading", "loading 2/2")])
         screen.line("a line [in between]")
+        screen.progress([ConsoleProgress("llm", "starting", "loading", "loading 3/3")])
         screen.table(Home(tmp_path), STATE)
-    text = _all_of(master).decode()
+    written = _all_of(master).decode()
     os.close(master)
-    assert "loading 1/2" in text
-    assert "\x1b[" in text
-    assert "a line [in between]" in text
-    assert text.index("loading 2/2") < text.index("capabilities")
+    during = written[: written.index("loading 3/3") + len("loading 3/3")]
+    assert "loading 1/2" in during
+    assert "loading 2/2" in during
+    shown = _screen(during)
+    assert shown[0] == "a line [in between]"
+    assert [line for line in shown if "loading" in line] == [shown[1]]
+    assert "loading 3/3" in shown[1]
+    shown = _screen(written)
+    assert shown[0] == "a line [in between]"
+    assert not [line for line in shown if "loading" in line]
+    assert [line for line in shown if "capabilities" in line]
 
 
 def _all_of(terminal: int) -> bytes:
@@ -288,6 +297,22 @@ def _all_of(terminal: int) -> bytes:
         while piece := os.read(terminal, 65536):
             shown += piece
     return shown
+
+
+def _screen(written: str) -> list[str]:
+    """The lines that a terminal shows after this: it knows the cursor's moves up and the erasure of lines."""
+    lines, at = [""], 0
+    for piece in re.split(r"(\r?\n|\r|\x1b\[[?\d;]*[a-zA-Z])", written):
+        if piece.endswith("\n"):
+            at += 1
+            lines += [""] * (at + 1 - len(lines))
+        elif piece == "\x1b[2K":
+            lines[at] = ""
+        elif piece.startswith("\x1b[") and piece.endswith("A"):
+            at -= int(piece[2:-1] or 1)
+        elif not piece.startswith(("\r", "\x1b")):
+            lines[at] += piece
+    return [line.rstrip() for line in lines]
 
 
 def test_a_closed_output_is_no_reason_to_end(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
@@ -23,6 +24,7 @@ from tests.helpers.scripted_model import Say
 
 POST = {"category": "offer", "title": "Jam", "body": "Plum."}
 QUERY = {"capability": "rag.query", "body": {"params": {"corpus": "probe"}, "input": {"query": "water"}}}
+CHAT = "llm.chat@2.0"
 _ELSEWHERE = ("/v1/socket", "/mcp", "/page", "/openapi.json", "/v1/session")
 """Described in words: other protocols, and the page's own door."""
 
@@ -150,10 +152,29 @@ async def run(*command: str | Path) -> str:
     return said.decode()
 
 
-def check(name: str, value: Any) -> None:
-    """`value` is what the description says of the schema `name`."""
-    schema = {**openapi.description(), "$ref": f"#/components/schemas/{name}"}
-    assert compile_schema(schema).errors(value) == []
+def conforms(schema: dict[str, Any], value: Any) -> None:
+    """`value` is what a schema of the description says."""
+    assert compile_schema({**openapi.description(), **schema}).errors(value) == []
+
+
+def named(name: str) -> dict[str, Any]:
+    """The schema of that name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def check(path: str, status: int, answer: httpx2.Response, name: str = "") -> None:
+    """`answer` has this status, and is what the description says that it is under the path.
+
+    `name`: that of its schema, where there are several.
+    """
+    assert answer.status_code == status, answer.text
+    responses = _paths()[path][answer.request.method.lower()]["responses"]
+    said = responses.get(str(status)) or responses["default"]
+    if "$ref" in said:
+        said = openapi.description()["components"]["responses"][said["$ref"].rpartition("/")[2]]
+    conforms(said["content"]["application/json"]["schema"], answer.json())
+    if name:
+        conforms(named(name), answer.json())
 
 
 @pytest.mark.req("HTTP-9")
@@ -163,39 +184,41 @@ async def test_what_is_answered_is_what_it_says(house: House) -> None:
     house.model.turns["post"] = [Say(calls=(("market_post", POST),)), Say("Posted.")]
     chat = {"messages": [{"role": "user", "content": "post"}], "tools": ["market.post"]}
     async with house.http(guest) as http:
-        for path, name in (
-            ("/v1/capabilities", "Capabilities"),
-            ("/v1/models", "Models"),
-            ("/v1/models/mesh", "Model"),
-            ("/v1/me", "Me"),
-            ("/health", "Health"),
-            ("/v1/runs", "Runs"),
-            ("/v1/nothing", "OpenAIError"),
-            ("/nothing", "Error"),
-            ("/v1/models/nothing", "OpenAIError"),
-        ):
-            check(name, (await http.get(path)).json())
-        check("Answer", (await http.post("/v1/call", json=QUERY)).json())
-        check("Error", (await http.post("/v1/call", json={})).json())
-        direct = await http.post("/v1/call/rag.query@1.0", json=QUERY["body"])
-        check("RagQueryV1Response", direct.json())
+        for path in ("/v1/capabilities", "/v1/models", "/v1/me", "/health", "/v1/runs"):
+            check(path, 200, await http.get(path))
+        check("/v1/models/{model}", 200, await http.get("/v1/models/mesh"))
+        check("/v1/models/{model}", 404, await http.get("/v1/models/nothing"))
+        conforms(named("OpenAIError"), (await http.get("/v1/nothing")).json())
+        conforms(named("Error"), (await http.get("/nothing")).json())
+        check("/v1/call", 200, await http.post("/v1/call", json=QUERY), "Answer")
+        check("/v1/call", 400, await http.post("/v1/call", json={}))
+        query = "/v1/call/rag.query@1.0"
+        check(query, 200, await http.post(query, json=QUERY["body"]))
         file = {"params": {}, "input": {"cid": "blake3:" + "0" * 64}}
-        check("Error", (await http.post("/v1/call/file.read", json=file)).json())
+        check("/v1/call/{capability}", 404, await http.post("/v1/call/file.read", json=file))
         body = {"params": {"model": "scripted"}, "input": chat}
-        check("LlmChatV2Request", body)
-        check("MarketPostV1Request", {"params": {}, "input": POST})
-        check("Waits", (await http.post("/v1/call/llm.chat@2.0", json=body)).json())
-        waits = (await http.post("/v1/call", json={"capability": "llm.chat", "body": body})).json()
-        check("Waits", waits)
+        takes(f"/v1/call/{CHAT}", body)
+        takes("/v1/call/market.post@1.0", {"params": {}, "input": POST})
+        check(f"/v1/call/{CHAT}", 200, await http.post(f"/v1/call/{CHAT}", json=body), "Waits")
+        answer = await http.post("/v1/call", json={"capability": "llm.chat", "body": body})
+        check("/v1/call", 200, answer, "Waits")
+        waits = answer.json()
         (pending,) = waits["pending"]
         run, call = f"/v1/runs/{waits['run']}", pending["tool_call_id"]
-        check("Run", (await http.get(run)).json())
-        check("Runs", (await http.get("/v1/runs")).json())
+        check("/v1/runs/{run}", 200, await http.get(run))
+        check("/v1/runs", 200, await http.get("/v1/runs"))
         changed = {"call": call, "arguments": {**POST, "title": "Jelly"}}
-        check("Pending", (await http.post(f"{run}/preview", json=changed)).json())
+        takes("/v1/runs/{run}/preview", changed)
+        check("/v1/runs/{run}/preview", 200, await http.post(f"{run}/preview", json=changed))
         said = {"call": call, "decision": "deny"}
-        check("Said", said)
-        check("Taken", (await http.post(f"{run}/decisions", json=said)).json())
-        check("Run", (await http.post(f"{run}/cancel")).json())
+        takes("/v1/runs/{run}/decisions", said)
+        check("/v1/runs/{run}/decisions", 200, await http.post(f"{run}/decisions", json=said))
+        check("/v1/runs/{run}/cancel", 200, await http.post(f"{run}/cancel"))
         asked = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
-        check("ChatCompletion", (await http.post("/v1/chat/completions", json=asked)).json())
+        takes("/v1/chat/completions", asked)
+        check("/v1/chat/completions", 200, await http.post("/v1/chat/completions", json=asked))
+
+
+def takes(path: str, body: dict[str, Any]) -> None:
+    """`body` is what the description says that a request is to this path."""
+    conforms(_paths()[path]["post"]["requestBody"]["content"]["application/json"]["schema"], body)

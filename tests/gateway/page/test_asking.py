@@ -338,15 +338,24 @@ async def lying(there: Visit, lie: Any) -> None:
 
 
 @pytest.mark.req("PAGE-11", "TOOL-90")
-@pytest.mark.parametrize("home", ["this node (ed25519:AAAA-BBBB-CCCC-DDDD)", ""])
-async def test_home_of_an_effect_is_shown_with_its_id(street: Street, home: str) -> None:
-    """A neighbour's home may have any name: that of another, or "this node"."""
+@pytest.mark.parametrize(
+    ("home", "same"),
+    [
+        ("this node (ed25519:AAAA-BBBB-CCCC-DDDD)", True),
+        ("", True),
+        ("the home of another (ed25519:AAAA-BBBB-CCCC-DDDD)", False),
+    ],
+)
+async def test_home_of_an_effect_is_shown_with_its_id(street: Street, home: str, same: bool) -> None:
+    """A neighbour's home may have any name: that of another, or "this node". A name that is given for another
+    node than the one that the approval is for is not shown.
+    """
     node = Identity.generate().node_id
     question = f"Lend my rake {len(home)}"
     offers(street, question, "Rake to lend", last="Well.")
 
     def elsewhere(asked: dict[str, Any]) -> None:
-        asked["provider"], asked["home"] = node, home
+        asked["provider"], asked["home"] = node if same else Identity.generate().node_id, home
         asked["approval"]["provider"] = node
 
     async with visit(street) as there:
@@ -355,7 +364,7 @@ async def test_home_of_an_effect_is_shown_with_its_id(street: Street, home: str)
         await dialog(there)
         fact = there.page.locator("dialog .facts > div").filter(has_text="Carried out by").locator("dd")
         short = node.removeprefix("ed25519:")[:6]
-        assert await fact.inner_text() == (home or f"{short}… ({short}…)")
+        assert await fact.inner_text() == ((same and home) or f"{short}… ({short}…)")
         await there.choose("deny")
         await there.answered("Well.")
 

@@ -90,6 +90,7 @@ def test_key_words_may_end_only_near_the_end_of_the_question() -> None:
     lines = dict(line.split(": ", 1) for line in rules.splitlines()[1:])
     assert lines["f0s"] == '"is" f0w0 | "it" f0w1'
     assert lines["f0w0"] == '" it" f0w1 | " müller\'s" f0w2'
+    assert lines["f0w1"] == '" müller\'s" f0w2 | " well" f0w3'
     assert lines["f0w2"] == '" well" f0w3 | f0t'
     assert lines["f0w3"] == "f0t"
     assert lines["f0t"].endswith("{1,2}")

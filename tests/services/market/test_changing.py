@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import from_rfc3339, now_ms
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.services.market.trade import Guest, do, found, listed, post, refused
@@ -41,16 +43,24 @@ async def test_a_change_is_seen_searched_and_told_to_who_follows(mesh: Mesh) -> 
 
 
 @pytest.mark.req("MARKET-14")
-async def test_a_change_may_move_the_place_and_the_end(mesh: Mesh) -> None:
+async def test_a_change_may_move_the_place_and_the_end(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     async with mesh.hosting(MarketService()), await mesh.bus() as bus:
         place = {"lat": 52.28, "lng": 8.05, "label": "Mill Lane 4"}
-        one = await post(bus, ttl_seconds=3600, location=place)
+        moved = {"lat": 52.3, "lng": 8.1, "label": "Bakery"}
+        with monkeypatch.context() as earlier:
+            earlier.setattr("hearthnet.service.effects.event_log.now_ms", lambda: now_ms() - 100_000)
+            one = await post(bus, ttl_seconds=7200, location=place)
         before = (await listed(bus))[one]
-        await do(bus, "update", event_id=one, fields={"location": None, "ttl_seconds": 86_400})
-        after = (await listed(bus))[one]
-        assert (before["location"], after["location"]) == (place, None)
-        assert after["expires_at"] > before["expires_at"]
-        assert after["created_at"] == before["created_at"]
+        assert before["location"] == place
+        changes: list[tuple[dict[str, Any] | None, int]] = [(moved, 86_400), (None, 3600)]  # later, earlier
+        for location, seconds in changes:
+            await do(bus, "update", event_id=one, fields={"location": location, "ttl_seconds": seconds})
+            after = (await listed(bus))[one]
+            assert after["location"] == location
+            updated = from_rfc3339(after["updated_at"])
+            assert updated >= from_rfc3339(before["created_at"]) + 100_000
+            assert from_rfc3339(after["expires_at"]) == updated + seconds * 1000
+            assert after["created_at"] == before["created_at"]
 
 
 @pytest.mark.req("MARKET-14")

@@ -244,11 +244,19 @@ async def test_an_answer_is_made_of_sentences_that_were_found(backend: BuiltinBa
     [({"event_id": "01J", "lamport": 3}, False), ({"chunks": []}, False), (PASSAGE, True)],
 )
 async def test_a_result_without_passages_is_answered_freely(
-    backend: BuiltinBackend, result: Any, failed: bool
+    backend: BuiltinBackend, monkeypatch: pytest.MonkeyPatch, result: Any, failed: bool
 ) -> None:
-    answer = text_of(await frames_of(backend, found("Post it", result, is_error=failed)))
-    assert answer
-    assert not all(sentence.strip(" .") in PASSAGE for sentence in answer.split(". ")), "a failure is quoted"
+    bodies: list[dict[str, Any]] = []
+    chat = backend._engine.chat
+
+    def heard(body: dict[str, Any]) -> Any:
+        bodies.append(body)
+        return chat(body)
+
+    monkeypatch.setattr(backend._engine, "chat", heard)
+    assert text_of(await frames_of(backend, found("Post it", result, is_error=failed)))
+    (body,) = bodies
+    assert "grammar" not in body, "only what was found may be said"
 
 
 @pytest.mark.asyncio
