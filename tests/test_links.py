@@ -28,6 +28,9 @@ NAMING: Final = ("hearthnet", "services", "tests", "tools", "contracts", "Makefi
 SUFFIXES: Final = frozenset({".py", ".js", ".mjs", ".html", ".css", ".toml", ".json", ".sh", ".md", ""})
 LEFT_OUT: Final = frozenset({"node_modules", "__pycache__", ".venv", "build", ".git"})
 HERE: Final = Path(__file__).resolve()
+MODULE: Final = re.compile(r"(?<![\w/.{}$*-])(?:[\w-]+/)*[\w-]+\.py\b")
+EXAMPLES: Final = frozenset({"hello.py", "module.py"})
+"""Modules that a reader is told to write."""
 EXTERNAL: Final = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 HTML_ANCHOR: Final = re.compile(r"""<a\s[^>]*\b(?:id|name)=["']([^"']+)["']""", re.IGNORECASE)
 HTML_LINK: Final = re.compile(r"""<(?:a|img)\s[^>]*\b(?:href|src)=["']([^"']+)["']""", re.IGNORECASE)
@@ -167,6 +170,43 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 @pytest.mark.req("DOCS-2")
 def test_pages_named_in_code_and_tests_exist() -> None:
     wrong = [found for path in naming() if path != HERE for found in misnamed(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Every ending of the path of a Python file here, such as `hosting/host.py` and `host.py`."""
+    paths = [
+        path.relative_to(ROOT).parts
+        for name in ("hearthnet", "services", "tests", "tools")
+        for path in (ROOT / name).rglob("*.py")
+        if LEFT_OUT.isdisjoint(path.parts)
+    ]
+    return frozenset("/".join(parts[first:]) for parts in paths for first in range(len(parts)))
+
+
+def missing_modules(path: Path) -> list[str]:
+    """The Python files that a page, outside of its fences, or a source names and that are not there."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".md":
+        text = re.sub(r"^```.*?^```", lambda fence: "\n" * fence.group().count("\n"), text, flags=re.M | re.S)
+    return [
+        f"{path}:{text.count(chr(10), 0, found.start()) + 1}: there is no {found.group()}"
+        for found in MODULE.finditer(text)
+        if found.group() not in modules() | EXAMPLES and "NAME" not in found.group()
+    ]
+
+
+@pytest.mark.req("DOCS-2")
+def test_modules_named_in_pages_and_sources_exist() -> None:
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which names what was there
+    product = (ROOT / "hearthnet", ROOT / "services")
+    sources = [
+        path
+        for path in naming()
+        if path.suffix == ".md" or (path.suffix == ".py" and any(map(path.is_relative_to, product)))
+    ]
+    wrong = [found for path in (*pages, *sources) for found in missing_modules(path)]
     assert not wrong, "\n".join(wrong)
 
 

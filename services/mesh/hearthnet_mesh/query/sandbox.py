@@ -1,6 +1,6 @@
 """The isolated database of a query: in memory, read-only, and limited ("wall").
 
-It is safe independently of the checks in gates.py:
+It is safe independently of the checks in validator.py:
 
 - It is created for one query, holds the rows that the caller may see, and has nothing attached.
 - An authorizer allows reading the views' columns and calling functions of the list; all else is denied:

@@ -15,7 +15,7 @@
     13  bindings       has a plain value for each :name
     14  limit          has no negative LIMIT
 
-After them wall.py limits time, steps, memory, rows and bytes, and sets an authorizer that does not rely on
+After them sandbox.py limits time, steps, memory, rows and bytes, and sets an authorizer that does not rely on
 these checks.
 """
 
