@@ -1,7 +1,7 @@
 """Settings of a node, as its owner writes them.
 
-`Config` mirrors `hearthnet.toml` in the data folder, which config_loader.py reads. Every key has a default; an
-unknown key is an error.
+`Config` mirrors `hearthnet.toml` in the data folder, which config_loader.py reads. Every key has a default;
+an unknown key is an error.
 
 See: docs/operations.md#what-lies-where.
 """

@@ -59,8 +59,6 @@ class PendingCalls:
         else:
             self._on_client_result(event)
 
-    # --- people
-
     def show(self, call: CallState) -> None:
         """Have a person decide about `call`, unless a standing grant covers it."""
         state = self._state
@@ -162,8 +160,6 @@ class PendingCalls:
     def _deny(self, call: CallState, why: str) -> None:
         self._outcomes.fail(call, CallStep.DENIED, "denied", error_text("denied", why))
 
-    # --- the client
-
     def hand_out(self, call: CallState) -> None:
         """Hand `call` to the client to run."""
         state = self._state
@@ -197,8 +193,6 @@ class PendingCalls:
         else:
             call.foreign = True
             self._outcomes.finish(call, event.content, {}, is_error=event.is_error)
-
-    # --- time
 
     def _expire(self, call: CallState) -> None:
         if call.phase is CallPhase.PENDING:

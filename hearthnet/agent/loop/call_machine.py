@@ -57,8 +57,6 @@ class CallTable:
         self._memory = outcomes.memory
         self._out = out
 
-    # --- from the model
-
     def show_delta(self, event: CallDelta) -> None:
         """Pass on a piece of a call, under the id that the call will have."""
         aliases = self._state.aliases
@@ -164,8 +162,6 @@ class CallTable:
 
     def _repeatable(self, call: CallState) -> bool:
         return not call.effect or self._toolbox[call.name].repeatable_effect
-
-    # --- to and from the tools
 
     def dispatch_queued(self) -> None:
         """Send as many queued calls as there are places, in the order of the calls.

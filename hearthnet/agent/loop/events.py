@@ -21,9 +21,6 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     now: int
 
 
-# --- events: the model --------------------------------------------------------------------------------------
-
-
 class PassThrough(_Event, frozen=True, kw_only=True, tag="Display"):
     """A frame of the model that is passed through: `notice` or `progress`."""
 
@@ -82,8 +79,6 @@ class ModelFailed(_Event, frozen=True, kw_only=True, tag=True):
 
 
 ModelEvent = PassThrough | TextDelta | VendorData | CallDelta | CallComplete | ModelDone | ModelFailed
-
-# --- events: everything else --------------------------------------------------------------------------------
 
 
 class Start(_Event, frozen=True, kw_only=True, tag=True):
@@ -202,9 +197,6 @@ HomeEvent = Located | NotLocated
 ClientEvent = ClientAnswered | Unanswered
 AnswerEvent = PersonEvent | GrantEvent | HomeEvent | ClientEvent
 Event = ModelEvent | CallEvent | AnswerEvent | Start | Resume | Tick | Cancel
-
-
-# --- actions ------------------------------------------------------------------------------------------------
 
 
 class Emit(msgspec.Struct, frozen=True, tag=True):

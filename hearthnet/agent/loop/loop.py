@@ -172,8 +172,6 @@ class ToolLoop:
             case _:
                 assert_never(event)
 
-    # --- the model's turn
-
     def _ask_model(self, step: RunStep) -> None:
         state = self.state
         state.step(step)
@@ -241,8 +239,6 @@ class ToolLoop:
             state.step(RunStep.ANSWERED)
             self._finish(str(meta.get("stop_reason", "end")))
 
-    # --- a saved run
-
     def _resume(self, event: Resume) -> None:
         state = self.state
         if state.phase is Phase.READY:
@@ -259,8 +255,6 @@ class ToolLoop:
         else:
             self._pending.expire_overdue()
             self._calls.resume()
-
-    # --- time
 
     def _pass_time(self, event: Event) -> None:
         """Count the time in which a machine was at work; ignore a clock that jumps back."""
@@ -280,8 +274,6 @@ class ToolLoop:
         for call in state.calls:
             if not call.effect and call.phase in (CallPhase.QUEUED, CallPhase.RUNNING):
                 self._outcomes.cancel(call, limits.refusal_text(state))
-
-    # --- what follows
 
     def _advance(self) -> None:
         """Take every step that the state now allows."""

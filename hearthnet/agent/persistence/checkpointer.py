@@ -23,7 +23,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.trust.keys import Identity
 
 TAKEN_OVER: Final = "taken_over"
-_log: Final = logging.getLogger("hearthnet.tools")
+_log: Final = logging.getLogger(__name__)
 
 
 class Checkpointer:
@@ -98,8 +98,6 @@ class Checkpointer:
             state.iteration,
             [(call.id, call.phase, call.edits, call.provider) for call in state.calls],
         )
-
-    # --- others
 
     async def watch(self, wake: Wake) -> Stop:
         """Call `wake` when another process has decided about the run or taken it over."""

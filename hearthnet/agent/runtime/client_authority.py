@@ -231,7 +231,7 @@ async def approval_template(
 
 
 def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
-    """Check that `approval` matches `expected` (of `to_sign`) and is signed by its approver.
+    """Check that `approval` matches `expected` (of `approval_template`) and is signed by its approver.
 
     Its id and time may differ.
 
@@ -288,7 +288,8 @@ class ClientApprover:
     async def approval_template(self, tool: Tool, asked: PendingApproval) -> Approval | None:
         """Return the approval that the client has to sign for `asked`.
 
-        None where the client has no key, or the call takes no approval. Raises what `to_sign` raises.
+        None where the client has no key, or the call takes no approval. Raises what
+        `approval_template` raises.
         """
         if not self.key or not isinstance(tool, BoundTool) or not requires_approval(tool):
             return None

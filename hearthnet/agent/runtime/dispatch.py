@@ -46,7 +46,7 @@ PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _BUSY: Final = frozenset({"capacity_exceeded", "rate_limited"})
 _GRACE_SECONDS: Final = 1.0
-_log: Final = logging.getLogger("hearthnet.tools")
+_log: Final = logging.getLogger(__name__)
 
 
 class Dispatcher:

@@ -63,7 +63,7 @@ _MOST_TASKS: Final = 64
 """The number of tasks from which on ended ones are dropped."""
 _UNSAVED: Final = frozenset({"capacity_exceeded", "payload_too_large"})
 """Errors after which a run that only reads continues without being saved."""
-_log: Final = logging.getLogger("hearthnet.tools")
+_log: Final = logging.getLogger(__name__)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,8 +288,6 @@ class ToolRun:
                 return Outcome(run=self.run, message=message, messages=state.messages, done=done)
             case _:
                 assert_never(ended)
-
-    # --- work
 
     def _spawn(self, work: Coroutine[Any, Any, None], tool_call_id: str) -> asyncio.Task[None]:
         if len(self._tasks) >= _MOST_TASKS:

@@ -117,8 +117,6 @@ class ToolExecutor:
         """The tools as they were declared, without those outside the client's scope."""
         return [tool.definition for tool in self._toolbox]
 
-    # --- one call
-
     async def dispatch(self, call: ToolCall) -> ToolResult:
         """Run one call that has no side effects; errors are returned in the result.
 
@@ -175,8 +173,6 @@ class ToolExecutor:
             client_id=client_id,
             expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
         )
-
-    # --- a conversation
 
     async def run_chat_with_tools(
         self,

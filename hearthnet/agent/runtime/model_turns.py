@@ -39,7 +39,7 @@ MAX_TURN_BYTES: Final = 8 << 20
 """The most bytes, about, that are kept of one turn; no sound model sends more."""
 _LAST: Final = (ModelDone, ModelFailed)
 _ENCODE: Final = msgspec.json.Encoder().encode
-_log: Final = logging.getLogger("hearthnet.tools")
+_log: Final = logging.getLogger(__name__)
 
 
 def pop_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) -> int:

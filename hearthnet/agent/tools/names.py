@@ -88,5 +88,5 @@ class NameMap:
         return self._safe[declared]
 
     def to_declared(self, name: str) -> str | None:
-        """Return the declared name for a safe name, a declared name or its `stand_in`; else None."""
+        """Return the declared name for a safe name, a declared name or its `placeholder`; else None."""
         return self._declared.get(name, name if name in self._safe else None)

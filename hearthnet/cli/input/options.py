@@ -24,8 +24,6 @@ class CommandSettings:
 
 def home_at(path: Path | None) -> Home:
     """Return the data folder of the option `--home`, else of HEARTHNET_HOME or the default."""
-    from hearthnet.core.home import Home
-
     return Home.resolve(path)
 
 

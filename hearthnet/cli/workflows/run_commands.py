@@ -193,9 +193,6 @@ def _print_decision(taken: StoredDecision, run: str) -> None:
         )
 
 
-# --- how it looks
-
-
 def _state(record: RunRecord, asked: list[PendingApproval]) -> str:
     if record.ended:
         return "ended"
@@ -266,9 +263,6 @@ def _print_request(asked: PendingApproval, *, untrusted: bool = False) -> None:
         terminal.line(f"  at the home {one_line(asked.home)}")
     if untrusted or asked.untrusted:
         terminal.line(f"  {_UNTRUSTED}")
-
-
-# --- as JSON
 
 
 def _listed(record: RunRecord, asked: list[PendingApproval]) -> dict[str, Any]:

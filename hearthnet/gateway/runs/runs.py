@@ -181,8 +181,6 @@ class GatewayRuns:
         for close in self._to_close:
             await close()
 
-    # --- driven here
-
     async def open(self, client: Client, asked: RunRequest, follower: Follower) -> GatewayRun:
         """Open a new run, or take over a saved one of the client's, to be driven here.
 
@@ -273,8 +271,6 @@ class GatewayRuns:
             acting_for=acting,
         )
 
-    # --- kept
-
     async def listing(self, client: Client) -> list[dict[str, Any]]:
         """Return the client's runs of the last day, newest first, as `run_view.summary`."""
         return await self._listed.get(client, self._list)
@@ -342,8 +338,6 @@ class GatewayRuns:
             if error.code != "not_found":
                 raise
             return {"run": run, "state": "ended"}  # a run without calls is not saved
-
-    # --- parts
 
     async def _note(self, entry: AuditEntry) -> None:
         """Append a refusal; one at a time, since the store takes equal ones at the same place as one."""

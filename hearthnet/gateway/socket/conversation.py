@@ -87,8 +87,6 @@ class Conversation:
         finally:
             await self._leave()
 
-    # --- what the hub and the source tell
-
     def wake(self) -> None:
         """Note that there is something to send."""
         self._woken.set()
@@ -137,8 +135,6 @@ class Conversation:
         elif now - self.traffic_at >= limits.idle_seconds:
             self.close(Closed(protocol.IDLE, f"nothing came or went for {limits.idle_seconds:g} s"))
 
-    # --- reading
-
     async def _listen(self, agreed: bool) -> None:
         if not agreed:
             raise Closed(protocol.VERSION, _VERSION)
@@ -178,8 +174,6 @@ class Conversation:
             if isinstance(source, Channel):
                 about = frame.confirmation_id if isinstance(frame, Confirm) else frame.tool_call_id
                 source.put("refused", {"about": about[:100], **as_hearthnet_error(error).to_body()})
-
-    # --- writing
 
     @property
     def _stalled(self) -> bool:
@@ -226,8 +220,6 @@ class Conversation:
         """Send the texts one by one, for an engine without the extension."""
         for text in texts:
             await self._send({"type": "websocket.send", "text": text.decode("utf-8")})
-
-    # --- the end
 
     async def _end(self, closed: Closed) -> None:
         """Send the close, and wait until a client that reads has received it."""

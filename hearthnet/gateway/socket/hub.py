@@ -108,8 +108,6 @@ class Hub:
             client = clients.from_envelope(frame.envelope(), client)
         return client
 
-    # --- calls
-
     async def _call(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
         gateway = self._gateway
         call = CallBody(frame.capability, frame.body, frame.version, frame.timeout_ms or None)
@@ -148,8 +146,6 @@ class Hub:
         task.add_done_callback(self.runs.discard)
         _read(conversation, channel, 0)
 
-    # --- topics
-
     def _subscribe(self, conversation: Conversation, client: Client, frame: Subscribe) -> None:
         key = frame.topic, self.feeds.owner_of(frame.topic, client)
         topic = self.topics.get(key)
@@ -157,8 +153,6 @@ class Hub:
             topic = self.topics[key] = Topic(frame.topic, self.feeds.open(frame.topic, client))
         topic.attach(conversation)
         conversation.followed(topic, frame.since_seq or 0)
-
-    # --- deadlines
 
     def _tick_soon(self) -> None:
         if self._timer is None:

@@ -1,7 +1,8 @@
 """The protocols of all vendors, converted in both directions without I/O.
 
 There is one module or package for each protocol ("wire"), with the functions of `vendors.wire.Wire`;
-differences between vendors of one protocol are data (`vendors.profiles`). Modules are imported on first use.
+differences between vendors of one protocol are data (`vendors.openai.dialect`). Modules are
+imported on first use.
 
 See: docs/vendors.md.
 """

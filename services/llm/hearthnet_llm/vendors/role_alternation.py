@@ -26,7 +26,7 @@ def group_turns(messages: Iterable[Message]) -> list[list[Message]]:
 
 
 def marked(read: Iterable[Sequence[Message]]) -> list[Message]:
-    """Return the messages of given turns, with `turn` set where `turns` would differ."""
+    """Return the messages of given turns, with `turn` set where `group_turns` would differ."""
     made: list[Message] = []
     for turn in read:
         for place, message in enumerate(turn):
