@@ -28,6 +28,37 @@ MAX_MESSAGE: Final = 500
 
 
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
+READ_RESULT: Final = "read_result"
+MOST_READ: Final = 16_384
+_USUAL: Final = 4_096
+_TAIL_SHARE: Final = 4
+_MOST_A_CHARACTER: Final = 6
+"""Bytes of a character that is written as an escape."""
+_MOST_A_NUMBER: Final = 32
+"""Bytes that a fraction takes at most; an integer has this and at most a digit per bit."""
+DEFINITION: Final = ToolDefinition(
+    READ_RESULT,
+    "Reads a part of a result that was too large to be shown whole, by the cid that stands in it.",
+    {
+        "type": "object",
+        "properties": {
+            "cid": {"type": "string", "description": "As it stands in the result"},
+            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in bytes"},
+            "length": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MOST_READ,
+                "default": _USUAL,
+                "description": "How many bytes to read",
+            },
+        },
+        "required": ["cid", "offset"],
+        "additionalProperties": False,
+    },
+    None,
+    None,
+    False,
+)
 
 
 def json_text(value: Any) -> str:
@@ -89,39 +120,6 @@ def error_text(code: str, message: str) -> str:
     The message may come from another node.
     """
     return f"{code}: {' '.join(message.split())[:MAX_MESSAGE]}"
-
-
-READ_RESULT: Final = "read_result"
-MOST_READ: Final = 16_384
-_USUAL: Final = 4_096
-_TAIL_SHARE: Final = 4
-_MOST_A_CHARACTER: Final = 6
-"""Bytes of a character that is written as an escape."""
-_MOST_A_NUMBER: Final = 32
-"""Bytes that a fraction takes at most; an integer has this and at most a digit per bit."""
-DEFINITION: Final = ToolDefinition(
-    READ_RESULT,
-    "Reads a part of a result that was too large to be shown whole, by the cid that stands in it.",
-    {
-        "type": "object",
-        "properties": {
-            "cid": {"type": "string", "description": "As it stands in the result"},
-            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in bytes"},
-            "length": {
-                "type": "integer",
-                "minimum": 1,
-                "maximum": MOST_READ,
-                "default": _USUAL,
-                "description": "How many bytes to read",
-            },
-        },
-        "required": ["cid", "offset"],
-        "additionalProperties": False,
-    },
-    None,
-    None,
-    False,
-)
 
 
 class ReaderTool:

@@ -24,6 +24,12 @@ MOST: Final = 1000
 """Steps of one process, at a time."""
 _ANSWER_SECONDS: Final = 5.0
 Step = dict[str, Any]
+_HEADINGS: Final = ("began", "process", "step", "with", "took", "outcome", "trace")
+_TREE: Final = ("after", "process", "step", "with", "took", "outcome", "in", "out")
+_SIDES: Final = {"caller": "calls ", "provider": "serves ", "run": ""}
+_ID_CHARACTERS: Final = 12
+_POLL_SECONDS: Final = 0.5
+_WORKED: Final = "ok"
 
 
 class TreePosition(NamedTuple):
@@ -117,14 +123,6 @@ def tree(steps: list[Step]) -> Iterator[TreePosition]:
         yield place
         children = below.pop(place.step["span"], [])
         waiting += [TreePosition(child, place.depth + 1) for child in reversed(children)]
-
-
-_HEADINGS: Final = ("began", "process", "step", "with", "took", "outcome", "trace")
-_TREE: Final = ("after", "process", "step", "with", "took", "outcome", "in", "out")
-_SIDES: Final = {"caller": "calls ", "provider": "serves ", "run": ""}
-_ID_CHARACTERS: Final = 12
-_POLL_SECONDS: Final = 0.5
-_WORKED: Final = "ok"
 
 
 @click.command("trace")

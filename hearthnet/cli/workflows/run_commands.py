@@ -30,6 +30,13 @@ from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization.token import is_owner
 from hearthnet.trust.keys import Identity
 
+_HEADINGS: Final = ("run", "since", "for", "state", "question")
+_QUESTION: Final = 60
+_ALTERED: Final = "what is stored was changed; nothing of it is used"
+_VIA: Final = "runs"
+_UNTRUSTED: Final = "the model has read what others wrote, which may have led it"
+_ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
+
 
 @contextlib.asynccontextmanager
 async def open_run_store(home: Home, identity: Identity) -> AsyncIterator[StoredRuns]:
@@ -52,14 +59,6 @@ async def open_saved_runs(home: Home) -> AsyncIterator[SavedRuns]:
     identity = load_identity(home.device_key)
     async with open_run_store(home, identity) as runs:
         yield SavedRuns(runs, identity, roster_of(home).community_id)
-
-
-_HEADINGS: Final = ("run", "since", "for", "state", "question")
-_QUESTION: Final = 60
-_ALTERED: Final = "what is stored was changed; nothing of it is used"
-_VIA: Final = "runs"
-_UNTRUSTED: Final = "the model has read what others wrote, which may have led it"
-_ARGUMENTS: Final = 'one object with all arguments: {"title": "...", ...}'
 
 
 async def list_all(home: Home, *, json: bool) -> None:

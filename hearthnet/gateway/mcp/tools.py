@@ -53,6 +53,12 @@ _SHORT_SCHEMAS: Final[dict[tuple[str, str], Schema]] = {
     }
 }
 """Replacements for a contract's schema of a field; values that fit them fit the contract too."""
+_GENERATED: Final = "client_id"
+_WRAPPERS: Final = frozenset({"llm.tools.call"})
+"""Capabilities that call any other one."""
+_NO_CONTROL: Final = frozenset({"stream"})
+"""Arguments that are determined by the way in which a tool is called."""
+_MEDIA: Final = ("image", "audio")
 
 
 def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
@@ -83,13 +89,6 @@ def output_schema(contract: Contract) -> Schema | None:
         },
         "required": output.get("required", []),
     }
-
-
-_GENERATED: Final = "client_id"
-_WRAPPERS: Final = frozenset({"llm.tools.call"})
-"""Capabilities that call any other one."""
-_NO_CONTROL: Final = frozenset({"stream"})
-"""Arguments that are determined by the way in which a tool is called."""
 
 
 class McpTool:
@@ -222,9 +221,6 @@ def _hints(contract: Contract) -> dict[str, Any]:
         "idempotentHint": contract.idempotent == "natural",
         "openWorldHint": is_provider_defined(contract.name),
     }
-
-
-_MEDIA: Final = ("image", "audio")
 
 
 def tool_result(

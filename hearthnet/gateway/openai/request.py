@@ -13,6 +13,25 @@ import msgspec
 
 from hearthnet.gateway.openai.messages import ChatMessage, has_images, invalid_part, read_messages
 
+_NO_ARGUMENTS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
+_ANY_TEXT: Final = {"syntax": "text"}
+ANY_MODEL: Final = "mesh"
+"""The name of the model that fits best."""
+TOOLS_SUFFIX: Final = "+tools"
+"""The end of a model's name that adds the tools of the mesh."""
+_WHERE: Final = re.compile(r"(?P<what>.*) - at `\$(?P<path>[^`]*)`", re.DOTALL)
+_STEP: Final = re.compile(r"\[(\d+)\]")
+_NAMED_ALIKE: Final = (
+    "temperature",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "seed",
+    "parallel_tool_calls",
+    "verbosity",
+)
+
 
 class _FunctionTool(msgspec.Struct):
     name: str
@@ -59,10 +78,6 @@ class Choice(_ToolChoice):
     """The tool that must be called, or the tools that may be."""
 
     allowed_tools: _AllowedTools | None = None
-
-
-_NO_ARGUMENTS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
-_ANY_TEXT: Final = {"syntax": "text"}
 
 
 def read_tools(tools: list[OpenAITool]) -> list[dict[str, Any]]:
@@ -123,12 +138,6 @@ def read_choice(choice: str | Choice) -> str | dict[str, Any]:
         )
     others = {"others": names[1:]} if names[1:] else {}
     return {"name": names[0], "required": choice.allowed_tools.mode == "required", **others}
-
-
-ANY_MODEL: Final = "mesh"
-"""The name of the model that fits best."""
-TOOLS_SUFFIX: Final = "+tools"
-"""The end of a model's name that adds the tools of the mesh."""
 
 
 class _JsonSchema(msgspec.Struct, omit_defaults=True):
@@ -215,20 +224,6 @@ class OpenAIRequest(msgspec.Struct, frozen=True, kw_only=True):
     def with_mesh(self) -> bool:
         """Return whether tools of the mesh are requested."""
         return self.mesh_tools is None or bool(self.mesh_tools)
-
-
-_WHERE: Final = re.compile(r"(?P<what>.*) - at `\$(?P<path>[^`]*)`", re.DOTALL)
-_STEP: Final = re.compile(r"\[(\d+)\]")
-_NAMED_ALIKE: Final = (
-    "temperature",
-    "top_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "logit_bias",
-    "seed",
-    "parallel_tool_calls",
-    "verbosity",
-)
 
 
 def read_request(given: Any) -> OpenAIRequest:

@@ -29,6 +29,7 @@ _SELF: Final = len(RANK)
 
 
 _MOST_KNOWN: Final = 256
+_log = logging.getLogger(__name__)
 
 
 class OfferSet:
@@ -124,9 +125,6 @@ class ActiveOffer:
                 *(f"{name}={value}" for name, value in params.items() if isinstance(value, str)),
             ]
         )
-
-
-_log = logging.getLogger(__name__)
 
 
 class SharedEndpoint(NamedTuple):

@@ -38,6 +38,9 @@ _VERSION: Final = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z.-]+)?"
 )
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+MOST_A_SECOND: Final = 50
+_MOST_BYTES: Final = 1024
+_log = logging.getLogger(__name__)
 
 
 class About(NamedTuple):
@@ -159,11 +162,6 @@ def _counts(served: Served) -> dict[str, Any]:
 
 
 _DOCUMENTS: Final = {"PING": _ping, "INFO": _info, "STATS": _stats}
-
-
-MOST_A_SECOND: Final = 50
-_MOST_BYTES: Final = 1024
-_log = logging.getLogger(__name__)
 
 
 class Monitor:

@@ -27,6 +27,11 @@ from hearthnet.supervisor.services.specs import ChildSpec
 
 _DRAIN_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
+STALLED_SECONDS: Final = 30.0
+"""The time without news after which a starting service is no longer waited for."""
+HOPELESS_STARTS: Final = 2
+"""The number of failed starts in a row after which the node is ready without the service."""
+_NEWS = Callable[["ServiceProcess"], None]
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -97,14 +102,6 @@ class StatusPipe:
             _log.warning("%s: sent a status line that is none: %s", self._name, error)
         else:
             self._on_status(status)
-
-
-_log = logging.getLogger(__name__)
-STALLED_SECONDS: Final = 30.0
-"""The time without news after which a starting service is no longer waited for."""
-HOPELESS_STARTS: Final = 2
-"""The number of failed starts in a row after which the node is ready without the service."""
-_NEWS = Callable[["ServiceProcess"], None]
 
 
 class ServiceProcess:

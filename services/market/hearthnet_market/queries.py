@@ -19,6 +19,17 @@ from hearthnet_market.schemas import ListInput
 
 _WORD = re.compile(r"\w+")
 _HAS_TAG = "EXISTS (SELECT 1 FROM json_each(post.tags) WHERE value = ?)"
+COMMON: Final = 2000
+"""Number of posts above which a word is common."""
+_MOST_RANKED: Final = 2000
+_NEWEST: Final = 500
+_MOST_COMMON: Final = 4
+_ENOUGH: Final = 50
+"""The largest number of posts that a search may request."""
+_COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM post_text WHERE post_text MATCH ? LIMIT ?)"
+_RANK: Final = """
+    SELECT rowid, -bm25(post_text, 3.0, 1.0, 2.0) FROM post_text WHERE post_text MATCH ?
+    ORDER BY rowid DESC LIMIT ?"""
 
 
 def listing(wanted: ListInput, now_ms: int, columns: str) -> tuple[str, list[int | str]]:
@@ -57,19 +68,6 @@ def _indexed(tags: tuple[str, ...]) -> str:
     phrases = [" ".join(_WORD.findall(tag)) for tag in tags]
     joint = " AND ".join(f'"{phrase}"' for phrase in phrases if phrase)
     return f"tags : ({joint})" if joint else ""
-
-
-COMMON: Final = 2000
-"""Number of posts above which a word is common."""
-_MOST_RANKED: Final = 2000
-_NEWEST: Final = 500
-_MOST_COMMON: Final = 4
-_ENOUGH: Final = 50
-"""The largest number of posts that a search may request."""
-_COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM post_text WHERE post_text MATCH ? LIMIT ?)"
-_RANK: Final = """
-    SELECT rowid, -bm25(post_text, 3.0, 1.0, 2.0) FROM post_text WHERE post_text MATCH ?
-    ORDER BY rowid DESC LIMIT ?"""
 
 
 def ranked(database: sqlite3.Connection, words: list[str]) -> list[tuple[int, float]]:

@@ -46,6 +46,35 @@ _QUESTIONS: Final = {
     )
 }  # fmt: skip
 """Words that are frequent in questions and not in books."""
+SHORTEST_PART: Final = 4
+SHORTEST: Final = 9
+LONGEST: Final = 40
+MOST_PARTS: Final = 3
+_JOINTS: Final = ("", "s", "es", "n", "en", "er")
+Frequency = Callable[[str], int]
+"""Returns the number of occurrences of a word by itself, 0 for an unknown word."""
+ALGORITHMS: Final = {
+    "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",
+    "en": "english", "eo": "esperanto", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian",
+    "fi": "finnish", "fr": "french", "ga": "irish", "hi": "hindi", "hu": "hungarian", "hy": "armenian",
+    "id": "indonesian", "it": "italian", "lt": "lithuanian", "nb": "norwegian", "ne": "nepali",
+    "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
+    "sr": "serbian", "sv": "swedish", "ta": "tamil", "tr": "turkish", "yi": "yiddish",
+}  # fmt: skip
+"""The Snowball stemmer of each language that has one; words of other languages stay unchanged."""
+COMPOUNDING: Final = frozenset({"de"})
+"""Languages whose compounds are divided; only German was measured."""
+DEFAULT: Final = "en"
+"""The language assumed for a text of unknown language."""
+_COMMON: Final = ("en", "de", "fr", "es", "it", "nl", "pl", "pt", "tr")
+Known = Callable[[str], int]
+"""Returns the number of passages that contain a stem."""
+_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+_APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'"})
+_LONGEST: Final = 64
+"""Longer words (keys, sums, addresses) are cut here; stemmers have no rules for them."""
+_lock: Final = threading.Lock()  # a stemmer stores the current word in itself
 
 
 @functools.cache
@@ -68,16 +97,6 @@ def stop_words(language: str) -> frozenset[str]:
 def _spellings(word: str) -> set[str]:
     umlauts = word.replace("ä", "ae").replace("ö", "oe").replace("ü", "ue")
     return {unicodedata.normalize("NFC", word), umlauts}
-
-
-SHORTEST_PART: Final = 4
-SHORTEST: Final = 9
-LONGEST: Final = 40
-MOST_PARTS: Final = 3
-_JOINTS: Final = ("", "s", "es", "n", "en", "er")
-
-Frequency = Callable[[str], int]
-"""Returns the number of occurrences of a word by itself, 0 for an unknown word."""
 
 
 def split(word: str, frequency: Frequency) -> list[str]:
@@ -112,31 +131,6 @@ def _without_joint(part: str) -> Iterator[str]:
     for joint in _JOINTS:
         if part.endswith(joint) and len(part) - len(joint) >= SHORTEST_PART:
             yield part[: len(part) - len(joint)]
-
-
-ALGORITHMS: Final = {
-    "ar": "arabic", "ca": "catalan", "cs": "czech", "da": "danish", "de": "german", "el": "greek",
-    "en": "english", "eo": "esperanto", "es": "spanish", "et": "estonian", "eu": "basque", "fa": "persian",
-    "fi": "finnish", "fr": "french", "ga": "irish", "hi": "hindi", "hu": "hungarian", "hy": "armenian",
-    "id": "indonesian", "it": "italian", "lt": "lithuanian", "nb": "norwegian", "ne": "nepali",
-    "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
-    "sr": "serbian", "sv": "swedish", "ta": "tamil", "tr": "turkish", "yi": "yiddish",
-}  # fmt: skip
-"""The Snowball stemmer of each language that has one; words of other languages stay unchanged."""
-COMPOUNDING: Final = frozenset({"de"})
-"""Languages whose compounds are divided; only German was measured."""
-DEFAULT: Final = "en"
-"""The language assumed for a text of unknown language."""
-_COMMON: Final = ("en", "de", "fr", "es", "it", "nl", "pl", "pt", "tr")
-
-Known = Callable[[str], int]
-"""Returns the number of passages that contain a stem."""
-
-_WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
-_APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'"})
-_LONGEST: Final = 64
-"""Longer words (keys, sums, addresses) are cut here; stemmers have no rules for them."""
 
 
 def EMPTY_STATS(stem: str) -> int:
@@ -255,6 +249,3 @@ def _stemmer(algorithm: str) -> Any:
     import snowballstemmer
 
     return snowballstemmer.stemmer(algorithm)
-
-
-_lock: Final = threading.Lock()  # a stemmer stores the current word in itself

@@ -17,6 +17,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+TYPES: Final = ("lower", "upper", "number")
+"""Spellings of a type."""
+_BY_NUMBER: Final = dict(enumerate(("string", "number", "integer", "boolean", "array", "object", "null"), 1))
+_NUMBERS: Final = {name: number for number, name in _BY_NUMBER.items()}
+_WRITTEN: Final[dict[str, Callable[[str], Any]]] = {
+    "lower": lambda name: name,
+    "upper": str.upper,
+    "number": lambda name: _NUMBERS.get(name, name),
+}
+_NAMED: Final = ("properties", "$defs", "defs")
+_INNER: Final = ("items", "anyOf", "additionalProperties", "prefixItems", "oneOf", "allOf")
 
 
 def _values(names: str) -> dict[str, str]:
@@ -106,17 +117,6 @@ _FIELDS: Final[dict[str, dict[str, str]]] = {
         "$defs": "Schema by name",
     },
 }
-TYPES: Final = ("lower", "upper", "number")
-"""Spellings of a type."""
-_BY_NUMBER: Final = dict(enumerate(("string", "number", "integer", "boolean", "array", "object", "null"), 1))
-_NUMBERS: Final = {name: number for number, name in _BY_NUMBER.items()}
-_WRITTEN: Final[dict[str, Callable[[str], Any]]] = {
-    "lower": lambda name: name,
-    "upper": str.upper,
-    "number": lambda name: _NUMBERS.get(name, name),
-}
-_NAMED: Final = ("properties", "$defs", "defs")
-_INNER: Final = ("items", "anyOf", "additionalProperties", "prefixItems", "oneOf", "allOf")
 
 
 def snake(name: str) -> str:

@@ -97,6 +97,19 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
     "schema_name": ("always", "asked"),
 }
 """Each choice with its values; the first is the default."""
+_NO_USAGE: Final = {"usage": "none"}
+_THOUGHTS_BACK: Final = {"thoughts": "reasoning_content"}
+_SWITCH: Final = {**_THOUGHTS_BACK, "mode": "thinking.type"}
+_REASONING: Final = {
+    "thoughts": "reasoning",
+    "effort": "reasoning.effort",
+    "mode": "reasoning.enabled",
+    "budget": "reasoning.max_tokens",
+}
+_HOSTED: Final = {"complete": "chat"}
+"""Vendors on the internet have chats and no longer an endpoint to continue texts."""
+_FIXED_SAMPLING: Final = (r"^(openai/)?(o\d|gpt-5)", {"sampling": "none"})
+"""Models that refuse every temperature but their default."""
 
 
 class Choices:
@@ -123,20 +136,6 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[tuple[str, dict[str, str]], ...] = ()
     key: tuple[str, str] = ("Authorization", "Bearer {key}")
 
-
-_NO_USAGE: Final = {"usage": "none"}
-_THOUGHTS_BACK: Final = {"thoughts": "reasoning_content"}
-_SWITCH: Final = {**_THOUGHTS_BACK, "mode": "thinking.type"}
-_REASONING: Final = {
-    "thoughts": "reasoning",
-    "effort": "reasoning.effort",
-    "mode": "reasoning.enabled",
-    "budget": "reasoning.max_tokens",
-}
-_HOSTED: Final = {"complete": "chat"}
-"""Vendors on the internet have chats and no longer an endpoint to continue texts."""
-_FIXED_SAMPLING: Final = (r"^(openai/)?(o\d|gpt-5)", {"sampling": "none"})
-"""Models that refuse every temperature but their default."""
 
 _OPENAI: Final = Vendor(
     hosts=("api.openai.com",),
