@@ -45,7 +45,7 @@ async def test_a_measured_call_leaves_nothing_out(mesh: Mesh, monkeypatch: pytes
         count(frame, "unbox", "unbox")
         count(SchemaCheck, "accepts", "schema")
         count(admission, "authorize", "trust")
-        count(ReplayWindow, "judge", "replay")
+        count(ReplayWindow, "check", "replay")
         count(PeerRates, "charge", "rate")
         count(Traces, "end", "trace")
         for _ in range(CALLS):
