@@ -49,7 +49,7 @@ def test_folder_with_many_modules_is_reported(tmp_path: Path) -> None:
     [
         ("classes and functions", "def told() -> None: ...\n"),
         ("classes and functions", "class Ballot: ...\n"),
-        ("pages that are not here", f"# See docs/{GONE}.md.\n"),
+        ("in code to pages", f"# See docs/{GONE}.md.\n"),
         ("question word", '"""What a frame is."""\n'),
         ("banned phrases", '"""The frame that somebody sent."""\n'),
         ("without 'Raises'", '"""Open a frame; `not_found` without one."""\n'),
@@ -72,6 +72,18 @@ def test_module_and_repeated_class_names_are_reported(tmp_path: Path) -> None:
     root = tree(tmp_path, told=PLAIN, one=PLAIN, two=PLAIN)
     assert found(root, "module names") == ["hearthnet/bus/told.py"]
     assert len(found(root, "meanings")) == 1
+
+
+@pytest.mark.req("SETUP-16")
+def test_pages_that_pages_refer_to_are_looked_for(tmp_path: Path) -> None:
+    root = tree(tmp_path)
+    (root / "docs" / "frames.md").write_text(
+        f"See cli.md, [here](../README.md), {GONE}.md and Resolution 3.\n"
+    )
+    assert found(root, "in docs to pages") == [
+        f"docs/frames.md:1: {GONE}.md",
+        "docs/frames.md:1: Resolution 3",
+    ]
 
 
 @pytest.mark.req("SETUP-16")

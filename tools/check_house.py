@@ -161,6 +161,13 @@ PAGE: Final = re.compile(r"(?<![\w/.-])docs/((?:[\w-]+/)*[\w-]+\.md)\b")
 """A page that a text refers to by its path from the root."""
 
 
+BARE_PAGE: Final = re.compile(
+    r"(?<![\w/.:-])(?:\.\./)*(?:[\w-]+/)*([\w-]+\.md)\b|\b[Rr]esolutions? \d+|\bseed 00\d|\bM21\b"
+)
+"""A page that a page refers to in any way, and sections of documents that were never in the repository."""
+FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
 class Check(NamedTuple):
     """A title, the most violations that pass, and the function that finds them."""
 
@@ -246,6 +253,25 @@ def missing_pages(tree: Tree) -> list[str]:
     ]
 
 
+def missing_in_docs(tree: Tree) -> list[str]:
+    """References in docs/, README.md and CHANGELOG.md to pages that are not in the repository.
+
+    abilities.md tells which founding document asked for what.
+    """
+    pages = [*(tree.root / "docs").rglob("*.md"), tree.root / "README.md", tree.root / "CHANGELOG.md"]
+    there = {page.name for page in pages}
+    return [
+        f"{tree.path(page)}:{number}: {match[0]}"
+        for page in sorted(pages)
+        if page.exists() and page.name != "abilities.md"
+        for number, line in enumerate(
+            FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), page.read_text("utf-8")).splitlines(), 1
+        )
+        for match in BARE_PAGE.finditer(line)
+        if match[1] not in there
+    ]
+
+
 def openings(tree: Tree) -> list[str]:
     """Docstrings that begin with a question word."""
     return [f"{place}: {text.splitlines()[0]}" for place, text in tree.docstrings() if OPENING.match(text)]
@@ -292,6 +318,7 @@ CHECKS: Final = (
     Check("classes and functions outside the glossary", 0, definition_names),
     Check("class names with three or more meanings", 5, shared_names),
     Check("references in code to pages that are not here", 0, missing_pages),
+    Check("references in docs to pages that are not here", 0, missing_in_docs),
     Check("docstrings that begin with a question word", 50, openings),
     Check("banned phrases in docstrings", 100, phrases),
     Check("docstrings that name an error without 'Raises'", 0, errors_in_prose),
