@@ -92,7 +92,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         each = [
             (SchemaCheck, "accepts"),
             (admission, "authorize"),
-            (ReplayWindow, "judge"),
+            (ReplayWindow, "check"),
             (PeerRates, "charge"),
         ]
         counted = counting(monkeypatch, *each, (frames, "box"), (frames, "unbox"))
@@ -101,7 +101,7 @@ async def test_calls_made_at_once_share_a_frame_and_no_check(
         assert codes(came) == [""] * MANY
         assert expected(bus) == 0
         assert (counted["box"], counted["unbox"]) == (2, 2)
-        one_by_one = {"accepts": 4 * MANY, "authorize": MANY, "judge": MANY, "charge": MANY}
+        one_by_one = {"accepts": 4 * MANY, "authorize": MANY, "check": MANY, "charge": MANY}
         assert {name: counted[name] for name in one_by_one} == one_by_one
         seen = service.calls[1:]
         assert [call.body["input"]["query"] for call in seen] == [f"water {number}" for number in range(MANY)]
