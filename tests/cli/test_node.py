@@ -69,7 +69,7 @@ def test_status_for_people_is_a_table(shell: Shell) -> None:
     assert headings.split() == ["service", "state", "since", "pid", "memory", "restarts", "offers"]
     said = {row.split()[0]: row for row in rows if row[:1].strip()}
     assert said.keys() >= {*installed(), "gateway"}
-    assert re.match(r"market +ready +\d+ (ms|s|min|h) +\d+ +\d+ MB +0 +market\.", said["market"])
+    assert re.match(r"market +ready +[\d.]+ (ms|s|min|h) +\d+ +\d+ MB +0 +market\.", said["market"])
     assert any(row.split() == ["market.post@1.0"] for row in rows)
     assert "\x1b" not in done.stdout
 
