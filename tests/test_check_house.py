@@ -77,13 +77,9 @@ def test_module_and_repeated_class_names_are_reported(tmp_path: Path) -> None:
 @pytest.mark.req("SETUP-16")
 def test_pages_that_pages_refer_to_are_looked_for(tmp_path: Path) -> None:
     root = tree(tmp_path)
-    (root / "docs" / "frames.md").write_text(
-        f"See cli.md, [here](../README.md), {GONE}.md and Resolution 3.\n"
-    )
-    assert found(root, "in docs to pages") == [
-        f"docs/frames.md:1: {GONE}.md",
-        "docs/frames.md:1: Resolution 3",
-    ]
+    text = f"See cli.md, [here](../README.md), {GONE}.md and Resolution 3.\n\n```\nask -f letter.md\n```\n"
+    (root / "docs" / "cli.md").write_text(text)
+    assert found(root, "in docs to pages") == [f"docs/cli.md:1: {GONE}.md", "docs/cli.md:1: Resolution 3"]
 
 
 @pytest.mark.req("SETUP-16")
