@@ -1,8 +1,4 @@
-"""The data folder on its disk: atomic writes, errors that name the remedy, free space.
-
-full --enough is free again--> room. Between the two limits nothing changes, so that a disk near the limit
-does not cause repeated messages.
-"""
+"""The data folder on its disk: atomic writes, errors that name the remedy, free space."""
 
 from __future__ import annotations
 
@@ -101,6 +97,9 @@ SPARE_BYTES: Final = 64 * 1024
 
 class Disk:
     """The state of the disk of `home`; `note` is a line for a person while it is full.
+
+    It is full below `FULL_BYTES` and has room again from `ROOM_BYTES`; between the two nothing changes, so
+    that a disk near a limit does not cause repeated messages.
 
     A small spare file is kept and deleted when the disk is full, so that the node's state, which reports
     that, can still be written.
