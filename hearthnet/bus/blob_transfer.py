@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError, InternalError
+from hearthnet.core.errors import HearthNetError, InternalError, Unavailable
 from hearthnet.protocol.manifest import LARGEST_BYTES, Manifest, hash_of
 
 PUT: Final = "file.put@1.0"
@@ -144,11 +144,10 @@ class _Patience:
             async with asyncio.timeout(max(left, _LONGEST_PAUSE_SECONDS)):
                 await bus.peer.link.connected()
         except TimeoutError:
-            raise HearthNetError(
-                "partition",
+            raise Unavailable(
                 "the server did not come back in time; see hearthnet status, and repeat the command: what is "
                 "there already need not be sent again",
-                details={"rule": "connection_lost"},
+                rule="connection_lost",
             ) from None
         async with asked as stream:
             yield stream

@@ -13,7 +13,7 @@ reaches a boundary is logged in full under an id and crosses as `internal_error`
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 MINE: Final = frozenset(
     {
@@ -36,26 +36,6 @@ PEER: Final = frozenset(
 )
 WORLD: Final = frozenset({"timeout", "partition", "capacity_exceeded", "rate_limited"})
 CODES: Final = MINE | PEER | WORLD
-
-UNAVAILABLE_RULES: Final = frozenset(
-    {
-        "no_node",
-        "no_server",
-        "server_refuses",
-        "connection_lost",
-        "no_home",
-        "provider_starting",
-        "provider_stopping",
-        "provider_gone",
-        "provider_silent",
-        "provider_failing",
-        "stream_broken",
-        "store_silent",
-        "backend_gone",
-        "contended",
-    }
-)
-"""Every `details.rule` of a `partition` that this code raises (docs/protocol/errors.md#unavailable)."""
 
 CONTEXT_LENGTH: Final = "context_length"
 """`details.rule` of a `bad_request` whose conversation is longer than the model's context."""
@@ -111,9 +91,9 @@ class _ClassByCode(type):
 class HearthNetError(Exception, metaclass=_ClassByCode):
     """An error with a wire code, made as an instance of the subclass that has the code in `codes`.
 
-    `retry_after_ms` is set if waiting helps; `alt` names similar capabilities, corpora or tools, one of which
-    the caller may have meant; `exit_status` overrides the exit status that follows from `code`, for
-    conditions that only a shell distinguishes.
+    `rule` is added to `details`. `retry_after_ms` is set if waiting helps; `alt` names similar capabilities,
+    corpora or tools, one of which the caller may have meant; `exit_status` overrides the exit status that
+    follows from `code`, for conditions that only a shell distinguishes.
     """
 
     codes: ClassVar[tuple[str, ...]] = ()
@@ -124,6 +104,7 @@ class HearthNetError(Exception, metaclass=_ClassByCode):
         code: str,
         message: str,
         *,
+        rule: str = "",
         details: dict[str, Any] | None = None,
         retry_after_ms: int | None = None,
         alt: list[str] | None = None,
@@ -134,7 +115,7 @@ class HearthNetError(Exception, metaclass=_ClassByCode):
         super().__init__(message)
         self.code = code
         self.message = message
-        self.details = details or {}
+        self.details = ({"rule": rule} if rule else {}) | (details or {})
         self.retry_after_ms = retry_after_ms
         self.alt = alt or []
         self.exit_status = exit_code(code) if exit_status is None else exit_status
@@ -177,29 +158,21 @@ class HearthNetError(Exception, metaclass=_ClassByCode):
         )
 
 
+class _Options(TypedDict, total=False):
+    rule: str
+    details: dict[str, Any] | None
+    retry_after_ms: int | None
+    alt: list[str] | None
+    exit_status: int | None
+
+
 class _Coded(HearthNetError):
     """An error that is raised by its class: `NotFound("there is no corpus 'a'; see: hearthnet caps")`."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: str = "",
-        details: dict[str, Any] | None = None,
-        retry_after_ms: int | None = None,
-        alt: list[str] | None = None,
-        exit_status: int | None = None,
-    ) -> None:
+    def __init__(self, message: str, *, code: str = "", **options: Unpack[_Options]) -> None:
         if code and code not in self.codes:
             raise ValueError(f"{code!r} is no code of {type(self).__name__}")
-        super().__init__(
-            code or self.codes[0],
-            message,
-            details=details,
-            retry_after_ms=retry_after_ms,
-            alt=alt,
-            exit_status=exit_status,
-        )
+        super().__init__(code or self.codes[0], message, **options)
 
 
 class InvalidRequest(_Coded):

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from hearthnet.core.errors import NOT_RUNNING, HearthNetError
+from hearthnet.core.errors import NOT_RUNNING, HearthNetError, Unavailable
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 
@@ -129,18 +129,15 @@ def read_node_state(home: Home) -> NodeState:
     """
     pid = running_pid(home)
     if pid is None:
-        raise HearthNetError(
-            "partition", _MISSING.format(path=home.path), exit_status=NOT_RUNNING, details={"rule": "no_node"}
-        )
+        raise Unavailable(_MISSING.format(path=home.path), exit_status=NOT_RUNNING, rule="no_node")
     with contextlib.suppress(OSError, msgspec.DecodeError):
         state = msgspec.json.decode(home.state.read_bytes(), type=NodeState)
         if state.pid == pid:
             return state
-    raise HearthNetError(
-        "partition",
+    raise Unavailable(
         f"the node in {home.path} is still starting; try again in a moment",
         exit_status=NOT_RUNNING,
-        details={"rule": "provider_starting"},
+        rule="provider_starting",
     )
 
 

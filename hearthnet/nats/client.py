@@ -284,7 +284,7 @@ class NatsClient:
         answer = self._requests.get(subject)
         if answer is not None and not answer.done():
             if absent:
-                gone = Unavailable("nobody is there to be asked", details={"rule": "provider_gone"})
+                gone = Unavailable("nobody is there to be asked", rule="provider_gone")
                 answer.set_exception(gone)
             else:
                 answer.set_result(data)
@@ -390,8 +390,8 @@ def _refused(url: str, error: Exception) -> HearthNetError:
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
     message = f"no NATS server answers at {url} ({reason}); is the node running?"
-    return Unavailable(message, details={"rule": "no_server"})
+    return Unavailable(message, rule="no_server")
 
 
 def _lost(message: str) -> Unavailable:
-    return Unavailable(message, details={"rule": "connection_lost"})
+    return Unavailable(message, rule="connection_lost")

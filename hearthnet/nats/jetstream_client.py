@@ -128,9 +128,7 @@ class StoreLink:
         """
         await self._connected.wait()
         if self._client.is_closed:
-            raise HearthNetError(
-                "partition", "the connection to the server was closed", details={"rule": "connection_lost"}
-            )
+            raise Unavailable("the connection to the server was closed", rule="connection_lost")
 
     async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every message on `subject`.
@@ -147,10 +145,8 @@ class StoreLink:
             with reraise_cancellation():
                 await self._client.subscribe(subject, cb=on_message)
         except errors.Error as error:
-            raise HearthNetError(
-                "partition",
-                f"the connection to the server is gone: {error}",
-                details={"rule": "connection_lost"},
+            raise Unavailable(
+                f"the connection to the server is gone: {error}", rule="connection_lost"
             ) from error
 
     async def close(self) -> None:
@@ -190,8 +186,4 @@ def _refused(url: str, error: Exception) -> HearthNetError:
     if "authorization" in str(error).lower():
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
-    return HearthNetError(
-        "partition",
-        f"no NATS server answers at {url} ({reason}); is the node running?",
-        details={"rule": "no_server"},
-    )
+    return Unavailable(f"no NATS server answers at {url} ({reason}); is the node running?", rule="no_server")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 
 WINDOW: Final = 16
 ACK_EVERY: Final = 8
@@ -107,10 +107,8 @@ class Incoming:
             return False
         if seq != self.received + 1:
             self.ended = True
-            raise HearthNetError(
-                "partition",
-                f"the stream lost a frame: {self.received + 1} is missing, {seq} came",
-                details={"rule": "stream_broken"},
+            raise Unavailable(
+                f"the stream lost a frame: {self.received + 1} is missing, {seq} came", rule="stream_broken"
             )
         self.received = seq
         self.ended = event in TERMINAL

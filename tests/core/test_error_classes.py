@@ -16,7 +16,7 @@ import pytest
 
 from hearthnet.bus.calls.attempt import ConnectionLost, NoResponders
 from hearthnet.core import errors
-from hearthnet.core.errors import CODES, UNAVAILABLE_RULES, HearthNetError
+from hearthnet.core.errors import CODES, HearthNetError
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "protocol" / "errors.md").read_text("utf-8")
@@ -75,13 +75,16 @@ def _unavailable(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def _rules(call: ast.Call) -> list[object]:
-    return [
-        value.value
+    """The values of `rule=...`, and of `details={"rule": ...}`."""
+    named = [one.value for one in call.keywords if one.arg == "rule"]
+    named += [
+        value
         for node in ast.walk(call)
         if isinstance(node, ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant) and key.value == "rule" and isinstance(value, ast.Constant)
+        if isinstance(key, ast.Constant) and key.value == "rule"
     ]
+    return [value.value for value in named if isinstance(value, ast.Constant)]
 
 
 def _sources() -> Iterator[tuple[str, ast.Module]]:
@@ -90,21 +93,26 @@ def _sources() -> Iterator[tuple[str, ast.Module]]:
             yield str(file.relative_to(ROOT)), ast.parse(file.read_text("utf-8"))
 
 
+def _documented() -> set[str]:
+    table = PAGE.partition("\n## Unavailable\n")[2].partition("\n## ")[0]
+    rows = {line.split("|")[1].strip(" `") for line in table.splitlines() if line.startswith("| `")}
+    return rows - {"rule"}
+
+
 @pytest.mark.req("WIRE-18")
-def test_each_partition_is_raised_with_a_rule() -> None:
+def test_each_partition_is_raised_with_a_documented_rule() -> None:
     made = [
         (f"{file}:{call.lineno}", _rules(call)) for file, tree in _sources() for call in _unavailable(tree)
     ]
-    assert [place for place, rules in made if len(rules) != 1 or rules[0] not in UNAVAILABLE_RULES] == []
-    assert {rule for _, rules in made for rule in rules} == UNAVAILABLE_RULES
+    assert [place for place, rules in made if len(rules) != 1] == []
+    assert {rule for _, rules in made for rule in rules} == _documented()
     assert (NoResponders("ed25519:" + "A" * 43).rule, ConnectionLost().rule) == (
         "provider_gone",
         "connection_lost",
     )
 
 
-@pytest.mark.req("WIRE-18")
-def test_each_rule_of_a_partition_is_documented() -> None:
-    table = PAGE.partition("\n## Unavailable\n")[2].partition("\n## ")[0]
-    rows = {line.split("|")[1].strip(" `") for line in table.splitlines() if line.startswith("| `")}
-    assert rows - {"rule"} == UNAVAILABLE_RULES
+@pytest.mark.req("WIRE-12")
+def test_rule_of_an_error_is_in_its_details() -> None:
+    error = errors.Unavailable("it is gone", rule="provider_gone", details={"node": "a"})
+    assert (error.rule, error.details) == ("provider_gone", {"rule": "provider_gone", "node": "a"})

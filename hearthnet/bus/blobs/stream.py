@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hearthnet.bus.blobs.metadata import STREAM
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.nats.jetstream_client import StoreLink, reraise_cancellation
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ class BlobLink:
                 reason = error
             check()
             if clock() >= end:
-                raise HearthNetError(
-                    "partition", "the blob store does not answer; try again", details={"rule": "store_silent"}
+                raise Unavailable(
+                    "the blob store does not answer; try again", rule="store_silent"
                 ) from reason
             await asyncio.sleep(_PAUSE_SECONDS)
 

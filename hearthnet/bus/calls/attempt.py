@@ -43,7 +43,7 @@ class ProviderGone(Unavailable):
     def __init__(self, node: str) -> None:
         super().__init__(
             f"the process at {ids.short_id(node)} that was asked is gone; try again in a moment",
-            details={"rule": "provider_gone"},
+            rule="provider_gone",
         )
 
 
@@ -58,7 +58,7 @@ class ConnectionLost(Unavailable):
     """
 
     def __init__(self, message: str = "the connection to the server broke") -> None:
-        super().__init__(message, details={"rule": "connection_lost"})
+        super().__init__(message, rule="connection_lost")
 
 
 class CallOptions(TypedDict, total=False):
@@ -331,7 +331,7 @@ class PendingReply:
             self.fail(HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time"))
         elif now >= self._last_sign + SILENCE_MS / 1000:
             silent = f"{ids.short_id(self._view.node)} has gone silent"
-            self.fail(Unavailable(silent, details={"rule": "provider_silent"}))
+            self.fail(Unavailable(silent, rule="provider_silent"))
         else:
             if now >= self._next_check():
                 self._probed = now

@@ -265,9 +265,7 @@ class Candidates:
             if starting:
                 reason = f"nobody offers {contract.id} yet: {', '.join(starting)} is starting"
                 return ProviderStarting(
-                    f"{reason}; try again in a moment",
-                    retry_after_ms=_STARTING_MS,
-                    details={"rule": "provider_starting"},
+                    f"{reason}; try again in a moment", retry_after_ms=_STARTING_MS, rule="provider_starting"
                 )
         # Who is only invited may not even ask for most of what there is: silence says nothing then.
         is_silent = self._is_silent and not offers and self._session.membership.is_member(own)
@@ -275,10 +273,8 @@ class Candidates:
 
     def _late(self) -> HearthNetError:
         if not self._session.link.is_connected:
-            return HearthNetError(
-                "partition",
-                "the server did not come back in time; is the node running?",
-                details={"rule": "connection_lost"},
+            return Unavailable(
+                "the server did not come back in time; is the node running?", rule="connection_lost"
             )
         return HearthNetError("timeout", f"no time was left to ask for {self._request.contract.id}")
 

@@ -32,7 +32,7 @@ from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import CANCELLED, code_of
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.timer_wheel import Timer
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.frame import Frame
@@ -160,11 +160,7 @@ class StreamCall:
         if not is_new:
             return
         if len(self._received) >= _MAX_UNREAD:
-            self._give_up(
-                HearthNetError(
-                    "partition", "the provider ignores the window", details={"rule": "stream_broken"}
-                )
-            )
+            self._give_up(Unavailable("the provider ignores the window", rule="stream_broken"))
             return
         self._first_ms = self._first_ms or steady_ms()
         self._is_over = header.event in TERMINAL
@@ -308,11 +304,7 @@ class StreamCall:
             self._give_up(HearthNetError("timeout", late))
         elif self._incoming.lost_provider(steady_ms()):
             self._give_up(
-                HearthNetError(
-                    "partition",
-                    f"{ids.short_id(self.provider)} has gone silent",
-                    details={"rule": "provider_silent"},
-                )
+                Unavailable(f"{ids.short_id(self.provider)} has gone silent", rule="provider_silent")
             )
         elif not self._incoming.ended:
             try:

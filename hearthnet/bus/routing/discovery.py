@@ -20,7 +20,7 @@ from hearthnet.bus.routing.routing_table import RoutingTable, SessionAffinity
 from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import frame as frames
@@ -150,9 +150,7 @@ class FindRequest:
             if self.settled and not self._waiting:
                 self.end()
         if self._is_lost:
-            raise HearthNetError(
-                "partition", "the connection to the server broke", details={"rule": "connection_lost"}
-            )
+            raise Unavailable("the connection to the server broke", rule="connection_lost")
 
     def _tick_later(self) -> None:
         self._due = self._loop.time() + _TICK_SECONDS

@@ -10,7 +10,7 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry, same_schema
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.match import fits, nearest, pairs_in, value_at
-from hearthnet.core.errors import HearthNetError, Overloaded
+from hearthnet.core.errors import HearthNetError, Overloaded, Unavailable
 from hearthnet.core.ids import short_id
 
 PLACE_FREE_MS: Final = 250
@@ -38,21 +38,19 @@ def why_unavailable(
         waits.append(max(_LEAST_WAIT_MS, entry.health.until_ms - now_ms))
     if not waits:
         return None
-    return HearthNetError(
-        "partition",
+    return Unavailable(
         f"too many calls of {contract.id} failed; it is tried again in {min(waits) / 1000:.0f} s",
         retry_after_ms=min(waits),
-        details={"rule": "provider_failing"},
+        rule="provider_failing",
     )
 
 
 def silent(contract: Contract) -> HearthNetError:
     """Return the error if a subscriber to finds of the capability has not answered."""
-    return HearthNetError(
-        "partition",
+    return Unavailable(
         f"who may offer {contract.id} does not answer; try again in a moment",
         retry_after_ms=_SILENT_MS,
-        details={"rule": "provider_silent"},
+        rule="provider_silent",
     )
 
 

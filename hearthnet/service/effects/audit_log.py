@@ -14,7 +14,7 @@ from typing import Final
 
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import Unavailable
 from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.jetstream_records import (
     BEGUN_SHARE,
@@ -97,11 +97,7 @@ class AuditLog:
             self._room.written()
             self._place = after
             return after.sequence
-        raise HearthNetError(
-            "partition",
-            f"{_WHAT} did not answer in time; nothing is done without it",
-            details={"rule": "store_silent"},
-        )
+        raise Unavailable(f"{_WHAT} did not answer in time; nothing is done without it", rule="store_silent")
 
     async def _standing(self, entry: AuditEntry, since: int, upto: int) -> int:
         """Return the number of the entry of that kind and `call` in this part; 0 for none."""

@@ -13,7 +13,7 @@ import msgspec
 
 from hearthnet.bus.store import CLAIMS, Store
 from hearthnet.core.canonical_json import canonical_json, read_json
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import Unavailable
 from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.jetstream_records import DiskGuard, Message, StoreTimeout, WrongSequence
 
@@ -89,10 +89,8 @@ class Claims:
             else:
                 self._room.written()
                 return Claim(record, ack.seq)
-        raise HearthNetError(
-            "partition",
-            f"{_WHAT} did not answer in time; ask again with the same client_id",
-            details={"rule": "store_silent"},
+        raise Unavailable(
+            f"{_WHAT} did not answer in time; ask again with the same client_id", rule="store_silent"
         )
 
     async def _read(self, key: str, seconds: float) -> Message | None:

@@ -21,7 +21,7 @@ from hearthnet.bus.session.gossip_frames import SetDigests
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
@@ -65,10 +65,8 @@ class CommunityLog:
         await self._append(subject, event.encode())
         kept = await self._event(subject)
         if kept is None:
-            raise HearthNetError(
-                "partition",
-                f"{_WHAT} lost an event; try again with the same client_id",
-                details={"rule": "store_silent"},
+            raise Unavailable(
+                f"{_WHAT} lost an event; try again with the same client_id", rule="store_silent"
             )
         return kept
 
@@ -143,11 +141,7 @@ class CommunityLog:
             else:
                 self._room.written()
                 return True
-        raise HearthNetError(
-            "partition",
-            f"{_WHAT} does not answer; try again with the same client_id",
-            details={"rule": "store_silent"},
-        )
+        raise Unavailable(f"{_WHAT} does not answer; try again with the same client_id", rule="store_silent")
 
     async def _event(self, subject: str) -> CommunityEvent | None:
         found = await jetstream_records.last(

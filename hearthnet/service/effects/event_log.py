@@ -19,7 +19,7 @@ import msgspec
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.call import Call
@@ -210,10 +210,8 @@ class EventLog:
                 await self._room.check()
                 await jetstream_records.reconnected(self._store, until - clock())
             await asyncio.sleep(_PAUSE_SECONDS)
-        raise HearthNetError(
-            "partition",
-            "the event log did not answer in time; the same client_id may be sent again",
-            details={"rule": "store_silent"},
+        raise Unavailable(
+            "the event log did not answer in time; the same client_id may be sent again", rule="store_silent"
         )
 
     async def _read(self, subject: str, seconds: float) -> Recorded | None:

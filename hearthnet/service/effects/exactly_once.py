@@ -172,7 +172,7 @@ class Effects:
             if held is not None:
                 if held.record != wanted:
                     message = f"{what} was used before; ask the person again"
-                    used = HearthNetError("unauthorized", message, details={"rule": "used"})
+                    used = HearthNetError("unauthorized", message, rule="used")
                     raise ConsentRefused.of(used, call.arguments_digest)
                 return
             call.check_consent()

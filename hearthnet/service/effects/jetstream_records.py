@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.bus.blobs.stream import NO_SPACE
 from hearthnet.bus.store import Store
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.core.tasks import heeding_cancellation
 
@@ -118,10 +118,8 @@ async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator
             async with asyncio.timeout(seconds):
                 yield
     except (errors.Error, TimeoutError) as error:
-        raise HearthNetError(
-            "partition",
-            f"{what} does not answer; try again with the same client_id",
-            details={"rule": "store_silent"},
+        raise Unavailable(
+            f"{what} does not answer; try again with the same client_id", rule="store_silent"
         ) from error
 
 

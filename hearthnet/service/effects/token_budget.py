@@ -20,7 +20,7 @@ from typing import Final
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.rate_limits import Rates
 from hearthnet.core.tasks import heeding_cancellation
 from hearthnet.core.times import steady_ms
@@ -121,13 +121,11 @@ def _used_up(what: str, limit: int) -> HearthNetError:
     return HearthNetError(
         "token_scope_insufficient",
         f"the token is used up: it allows {limit} {what} at this node; ask its issuer for a new one",
-        details={"rule": f"max_{what}"},
+        rule=f"max_{what}",
     )
 
 
 def _uncounted() -> HearthNetError:
-    return HearthNetError(
-        "partition",
-        "the call cannot be counted against its token; try again in a moment",
-        details={"rule": "store_silent"},
+    return Unavailable(
+        "the call cannot be counted against its token; try again in a moment", rule="store_silent"
     )

@@ -17,7 +17,7 @@ from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import CANCELLED, span_ended, span_started
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.protocol.frame import Frame
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.exactly_once import claimable
@@ -299,11 +299,7 @@ class CallExecution:
         self.trace.code = CANCELLED
         _log.info("%s from %s was cancelled", self.header.capability, ids.short_id(self.header.sender))
         await self._fail(
-            HearthNetError(
-                "partition",
-                f"{self.header.capability} was stopped at the provider",
-                details={"rule": "provider_stopping"},
-            )
+            Unavailable(f"{self.header.capability} was stopped at the provider", rule="provider_stopping")
         )
 
 

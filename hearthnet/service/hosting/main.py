@@ -15,7 +15,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.contracts.packages import packaged_contracts, read_seen
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.entry_points import scan_entry_points
-from hearthnet.core.errors import HearthNetError, first_of
+from hearthnet.core.errors import HearthNetError, Unavailable, first_of
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.service.authoring.frozen import check_frozen
@@ -116,11 +116,7 @@ async def _host(service: Service, host: Host, status: Status, stop: asyncio.Even
                 changed.clear()
                 await _refresh(service, host, status)
         if lost.done():
-            raise HearthNetError(
-                "partition",
-                "the server refuses this node; the service starts again",
-                details={"rule": "server_refuses"},
-            )
+            raise Unavailable("the server refuses this node; the service starts again", rule="server_refuses")
     finally:
         stopping.cancel()
         lost.cancel()
