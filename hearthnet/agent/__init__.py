@@ -14,9 +14,9 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "builtin_tools": "hearthnet.agent.tools.builtin",
-            "drain": "hearthnet.agent.runtime.stream_collector",
-            "placeholder_name": "hearthnet.agent.tools.names:placeholder",
+            "hearthnet.agent.runtime.stream_collector": "drain",
+            "hearthnet.agent.tools.builtin": "builtin_tools",
+            "hearthnet.agent.tools.names": "placeholder_name=placeholder",
         },
     )
 

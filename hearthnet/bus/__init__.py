@@ -23,17 +23,14 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "Blob": "hearthnet.bus.blobs.reader",
-            "BlobRecord": "hearthnet.bus.blobs.metadata",
-            "BlobWriter": "hearthnet.bus.blobs.writer:Writer",
-            "Blobs": "hearthnet.bus.blobs.blob_store",
-            "DamagedBlob": "hearthnet.bus.blobs.reader:Damaged",
-            "Hold": "hearthnet.bus.blobs.metadata",
-            "Outbox": "hearthnet.bus.outbox",
-            "UNTRACED": "hearthnet.bus.session.tracing",
-            "find_contract": "hearthnet.bus.bus",
-            "load_identity": "hearthnet.bus.session.keyring",
-            "record_path": "hearthnet.bus.session.tracing",
+            "hearthnet.bus.blobs.blob_store": "Blobs",
+            "hearthnet.bus.blobs.metadata": "BlobRecord Hold",
+            "hearthnet.bus.blobs.reader": "Blob DamagedBlob=Damaged",
+            "hearthnet.bus.blobs.writer": "BlobWriter=Writer",
+            "hearthnet.bus.bus": "find_contract",
+            "hearthnet.bus.outbox": "Outbox",
+            "hearthnet.bus.session.keyring": "load_identity",
+            "hearthnet.bus.session.tracing": "UNTRACED record_path",
         },
     )
 

@@ -21,13 +21,11 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "Contract": "hearthnet.contracts.contract",
-            "SchemaCheck": "hearthnet.contracts.schema",
-            "compile_schema": "hearthnet.contracts.schema",
-            "contracts": "hearthnet.contracts.registry",
-            "is_provider_defined": "hearthnet.contracts.dynamic",
-            "nearest_pairs": "hearthnet.contracts.match:nearest",
-            "versioned": "hearthnet.contracts.dynamic",
+            "hearthnet.contracts.contract": "Contract",
+            "hearthnet.contracts.dynamic": "is_provider_defined versioned",
+            "hearthnet.contracts.match": "nearest_pairs=nearest",
+            "hearthnet.contracts.registry": "contracts",
+            "hearthnet.contracts.schema": "SchemaCheck compile_schema",
         },
     )
 

@@ -1,9 +1,12 @@
 """Packages whose names are imported at their first use, so that importing the package costs next to nothing.
 
     if TYPE_CHECKING:
-        from hearthnet.bus.bus import Bus
+        from hearthnet.bus.blobs.writer import Writer as BlobWriter
+        from hearthnet.bus.outbox import Outbox
     else:
-        __getattr__ = lazy(__name__, {"Bus": "hearthnet.bus.bus"})
+        __getattr__ = lazy(
+            __name__, {"hearthnet.bus.blobs.writer": "BlobWriter=Writer", "hearthnet.bus.outbox": "Outbox"}
+        )
 
 The branch keeps type checkers strict: a module's `__getattr__` would have them accept every name.
 """
@@ -16,19 +19,23 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of `package`, whose names are defined in the modules `places`.
+def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of `package`, whose names are defined in `modules`.
 
-    A name is stored in the package at its first use. A place `module:other` names the definition too, where
-    that is called otherwise.
+    The names of a module are separated by spaces; `name=other` is defined there as `other`. A name is stored
+    in the package at its first use.
     """
+    places = {}
+    for module, names in modules.items():
+        for entry in names.split():
+            name, _, other = entry.partition("=")
+            places[name] = module, other or name
 
     def find(name: str) -> Any:
-        place = places.get(name)
-        if place is None:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, other = place.partition(":")
-        value = getattr(importlib.import_module(module), other or name)
+        module, other = places[name]
+        value = getattr(importlib.import_module(module), other)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -23,21 +23,12 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "FileStamp": "hearthnet.models.pinned_files",
-            "HttpRequest": "hearthnet.models.http_client",
-            "ModelHttpClient": "hearthnet.models.http_client",
-            "Pin": "hearthnet.models.pinned_files",
-            "ResponseBody": "hearthnet.models.http_client:Body",
-            "ServerWatch": "hearthnet.models.health:Watch",
-            "base_url": "hearthnet.models.urls:base",
-            "check_llama": "hearthnet.models.llama:checked",
-            "file_stamp": "hearthnet.models.pinned_files:look",
-            "is_near": "hearthnet.models.urls",
-            "llama_library": "hearthnet.models.llama:library",
-            "open_llama": "hearthnet.models.llama:opened",
-            "reported_error": "hearthnet.models.error_mapping:of_error",
-            "streamed_error": "hearthnet.models.error_mapping:of_error_in_stream",
-            "without_login": "hearthnet.models.urls",
+            "hearthnet.models.error_mapping": "reported_error=of_error streamed_error=of_error_in_stream",
+            "hearthnet.models.health": "ServerWatch=Watch",
+            "hearthnet.models.http_client": "HttpRequest ModelHttpClient ResponseBody=Body",
+            "hearthnet.models.llama": "check_llama=checked llama_library=library open_llama=opened",
+            "hearthnet.models.pinned_files": "FileStamp Pin file_stamp=look",
+            "hearthnet.models.urls": "base_url=base is_near without_login",
         },
     )
 

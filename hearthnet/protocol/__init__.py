@@ -16,12 +16,8 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "CHUNK_BYTES": "hearthnet.protocol.manifest",
-            "LARGEST_BYTES": "hearthnet.protocol.manifest",
-            "Manifest": "hearthnet.protocol.manifest",
-            "decode_header": "hearthnet.protocol.header:decode",
-            "hash_of": "hearthnet.protocol.manifest",
-            "is_cid": "hearthnet.protocol.manifest",
+            "hearthnet.protocol.header": "decode_header=decode",
+            "hearthnet.protocol.manifest": "CHUNK_BYTES LARGEST_BYTES Manifest hash_of is_cid",
         },
     )
 

@@ -19,14 +19,11 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "AntiEntropy": "hearthnet.service.community.anti_entropy",
-            "CommunityLog": "hearthnet.service.effects.community_log",
-            "Endpoint": "hearthnet.service.decorators",
-            "Event": "hearthnet.service.effects.event_log",
-            "EventChain": "hearthnet.service.community.event_chain",
-            "EventLog": "hearthnet.service.effects.event_log",
-            "LogAdvanced": "hearthnet.service.effects.event_log",
-            "Recorded": "hearthnet.service.effects.event_log",
+            "hearthnet.service.community.anti_entropy": "AntiEntropy",
+            "hearthnet.service.community.event_chain": "EventChain",
+            "hearthnet.service.decorators": "Endpoint",
+            "hearthnet.service.effects.community_log": "CommunityLog",
+            "hearthnet.service.effects.event_log": "Event EventLog LogAdvanced Recorded",
         },
     )
 

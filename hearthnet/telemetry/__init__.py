@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from hearthnet.telemetry.steps import describe as describe_span
     from hearthnet.telemetry.steps import traceparent
 else:
-    __getattr__ = lazy(
-        __name__,
-        {
-            "describe_span": "hearthnet.telemetry.steps:describe",
-            "traceparent": "hearthnet.telemetry.steps",
-        },
-    )
+    __getattr__ = lazy(__name__, {"hearthnet.telemetry.steps": "describe_span=describe traceparent"})
 
 __all__ = [
     "describe_span",

@@ -20,18 +20,14 @@ else:
     __getattr__ = lazy(
         __name__,
         {
-            "CHARACTERS_THAT_FIT": "hearthnet.text.tokens",
-            "LANGUAGE_NAMES": "hearthnet.text.language_codes:NAMES",
-            "check_language": "hearthnet.text.language_codes:check",
-            "detect_language": "hearthnet.text.detect:detect",
-            "detected_language": "hearthnet.text.detect:detected",
-            "detector_available": "hearthnet.text.detect:available",
-            "estimate_tokens": "hearthnet.text.tokens",
-            "language_code": "hearthnet.text.language_codes:code_of",
-            "sentences": "hearthnet.text.splitting",
-            "text_parts": "hearthnet.text.splitting:parts",
-            "text_weight": "hearthnet.text.tokens",
-            "weight_tokens": "hearthnet.text.tokens",
+            "hearthnet.text.detect": (
+                "detect_language=detect detected_language=detected detector_available=available"
+            ),
+            "hearthnet.text.language_codes": (
+                "LANGUAGE_NAMES=NAMES check_language=check language_code=code_of"
+            ),
+            "hearthnet.text.splitting": "sentences text_parts=parts",
+            "hearthnet.text.tokens": "CHARACTERS_THAT_FIT estimate_tokens text_weight weight_tokens",
         },
     )
 

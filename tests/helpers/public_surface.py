@@ -71,8 +71,10 @@ def lazy_places(tree: ast.Module) -> dict[str, str]:
     """Where each name is loaded from at its first use, as `places`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy":
-            table: dict[str, str] = ast.literal_eval(node.args[1])
-            return {name: place if ":" in place else f"{place}:{name}" for name, place in table.items()}
+            modules: dict[str, str] = ast.literal_eval(node.args[1])
+            entries = [(module, entry) for module, names in modules.items() for entry in names.split()]
+            named = ((module, *entry.partition("=")[::2]) for module, entry in entries)
+            return {name: f"{module}:{other or name}" for module, name, other in named}
     return {}
 
 
