@@ -18,6 +18,16 @@ ROOM_BYTES: Final = 16 * 1024 * 1024
 """Free bytes that a running node requires to store posts and documents: the largest one and a reserve."""
 
 
+class _Place:
+    """A file or folder at a fixed path in the data folder."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, home: Home, kind: type[Home]) -> Path:
+        return home.path / self._path
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The data folder of one node and the names of everything in it.
@@ -48,118 +58,56 @@ class Home:
         folders = [folder for folder in (self.path, self.jetstream) if folder.exists()]
         return min(shutil.disk_usage(folder).free for folder in folders or [self.path])
 
-    @property
-    def config_file(self) -> Path:
-        """The settings file, edited by the owner."""
-        return self.path / "hearthnet.toml"
-
-    @property
-    def standing_grants(self) -> Path:
-        """The owner's standing grants for tools (0600)."""
-        return self.path / "grants.json"
-
-    @property
-    def clients(self) -> Path:
-        """The folder of the gateway's clients, one file each (0600)."""
-        return self.path / "clients"
-
-    @property
-    def outbox(self) -> Path:
-        """The folder of calls that wait for the node to run."""
-        return self.path / "outbox"
-
-    @property
-    def keys(self) -> Path:
-        """The folder of the private keys."""
-        return self.path / "keys"
-
-    @property
-    def device_key(self) -> Path:
-        """The node's identity key (0600)."""
-        return self.keys / "device.key"
-
-    @property
-    def community_key(self) -> Path:
-        """The root key of the community, if this node founded it (0600)."""
-        return self.keys / "community.key"
-
-    @property
-    def operators(self) -> Path:
-        """The folder of the seeds of operators (0600)."""
-        return self.keys / "operators"
-
-    @property
-    def roster(self) -> Path:
-        """The signed list of members."""
-        return self.path / "community" / "roster.json"
-
-    @property
-    def upstream(self) -> Path:
-        """The link to the home that admitted this one; absent without such a link."""
-        return self.path / "community" / "upstream.json"
-
-    @property
-    def leaf_ports(self) -> Path:
-        """The ports at which other homes reach this one."""
-        return self.path / "community" / "ports.json"
-
-    @property
-    def seen_contracts(self) -> Path:
-        """The digests of the contracts of installed packages, as this node first saw them."""
-        return self.path / "contracts.json"
-
-    @property
-    def nats(self) -> Path:
-        """The folder of the NATS server."""
-        return self.path / "nats"
-
-    @property
-    def server_config(self) -> Path:
-        """The server's configuration, written anew at every start and change of the roster."""
-        return self.nats / "server.conf"
-
-    @property
-    def jetstream(self) -> Path:
-        """The folder in which JetStream stores streams, records and blobs."""
-        return self.nats / "jetstream"
-
-    @property
-    def services(self) -> Path:
-        """The folder that holds one data folder per service."""
-        return self.path / "services"
+    config_file = _Place("hearthnet.toml")
+    """The settings file, edited by the owner."""
+    standing_grants = _Place("grants.json")
+    """The owner's standing grants for tools (0600)."""
+    clients = _Place("clients")
+    """The folder of the gateway's clients, one file each (0600)."""
+    outbox = _Place("outbox")
+    """The folder of calls that wait for the node to run."""
+    keys = _Place("keys")
+    """The folder of the private keys."""
+    device_key = _Place("keys/device.key")
+    """The node's identity key (0600)."""
+    community_key = _Place("keys/community.key")
+    """The root key of the community, if this node founded it (0600)."""
+    operators = _Place("keys/operators")
+    """The folder of the seeds of operators (0600)."""
+    roster = _Place("community/roster.json")
+    """The signed list of members."""
+    upstream = _Place("community/upstream.json")
+    """The link to the home that admitted this one; absent without such a link."""
+    leaf_ports = _Place("community/ports.json")
+    """The ports at which other homes reach this one."""
+    seen_contracts = _Place("contracts.json")
+    """The digests of the contracts of installed packages, as this node first saw them."""
+    nats = _Place("nats")
+    """The folder of the NATS server."""
+    server_config = _Place("nats/server.conf")
+    """The server's configuration, written anew at every start and change of the roster."""
+    jetstream = _Place("nats/jetstream")
+    """The folder in which JetStream stores streams, records and blobs."""
+    services = _Place("services")
+    """The folder that holds one data folder per service."""
+    logs = _Place("logs")
+    """The folder of the log files."""
+    run = _Place("run")
+    """The folder of files that exist only while the node runs."""
+    lock = _Place("run/lock")
+    """The file that a running supervisor locks with flock and that contains its pid."""
+    state = _Place("run/node.json")
+    """The state of the running node (`hearthnet.core.node_state`)."""
+    links = _Place("run/links")
+    """The folder of the gateway's one-time links, one file each (0600)."""
 
     def service(self, name: str) -> Path:
         """Return the data folder of one service."""
         return self.services / name
 
-    @property
-    def logs(self) -> Path:
-        """The folder of the log files."""
-        return self.path / "logs"
-
     def log(self, name: str) -> Path:
         """Return the log file of one process of the node: a service, `nats-server` or `up`."""
         return self.logs / f"{name}.log"
-
-    @property
-    def run(self) -> Path:
-        """The folder of files that exist only while the node runs."""
-        return self.path / "run"
-
-    @property
-    def lock(self) -> Path:
-        """The file that a running supervisor locks with flock and that contains its pid."""
-        return self.run / "lock"
-
-    @property
-    def state(self) -> Path:
-        """The state of the running node (`hearthnet.core.node_state`)."""
-        return self.run / "node.json"
-
-    @property
-    def links(self) -> Path:
-        """The folder of the gateway's one-time links, one file each (0600)."""
-        return self.run / "links"
 
 
 def _user_folder() -> str:
