@@ -8,7 +8,6 @@ See: docs/protocol/subjects.md#stored-subjects.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from hearthnet.bus.blobs import metadata
@@ -69,7 +68,5 @@ class Store:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

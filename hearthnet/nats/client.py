@@ -86,7 +86,7 @@ class NatsClient:
             except (OSError, TimeoutError, ConnectionRefused) as error:
                 left = tries.get(type(error), 0)
                 if not left:
-                    raise _refused(url, error) from error
+                    raise connect_error(url, error) from error
                 tries[type(error)] = left - 1
                 await asyncio.sleep(_FIRST_PAUSE)
         return link
@@ -123,7 +123,7 @@ class NatsClient:
         if not self._connected.is_set():
             await self._connected.wait()
         if self._closed.is_set():
-            raise _lost("the connection to the server was closed")
+            raise connection_lost("the connection to the server was closed")
 
     async def closed(self) -> None:
         """Wait until the connection is over for good: closed here, or the login is refused."""
@@ -212,7 +212,7 @@ class NatsClient:
                 raise ConnectionResetError("it is away")
             await self._connection.round_trip()
         except (OSError, ConnectionRefused) as error:
-            raise _lost(f"the connection to the server broke: {error}") from error
+            raise connection_lost(f"the connection to the server broke: {error}") from error
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         """Return the first answer to `data`, from any sender; only for the server, not for calls.
@@ -262,7 +262,7 @@ class NatsClient:
 
     def _subscribe(self, subject: str) -> int:
         if self._closed.is_set():
-            raise _lost("the connection to the server was closed")
+            raise connection_lost("the connection to the server was closed")
         number = len(self._subjects)
         self._subjects.append(subject)
         if self._connection is not None:
@@ -291,26 +291,21 @@ class NatsClient:
 
     def _buffer(self, *pieces: bytes) -> None:
         if self._closed.is_set():
-            raise _lost("the connection to the server is gone: it was closed")
+            raise connection_lost("the connection to the server is gone: it was closed")
         # With its line: of empty messages there would be no end. What is refused takes no room.
         size = sum(map(len, pieces))
         if self._unsent_bytes + size > MOST_WAITING:
-            raise _lost("the server is away, and too much waits for it already")
+            raise connection_lost("the server is away, and too much waits for it already")
         self._unsent_bytes += size
         self._unsent += pieces
 
     async def _open(self) -> NatsConnection:
         host, port = self._address
+        connection = NatsConnection(
+            self._login, self._name, self._on_message, self._on_disconnect, self._run_at_loop_end
+        )
         async with asyncio.timeout(CONNECT_SECONDS):
-            connection = await NatsConnection.open(
-                host,
-                port,
-                self._login,
-                self._name,
-                self._on_message,
-                self._on_disconnect,
-                self._run_at_loop_end,
-            )
+            await connection.open(host, port)
         if not connection.alive:  # it broke before this task resumed
             raise ConnectionResetError("closed by the server")
         return connection
@@ -385,13 +380,15 @@ def _sub(subject: str, number: int) -> bytes:
     return f"SUB {subject} {number}\r\n".encode()
 
 
-def _refused(url: str, error: Exception) -> HearthNetError:
-    if isinstance(error, ConnectionRefused) and "authorization" in str(error).lower():
+def connect_error(url: str, error: Exception) -> HearthNetError:
+    """Return the error of a connection to `url` that was not made."""
+    if "authorization" in str(error).lower():
         return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
     reason = str(error) or type(error).__name__
     message = f"no NATS server answers at {url} ({reason}); is the node running?"
     return Unavailable(message, rule="no_server")
 
 
-def _lost(message: str) -> Unavailable:
+def connection_lost(message: str) -> Unavailable:
+    """Return the error of a connection that has ended."""
     return Unavailable(message, rule="connection_lost")

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
@@ -39,7 +39,10 @@ class ConnectionRefused(Exception):
 
 
 class NatsConnection(asyncio.Protocol):
-    """A connection, made with `open`; `gone` is called once, when an open one has ended."""
+    """A connection, made with `open`; `gone` is called once, when an open one has ended.
+
+    `on_loop_end` is called before written data is handed to the socket, and may write more.
+    """
 
     def __init__(
         self,
@@ -66,36 +69,21 @@ class NatsConnection(asyncio.Protocol):
         self.greeting = Greeting()
         self.alive = False
 
-    @classmethod
-    async def open(
-        cls,
-        host: str,
-        port: int,
-        login: Login,
-        name: str,
-        message: Message,
-        gone: Callable[[], None],
-        on_loop_end: Callable[[], None] = lambda: None,
-    ) -> NatsConnection:
-        """Connect and log in.
-
-        `on_loop_end` is called before written data is handed to the socket, and may write more.
+    async def open(self, host: str, port: int) -> Self:
+        """Connect and log in, once.
 
         Raises:
-            Refused: The server ended the connection.
+            ConnectionRefused: The server ended the connection.
             OSError: No connection was made.
         """
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(
-            lambda: cls(login, name, message, gone, on_loop_end), host, port
-        )
+        await self._loop.create_connection(lambda: self, host, port)
         try:
-            await connection._opened
+            await self._opened
         except BaseException:
-            connection._gone = _nothing
-            connection.abort()
+            self._gone = _nothing
+            self.abort()
             raise
-        return connection
+        return self
 
     def write(self, *pieces: bytes) -> None:
         """Send the pieces, together with all that is written before the next turn of the loop."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.tasks import heeding_cancellation
+from hearthnet.nats.client import connect_error, connection_lost
 from hearthnet.trust.keys import Login
 
 if TYPE_CHECKING:
@@ -24,20 +26,6 @@ _AGAIN: Final = 3
 
 class _ClosedOnTheWay(Unavailable):
     """Raised when the server closed the connection before it accepted or refused the login."""
-
-
-@contextlib.contextmanager
-def reraise_cancellation() -> Iterator[None]:
-    """Raise a cancellation again that the block has swallowed.
-
-    The client swallows it while it flushes, and so does `wait_for` (before Python 3.12) if an answer arrives
-    at the same moment.
-    """
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    yield
-    if task and task.cancelling() > before:
-        raise asyncio.CancelledError
 
 
 class StoreLink:
@@ -94,7 +82,7 @@ class StoreLink:
         except (OSError, TimeoutError, ValueError, errors.Error) as error:  # ValueError: not text or JSON
             with contextlib.suppress(Exception):
                 await client.close()
-            refused = _refused(url, error)
+            refused = connect_error(url, error)
             cut = (ConnectionResetError, errors.ConnectionClosedError, errors.UnexpectedEOF)
             if isinstance(error, cut) and isinstance(refused, Unavailable):
                 raise _ClosedOnTheWay(refused.message, details=refused.details) from error
@@ -128,7 +116,7 @@ class StoreLink:
         """
         await self._connected.wait()
         if self._client.is_closed:
-            raise Unavailable("the connection to the server was closed", rule="connection_lost")
+            raise connection_lost("the connection to the server was closed")
 
     async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
         """Call `wake` for every message on `subject`.
@@ -142,12 +130,10 @@ class StoreLink:
             wake()
 
         try:
-            with reraise_cancellation():
+            with heeding_cancellation():
                 await self._client.subscribe(subject, cb=on_message)
         except errors.Error as error:
-            raise Unavailable(
-                f"the connection to the server is gone: {error}", rule="connection_lost"
-            ) from error
+            raise connection_lost(f"the connection to the server is gone: {error}") from error
 
     async def close(self) -> None:
         """Send waiting data and close; wait for a reconnection, whose socket would leak otherwise."""
@@ -180,10 +166,3 @@ class StoreLink:
                 await callback()
             except HearthNetError as error:
                 _log.warning("after the connection came back: %s", error)
-
-
-def _refused(url: str, error: Exception) -> HearthNetError:
-    if "authorization" in str(error).lower():
-        return HearthNetError("unauthorized", f"the server at {url} refuses this node's login")
-    reason = str(error) or type(error).__name__
-    return Unavailable(f"no NATS server answers at {url} ({reason}); is the node running?", rule="no_server")

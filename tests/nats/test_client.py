@@ -298,7 +298,7 @@ async def test_a_connection_that_breaks_again_while_it_comes_back_is_made_once_m
     broken: list[connection.NatsConnection] = []
 
     async def open_and_break(*arguments: Any) -> connection.NatsConnection:
-        made = await opened(*arguments)
+        made: connection.NatsConnection = await opened(*arguments)
         if len(broken) < 3:
             broken.append(made)
             made.abort()
@@ -323,7 +323,7 @@ async def test_the_first_connection_may_break_as_soon_as_it_is_made(
     broken: list[connection.NatsConnection] = []
 
     async def open_and_break(*arguments: Any) -> connection.NatsConnection:
-        made = await opened(*arguments)
+        made: connection.NatsConnection = await opened(*arguments)
         if not broken:
             broken.append(made)
             made.abort()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from hearthnet.bus.blobs.metadata import STREAM
 from hearthnet.core.errors import HearthNetError, Unavailable
-from hearthnet.nats.jetstream_client import StoreLink, reraise_cancellation
+from hearthnet.core.tasks import heeding_cancellation
+from hearthnet.nats.jetstream_client import StoreLink
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
@@ -21,7 +22,7 @@ _PAUSE_SECONDS: Final = 0.1
 _UNAVAILABLE: Final = 503
 _MOVED: Final = 10071
 _FULL: Final = frozenset({10023, 10028, 10047, 10077})
-NO_SPACE: Final = "no space left on device"
+_NO_SPACE: Final = "no space left on device"
 """The server's text, under code 500, for a failed write."""
 _ORDER: Final = "Nats-Expected-Last-Subject-Sequence"
 _ROLLUP: Final = {"Nats-Rollup": "sub"}
@@ -169,7 +170,7 @@ class BlobLink:
         async with asyncio.timeout(ATTEMPT_SECONDS) as attempt:
             self._attempts.add(attempt)
             try:
-                with reraise_cancellation():
+                with heeding_cancellation():
                     return await ask()
             finally:
                 self._attempts.discard(attempt)
@@ -180,11 +181,16 @@ class BlobLink:
             attempt.reschedule(0)
 
 
+def is_disk_full(error: APIError) -> bool:
+    """Return whether the server refuses a message for lack of room."""
+    return error.err_code in _FULL or _NO_SPACE in str(error.description)
+
+
 def _refuse(error: APIError) -> None:
     """Translate a refusal of the server, if it has a translation."""
     if error.err_code == _MOVED:
         raise SequenceChanged from error
-    if error.err_code in _FULL or NO_SPACE in str(error.description):
+    if is_disk_full(error):
         raise HearthNetError(
             "capacity_exceeded", "the disk has no room for content; make room, then try again"
         ) from error

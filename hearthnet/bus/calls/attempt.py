@@ -57,8 +57,8 @@ class ConnectionLost(Unavailable):
     Does not count against the provider.
     """
 
-    def __init__(self, message: str = "the connection to the server broke") -> None:
-        super().__init__(message, rule="connection_lost")
+    def __init__(self) -> None:
+        super().__init__("the connection to the server broke", rule="connection_lost")
 
 
 class CallOptions(TypedDict, total=False):

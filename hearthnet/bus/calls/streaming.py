@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
@@ -95,9 +94,7 @@ class StreamCall:
         self._wait()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._timers is not None:
             self._timers.discard(self)
         self._end_trace(error)

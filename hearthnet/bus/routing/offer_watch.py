@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
 from hearthnet.bus.routing.discovery import Discovery
-from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.routing.offer_registry import Event, OfferView
 from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import steady_ms
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 POLL_SECONDS: Final = 0.5
 """Maximum delay until the expiry of an offer is noticed."""
-Event = Literal["appeared", "changed", "gone"]
 
 
 class OfferChange(msgspec.Struct, frozen=True):
@@ -101,9 +99,7 @@ class OfferWatch:
         self._task = asyncio.create_task(self._poll(), name=f"watch {topic}")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._end()
         if self._leave is not None:
             self._leave()

@@ -37,10 +37,10 @@ _KEY: Final = os.urandom(32)
 class Traces:
     """The entries of one process, newest last."""
 
-    def __init__(self, max_entries: int = MAX_ENTRIES, node: str = "") -> None:
+    def __init__(self, node: str = "") -> None:
         """`node` is this node: its processes decide for each other which traces are exported."""
         self._node = node
-        self._ring: deque[SpanRecord] = deque(maxlen=max_entries)
+        self._ring: deque[SpanRecord] = deque(maxlen=MAX_ENTRIES)
         self._epoch_ns = time_ns() - perf_counter_ns()
         self._epoch_until_ns = 0
         self._calling = 0

@@ -14,15 +14,8 @@ from typing import Final
 
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import Unavailable
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import (
-    BEGUN_SHARE,
-    DiskGuard,
-    Message,
-    StoreTimeout,
-    WrongSequence,
-)
+from hearthnet.service.effects.jetstream_records import BEGUN_SHARE, DiskGuard, Message, WrongSequence
 from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import AuditEntry, ChainPosition
 from hearthnet.trust.keys import Identity
@@ -30,7 +23,6 @@ from hearthnet.trust.keys import Identity
 STREAM: Final = "AUDIT"
 SUBJECT: Final = "au.entry"
 _WHAT: Final = "the audit log"
-_PAUSE_SECONDS: Final = 0.1
 _OWED: Final = frozenset({"ended", "decided"})
 """Kinds of entries about something that has begun."""
 
@@ -69,35 +61,34 @@ class AuditLog:
 
         clock = asyncio.get_running_loop().time
         await self._room.check(BEGUN_SHARE if entry.kind in _OWED else 1.0)
-        while (left := until - clock()) > 0:
-            place = self._place or await self._end(left)
+        while True:
+            place = self._place or await self._end(until - clock())
             if since is not None:
                 if stands := await self._standing(entry, since, place.sequence):
                     return stands
                 since = place.sequence
             line, after = audit_chain.write(entry, place, self._identity)
-            expected = {str(api.Header.EXPECTED_LAST_SEQUENCE.value): str(place.sequence)}
+            self._place = place
             try:
-                await jetstream_records.write(
-                    self._store, STREAM, SUBJECT, line, expected=expected, seconds=left
+                await jetstream_records.write_until(
+                    self._store,
+                    STREAM,
+                    SUBJECT,
+                    line,
+                    expected={str(api.Header.EXPECTED_LAST_SEQUENCE.value): str(place.sequence)},
+                    until=until,
+                    room=self._room,
+                    share=BEGUN_SHARE,
+                    what=_WHAT,
                 )
             except WrongSequence:
+                # By another process, or by an attempt whose answer was lost.
                 self._place = None
                 there = await jetstream_records.at(self._store, STREAM, after.sequence, _WHAT)
                 if there is None or there.data != line:
                     continue
-            except StoreTimeout:
-                # Written or not: the same line is sent again, and found if it was.
-                self._place = place
-                self._room.unwritten()
-                await self._room.check(BEGUN_SHARE)
-                await jetstream_records.reconnected(self._store, until - clock())
-                await asyncio.sleep(_PAUSE_SECONDS)
-                continue
-            self._room.written()
             self._place = after
             return after.sequence
-        raise Unavailable(f"{_WHAT} did not answer in time; nothing is done without it", rule="store_silent")
 
     async def _standing(self, entry: AuditEntry, since: int, upto: int) -> int:
         """Return the number of the entry of that kind and `call` in this part; 0 for none."""

@@ -13,13 +13,11 @@ import msgspec
 
 from hearthnet.bus.store import CLAIMS, Store
 from hearthnet.core.canonical_json import canonical_json, read_json
-from hearthnet.core.errors import Unavailable
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import DiskGuard, Message, StoreTimeout, WrongSequence
+from hearthnet.service.effects.jetstream_records import DiskGuard, Message, WrongSequence
 
 _STREAM: Final = f"KV_{CLAIMS}"
 _WHAT: Final = "the store of claims"
-_PAUSE_SECONDS: Final = 0.1
 _RECORD: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -70,28 +68,23 @@ class Claims:
         until = clock() + seconds
         data = msgspec.json.encode(record)
         expected = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): str(revision)}
-        unsure = False
-        while (left := until - clock()) > 0:
-            try:
-                ack = await jetstream_records.write(
-                    self._store, _STREAM, _subject(key), data, expected=expected, seconds=left
-                )
-            except WrongSequence:
-                # After a lost answer, the record found may be the one written here.
-                now = await self._read(key, until - clock()) if unsure else None
-                return None if now is None or now.data != data else Claim(record, now.sequence)
-            except StoreTimeout:
-                unsure = True
-                self._room.unwritten()
-                await self._room.check(share)
-                await jetstream_records.reconnected(self._store, until - clock())
-                await asyncio.sleep(_PAUSE_SECONDS)
-            else:
-                self._room.written()
-                return Claim(record, ack.seq)
-        raise Unavailable(
-            f"{_WHAT} did not answer in time; ask again with the same client_id", rule="store_silent"
-        )
+        try:
+            place = await jetstream_records.write_until(
+                self._store,
+                _STREAM,
+                _subject(key),
+                data,
+                expected=expected,
+                until=until,
+                room=self._room,
+                share=share,
+                what=_WHAT,
+            )
+        except WrongSequence as taken:
+            # After a lost answer, the record found may be the one written here.
+            now = await self._read(key, until - clock()) if taken.is_unsure else None
+            return None if now is None or now.data != data else Claim(record, now.sequence)
+        return Claim(record, place)
 
     async def _read(self, key: str, seconds: float) -> Message | None:
         return await jetstream_records.last(self._store, _STREAM, _subject(key), _WHAT, seconds)

@@ -125,23 +125,21 @@ class CommunityLog:
     async def _append(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> bool:
         """Append `data` and return True; False if the subject has a message already."""
         expected = {"Nats-Expected-Last-Subject-Sequence": "0", **(headers or {})}
-        clock = asyncio.get_running_loop().time
-        until = clock() + _APPEND_SECONDS
-        while (left := until - clock()) > 0:
-            await self._room.check()
-            try:
-                await jetstream_records.write(
-                    self._store, STREAM, subject, data, expected=expected, seconds=left
-                )
-            except jetstream_records.WrongSequence:
-                return False
-            except jetstream_records.StoreTimeout:
-                self._room.unwritten()
-                await jetstream_records.reconnected(self._store, left)
-            else:
-                self._room.written()
-                return True
-        raise Unavailable(f"{_WHAT} does not answer; try again with the same client_id", rule="store_silent")
+        await self._room.check()
+        try:
+            await jetstream_records.write_until(
+                self._store,
+                STREAM,
+                subject,
+                data,
+                expected=expected,
+                until=asyncio.get_running_loop().time() + _APPEND_SECONDS,
+                room=self._room,
+                what=_WHAT,
+            )
+        except jetstream_records.WrongSequence:
+            return False
+        return True
 
     async def _event(self, subject: str) -> CommunityEvent | None:
         found = await jetstream_records.last(

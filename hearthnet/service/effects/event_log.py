@@ -19,18 +19,12 @@ import msgspec
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
-from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.call import Call
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import (
-    ANSWER_SECONDS,
-    DiskGuard,
-    Message,
-    StoreTimeout,
-    WrongSequence,
-)
+from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, DiskGuard, Message, WrongSequence
 from hearthnet.trust.authorization.approval import Approval
 
 _PAUSE_SECONDS: Final = 0.2
@@ -192,27 +186,26 @@ class EventLog:
         await self._room.check()
         clock = asyncio.get_running_loop().time
         until = clock() + call.allowed()
-        while (left := until - clock()) > 0:
+        while True:
             try:
-                ack = await jetstream_records.write(
-                    self._store, self._stream, subject, data, expected=unused, seconds=left
+                place = await jetstream_records.write_until(
+                    self._store,
+                    self._stream,
+                    subject,
+                    data,
+                    expected=unused,
+                    until=until,
+                    room=self._room,
+                    what=_LOG,
                 )
-                self._room.written()
-                return Recorded(event, ack.seq)
+                return Recorded(event, place)
             except WrongSequence:
                 winner = await self._read(subject, until - clock())
                 if winner is not None:
                     return _same(winner, call, own=event.event_id)
                 if after is not None:
                     raise LogAdvanced from None
-            except StoreTimeout:
-                self._room.unwritten()
-                await self._room.check()
-                await jetstream_records.reconnected(self._store, until - clock())
             await asyncio.sleep(_PAUSE_SECONDS)
-        raise Unavailable(
-            "the event log did not answer in time; the same client_id may be sent again", rule="store_silent"
-        )
 
     async def _read(self, subject: str, seconds: float) -> Recorded | None:
         found = await jetstream_records.last(self._store, self._stream, subject, _LOG, seconds)

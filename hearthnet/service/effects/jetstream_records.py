@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hearthnet.bus.blobs.stream import NO_SPACE
+from hearthnet.bus.blobs.stream import is_disk_full
 from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
@@ -25,11 +25,10 @@ WRITE_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 3.0
 BEGUN_SHARE: Final = 0.25
 """Share of the free space for a write that suffices for recording an outcome."""
-WRONG_SEQUENCE: Final = frozenset({10071, 10077})
+_WRONG_SEQUENCE: Final = frozenset({10071, 10077})
 """The server's codes for a place that is not as expected."""
 _AMPLE: Final = 16
 _LOOK_SECONDS: Final = 1.0
-_FULL: Final = frozenset({10023, 10028, 10047, 10077})
 _BATCH: Final = 2000
 _BATCH_BYTES: Final = 16 * 1024 * 1024
 """More than one message can have, so that every request returns one."""
@@ -38,6 +37,7 @@ _SEQUENCE: Final = -4
 _NO_SUCH_MESSAGE: Final = 10043
 _FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.1
 
 
 class Message(NamedTuple):
@@ -49,7 +49,12 @@ class Message(NamedTuple):
 
 
 class WrongSequence(Exception):
-    """Raised when nothing was written: the place is taken, perhaps by an earlier attempt."""
+    """Raised when nothing was written: the place is taken.
+
+    `is_unsure`: perhaps by an earlier attempt, which the server did not answer.
+    """
+
+    is_unsure = False
 
 
 class StoreTimeout(Exception):
@@ -142,16 +147,58 @@ async def write(
                 subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
             )
     except js_errors.APIError as error:
-        if error.err_code in WRONG_SEQUENCE:
+        if error.err_code in _WRONG_SEQUENCE:
             raise WrongSequence from error
         raise unwritable(error) from error
     except (errors.Error, TimeoutError) as error:
         raise StoreTimeout from error
 
 
+async def write_until(
+    store: Store,
+    stream: str,
+    subject: str,
+    data: bytes,
+    *,
+    expected: dict[str, str],
+    until: float,
+    room: DiskGuard,
+    share: float = 1.0,
+    what: str,
+) -> int:
+    """Append as `write`, repeated until the loop time `until`; return the message's place.
+
+    The caller has checked `room`. It is checked again, for `share`, when the server has not answered.
+
+    Raises:
+        WrongSequence: The stream is not as expected.
+        HearthNetError: `capacity_exceeded` if the disk is full; `partition` if the result is unknown; as
+            `write`.
+    """
+    clock, unsure = asyncio.get_running_loop().time, False
+    while (left := until - clock()) > 0:
+        try:
+            ack = await write(store, stream, subject, data, expected=expected, seconds=left)
+        except WrongSequence as taken:
+            taken.is_unsure = unsure
+            raise
+        except StoreTimeout:
+            unsure = True
+            room.unwritten()
+            await room.check(share)
+            await reconnected(store, until - clock())
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            room.written()
+            return ack.seq
+    raise Unavailable(
+        f"{what} did not answer in time; try again with the same client_id", rule="store_silent"
+    )
+
+
 def unwritable(error: Any) -> HearthNetError:
     """Translate the server's refusal of a message."""
-    if error.err_code in _FULL or NO_SPACE in str(error.description):
+    if is_disk_full(error):
         return HearthNetError("capacity_exceeded", "the event log has no room; free space on the disk")
     return HearthNetError("internal_error", f"the event log refuses the event: {error.description}")
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
@@ -23,10 +23,10 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
 from hearthnet.protocol.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
 from hearthnet.service.hosting.active_offers import ActiveOffer
+from hearthnet.trust.authorization.authority import SELF
 from hearthnet.trust.community.roster import RANK
 
 _log = logging.getLogger(__name__)
-SELF: Final = "self"
 
 
 class Announcer:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.bus.calls.contract_fetch import CONTRACT
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import UNTRACED
 from hearthnet.core.errors import HearthNetError
@@ -20,8 +21,6 @@ from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Offer, capability
 from hearthnet.telemetry.names import WORKED
 from hearthnet.telemetry.span import SpanRecord
-
-CONTRACT: Final = "node.contract@1.0"
 
 
 class NoParams(msgspec.Struct, frozen=True):

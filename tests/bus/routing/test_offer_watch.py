@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing import discovery, offer_watch
 from hearthnet.bus.routing.discovery import GRACE_SECONDS
-from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.routing.offer_watch import Event, OfferChange, OfferWatch, PendingUpdates
+from hearthnet.bus.routing.offer_registry import Event, OfferView
+from hearthnet.bus.routing.offer_watch import OfferChange, OfferWatch, PendingUpdates
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
