@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from hearthnet import telemetry
 from hearthnet.bus.calls import unary
 from hearthnet.bus.calls.attempt import CallOptions, Request
-from hearthnet.bus.calls.contract_fetch import MAX_TRIED, ContractLearner, other_claims, refused_package
+from hearthnet.bus.calls.contract_fetch import ContractLearner
 from hearthnet.bus.calls.streaming import StreamCall
-from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.offer_watch import OfferWatch
@@ -35,7 +35,6 @@ from hearthnet.core.node_state import read_node_state
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.trust.authorization.approval import ANY_PROVIDER
-from hearthnet.trust.contract_signature import plain_name
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter
@@ -51,7 +50,7 @@ class Bus:
         self.peer = peer
         self._exporter = exporter
         self._discovery = Discovery(peer)
-        self._contracts = ContractLearner(peer.home, peer.node_id, self.call)
+        self._contracts = ContractLearner(peer.home, peer.node_id, self.call, self._listed)
 
     @classmethod
     async def connect(cls, home: Home, name: str) -> Bus:
@@ -90,7 +89,9 @@ class Bus:
             await peer.close()
             raise
 
-    async def call(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> Reply:
+    async def call(
+        self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]
+    ) -> ReceivedReply:
         """Call `name` or `name@major.minor` with `{params, input}` on the best of its processes.
 
         Raises:
@@ -145,53 +146,11 @@ class Bus:
         """
         if not is_provider_defined(capability):
             return find_contract(capability)
-        there = self._contracts.known(capability)
-        if there is not None:
-            return there
-        name = capability.partition("@")[0]
-        if is_home_only(name):
-            return await self._fetch_own(capability, name)
-        asked: list[OfferView] = []
-        offers = await self._listed(capability, lambda view: view.capability.name == name, once=name)
-        while True:
-            try:
-                return await self._contracts.fetch_first(capability, offers)
-            except HearthNetError:
-                # Others may offer the name without its contract, and be the first to answer.
-                asked += offers
-                offers = [] if len(asked) > MAX_TRIED or not offers else await self._others(capability, asked)
-                if not offers:
-                    raise
-
-    async def _fetch_own(self, capability: str, name: str) -> Contract:
-        """Return the contract of a capability of this node alone, from its service."""
-        try:
-            return await self._contracts.fetch_first(capability, await self._listed(capability))
-        except HearthNetError as error:
-            if error.code != "not_found":
-                raise
-            refused = refused_package(name)
-            if refused is None:
-                claims = await self._listed(
-                    None, lambda view: plain_name(view.capability.name) == name, once=name
-                )
-                refused = other_claims(capability, claims)
-            raise refused or error from error
-
-    async def _others(self, capability: str, asked: list[OfferView]) -> list[OfferView]:
-        """Return offers of `capability` beside those in `asked`."""
-        name, known = capability.partition("@")[0], {view.key for view in asked}
-        offers = await self._listed(
-            capability,
-            lambda view: view.capability.name == name and view.key not in known,
-            once=f"{name} of others",
-        )
-        return [view for view in offers if view.key not in known]
+        return await self._contracts.find(capability)
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""
-        told = filter(self._contracts.may_learn, offers)
-        await asyncio.gather(*map(self._contracts.fetch, told), return_exceptions=True)
+        await self._contracts.fetch_all(offers)
 
     def watch(self, capability: str) -> OfferWatch:
         """Follow the offers of `name` or `name@major.minor` (see `OfferWatch`)."""

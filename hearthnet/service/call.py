@@ -1,4 +1,4 @@
-"""The request that a handler receives, its reply, and the counts of both for `$SRV.STATS`.
+"""The request that a handler receives, and its reply.
 
 See: docs/services.md#what-a-call-says.
 """
@@ -20,31 +20,6 @@ from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.authorization.token import Claims
-
-
-class Statistics:
-    """Counts of one endpoint since its process started, without contents of calls."""
-
-    __slots__ = ("errors", "last_error", "nanoseconds", "requests")
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.errors = 0
-        self.nanoseconds = 0
-        self.last_error = ""
-
-    def answered(self, nanoseconds: int) -> None:
-        """Count a call that succeeded after `nanoseconds`."""
-        self.requests += 1
-        self.nanoseconds += nanoseconds
-
-    def failed(self, nanoseconds: int, code: str) -> None:
-        """Count a call that ended with the wire code `code`; a refused one took no time."""
-        self.requests += 1
-        self.errors += 1
-        self.nanoseconds += nanoseconds
-        self.last_error = code
-
 
 P = TypeVar("P")
 I = TypeVar("I")  # noqa: E741

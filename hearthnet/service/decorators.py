@@ -16,7 +16,7 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.call import Call, Statistics
+from hearthnet.service.call import Call
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 _MARK: Final = "__hearthnet_capability__"
@@ -39,6 +39,30 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, Any] = {}
     max_concurrent: int = 0
     trust: str = ""
+
+
+class Statistics:
+    """Counts of one endpoint since its process started, for `$SRV.STATS`; without contents of calls."""
+
+    __slots__ = ("errors", "last_error", "nanoseconds", "requests")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors = 0
+        self.nanoseconds = 0
+        self.last_error = ""
+
+    def answered(self, nanoseconds: int) -> None:
+        """Count a call that succeeded after `nanoseconds`."""
+        self.requests += 1
+        self.nanoseconds += nanoseconds
+
+    def failed(self, nanoseconds: int, code: str) -> None:
+        """Count a call that ended with the wire code `code`; a refused one took no time."""
+        self.requests += 1
+        self.errors += 1
+        self.nanoseconds += nanoseconds
+        self.last_error = code
 
 
 class Endpoint(msgspec.Struct, frozen=True):

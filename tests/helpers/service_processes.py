@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session import keyring
 from hearthnet.core import process_lock
@@ -32,7 +32,9 @@ class Running:
     views: list[OfferView]
 
 
-async def call_at(bus: Bus, view: OfferView, capability: str, body: dict[str, Any], **given: Any) -> Reply:
+async def call_at(
+    bus: Bus, view: OfferView, capability: str, body: dict[str, Any], **given: Any
+) -> ReceivedReply:
     """The reply of the process in `view`."""
     return await bus.call(capability, body, node=view.node, instance=view.offer.instance, **given)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids, process_lock
 from hearthnet.core.canonical_json import content_hash, digest
@@ -180,6 +180,6 @@ def grant(bus: Bus, max_uses: int = 5, **changes: Any) -> Grant:
     return sign_grant(bus.peer.identity, Grant(**{**fields, **changes}))
 
 
-async def ingest(bus: Bus, wanted: dict[str, Any], **given: Any) -> Reply:
+async def ingest(bus: Bus, wanted: dict[str, Any], **given: Any) -> ReceivedReply:
     """A call of `rag.ingest` under a run token, with what else is given."""
     return await bus.call(INGEST, wanted, token=token(bus), run=RUN, **given)

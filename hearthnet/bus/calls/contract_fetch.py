@@ -8,10 +8,11 @@ under one: what a process supplied counts while that process lives.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import is_provider_defined
 from hearthnet.contracts.contract import Contract
@@ -29,8 +30,10 @@ MAX_TRIED: Final = 4
 MAX_CLAIMS: Final = 8
 """Maximum of names that an error lists."""
 CONTRACT: Final = "node.contract@1.0"
-Ask = Callable[..., Awaitable[Reply]]
+Ask = Callable[..., Awaitable[ReceivedReply]]
 """`Bus.call`."""
+ListOffers = Callable[..., Awaitable[list[OfferView]]]
+"""Lists the offers of a capability by a new find, as `Discovery.listed`."""
 
 
 def cached_contract(capability: str) -> Contract | None:
@@ -77,14 +80,70 @@ def other_claims(name: str, offers: list[OfferView]) -> HearthNetError | None:
 class ContractLearner:
     """The contracts that one connection has learned, and the processes that supplied them."""
 
-    def __init__(self, home: Home, own: str, ask: Ask) -> None:
+    def __init__(self, home: Home, own: str, ask: Ask, list_offers: ListOffers) -> None:
         self._home = home
         self._own = own
         self._ask = ask
+        self._list_offers = list_offers
         self._origins: dict[str, str] = {}
         """The instance that supplied a contract of this node's own, by `name@major.minor`."""
 
-    def known(self, capability: str) -> Contract | None:
+    async def find(self, capability: str) -> Contract:
+        """Return the contract of `capability`, learned from its provider unless that was done.
+
+        Raises:
+            HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
+                if it is a package's; the provider's error.
+        """
+        learned = self._known(capability)
+        if learned is not None:
+            return learned
+        name = capability.partition("@")[0]
+        if is_home_only(name):
+            return await self._find_own(capability, name)
+        asked: list[OfferView] = []
+        offers = await self._list_beside(asked, capability, once=name)
+        while True:
+            try:
+                return await self._fetch_first(capability, offers)
+            except HearthNetError:
+                # Others may offer the name without its contract, and be the first to answer.
+                asked += offers
+                if not offers or len(asked) > MAX_TRIED:
+                    raise
+                offers = await self._list_beside(asked, capability, once=f"{name} of others")
+                if not offers:
+                    raise
+
+    async def fetch_all(self, offers: list[OfferView]) -> None:
+        """Fetch the contracts of those offers that are not installed; ignore errors."""
+        learnable = filter(self._may_learn, offers)
+        await asyncio.gather(*map(self._fetch, learnable), return_exceptions=True)
+
+    async def _find_own(self, capability: str, name: str) -> Contract:
+        """Return the contract of a capability of this node alone, from its service."""
+        try:
+            return await self._fetch_first(capability, await self._list_offers(capability))
+        except HearthNetError as error:
+            if error.code != "not_found":
+                raise
+            refused = refused_package(name)
+            if refused is None:
+                claims = await self._list_offers(
+                    None, lambda view: plain_name(view.capability.name) == name, once=name
+                )
+                refused = other_claims(capability, claims)
+            raise refused or error from error
+
+    async def _list_beside(self, asked: list[OfferView], capability: str, *, once: str) -> list[OfferView]:
+        """Return offers of `capability` beside those in `asked`."""
+        name, known = capability.partition("@")[0], {view.key for view in asked}
+        offers = await self._list_offers(
+            capability, lambda view: view.capability.name == name and view.key not in known, once=once
+        )
+        return [view for view in offers if view.key not in known]
+
+    def _known(self, capability: str) -> Contract | None:
         """Return the learned contract of `capability`, if it still counts."""
         if is_derived(capability):
             return cached_contract(capability)
@@ -97,12 +156,12 @@ class ContractLearner:
         origin = self._origins.get(found.id)
         return found if origin is not None and process_lock.lives(self._home, origin) else None
 
-    def may_learn(self, view: OfferView) -> bool:
+    def _may_learn(self, view: OfferView) -> bool:
         """Return whether the contract of an offer is learned, and from that node."""
         name = view.capability.name
         return is_provider_defined(name) and (view.node == self._own or not is_home_only(name))
 
-    async def fetch_first(self, capability: str, offers: list[OfferView]) -> Contract:
+    async def _fetch_first(self, capability: str, offers: list[OfferView]) -> Contract:
         """Return the contract of the first of `offers` whose provider supplies a valid one.
 
         This node's offers come first, then the newest version.
@@ -114,11 +173,11 @@ class ContractLearner:
         hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
         error = HearthNetError("not_found", f"nobody offers {capability} now; {hint}", alt=near)
         # One offer of each home, so that no other home is kept from being asked.
-        found = sorted(filter(self.may_learn, offers), key=self._rank)
+        found = sorted(filter(self._may_learn, offers), key=self._rank)
         first = {view.node: view for view in reversed(found)}
         for view in sorted(first.values(), key=self._rank)[:MAX_TRIED]:
             try:
-                return await self.fetch(view)
+                return await self._fetch(view)
             except HearthNetError as caught:
                 error = caught
         raise error
@@ -129,7 +188,7 @@ class ContractLearner:
         version = str(view.capability) if is_derived(view.capability.name) else (-major, -minor)
         return view.node != self._own, version, view.key
 
-    async def fetch(self, view: OfferView) -> Contract:
+    async def _fetch(self, view: OfferView) -> Contract:
         """Return the contract of an offer.
 
         Raises:

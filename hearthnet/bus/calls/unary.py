@@ -43,7 +43,7 @@ class EffectInDoubt(OutcomeUnknown):
     """
 
 
-class Reply(msgspec.Struct, frozen=True, gc=False):
+class ReceivedReply(msgspec.Struct, frozen=True, gc=False):
     """A reply: its body `{output, meta}`, and the process that sent it."""
 
     body: dict[str, Any]
@@ -61,7 +61,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
         return dict(self.body.get("meta") or {})
 
 
-async def call(session: Session, discovery: Discovery, request: Request) -> Reply:
+async def call(session: Session, discovery: Discovery, request: Request) -> ReceivedReply:
     """Call one process after another until one answers, within the time of the request.
 
     Another process is called only if the first provably did not start, or repeating does no harm.
@@ -98,7 +98,7 @@ async def _attempt(
     entry: RoutingEntry,
     until: float,
     trace: SpanRecord,
-) -> Reply:
+) -> ReceivedReply:
     """Call one process, and record the result in its health."""
     registry, view, began, code = discovery.registry, entry.view, steady_ms(), None
     pending = PendingReply(session, view, ids.new_ulid())
@@ -109,7 +109,7 @@ async def _attempt(
             await session.link.drain()
         frame = await pending.within(until)
         trace.bytes_in = len(frame.body)
-        reply = Reply(_checked_body(request, frame, view), view.node, view.offer.instance)
+        reply = ReceivedReply(_checked_body(request, frame, view), view.node, view.offer.instance)
         code = ""
         return reply
     except asyncio.CancelledError:

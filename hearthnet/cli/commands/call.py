@@ -18,7 +18,7 @@ from hearthnet.core.home import Home
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
     from hearthnet.bus.calls.streaming import StreamFrame
-    from hearthnet.bus.calls.unary import Reply
+    from hearthnet.bus.calls.unary import ReceivedReply
     from hearthnet.contracts.contract import Contract
 
 
@@ -96,7 +96,7 @@ def streams(contract: Contract, request: dict[str, Any]) -> bool:
     return contract.stream_schema is not None and request["input"].get("stream", True) is not False
 
 
-def _show(reply: Reply, json: bool) -> None:
+def _show(reply: ReceivedReply, json: bool) -> None:
     if json:
         terminal.json_page(reply.body)
         return

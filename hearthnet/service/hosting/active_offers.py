@@ -19,8 +19,7 @@ from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
-from hearthnet.service.call import Statistics
-from hearthnet.service.decorators import Endpoint, Offer
+from hearthnet.service.decorators import Endpoint, Offer, Statistics
 from hearthnet.trust.authorization.authority import SELF, CallRequirement
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.contract_signature import ContractSignature, check_contract, decode, shared_contract

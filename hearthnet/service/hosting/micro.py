@@ -23,7 +23,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, rfc3339, steady_ms
 from hearthnet.protocol import subjects
-from hearthnet.service.call import Statistics
+from hearthnet.service.decorators import Statistics
 from hearthnet.service.hosting.service import Service
 from hearthnet.trust.authorization.permissions import OPERATOR_INBOX
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.bus.calls.unary import Reply
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -47,7 +47,7 @@ async def test_one_approval_has_one_effect_in_all_processes_and_after_restarts(m
                 for each in (bus, other)
                 for view in at * 3
             )
-            replies: list[Reply] = await asyncio.gather(*racing)
+            replies: list[ReceivedReply] = await asyncio.gather(*racing)
             assert {reply.instance for reply in replies} == {view.offer.instance for view in at}
             workers.kill()
             await workers.start(bus)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.call import Statistics
+from hearthnet.service.decorators import Statistics
 from hearthnet.service.hosting import micro
 from hearthnet.service.hosting.micro import About, Served
 from hearthnet.trust.keys import Identity
