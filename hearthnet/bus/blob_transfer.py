@@ -195,7 +195,7 @@ class _Sent:
                     "internal_error", f"{ids.short_id(stream.provider)} asks for what is not"
                 )
             data = await self._source.chunk(index)
-            text = base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+            text = ids.b64(data)
             await stream.send_input({"i": index, "cid": manifest.cids(index, index + 1)[0], "data_b64": text})
             self._reached(index)
 

@@ -95,7 +95,7 @@ class Outbox:
         path = self._path(client_id)
         if path.exists() and ((kept := self._read(path)).capability, kept.body) != (capability, body):
             raise HearthNetError("bad_request", f"{client_id} waits for something else; make a new client_id")
-        _write(path, signed_document.sign(call, self._identity, PURPOSE))
+        _write(path, msgspec.json.encode(signed_document.sign(call, self._identity, PURPOSE)))
         return call
 
     def states(self, now_ms: int) -> list[OutboxState]:
@@ -157,7 +157,7 @@ class Outbox:
 
     def _refuse(self, client_id: str, error: HearthNetError) -> None:
         reason = {"code": error.code, "message": error.message}
-        _write_bytes(self._path(client_id).with_suffix(".why"), msgspec.json.encode(reason))
+        _write(self._path(client_id).with_suffix(".why"), msgspec.json.encode(reason))
 
     def _state(self, path: Path, now_ms: int) -> OutboxState:
         try:
@@ -207,11 +207,7 @@ def is_retryable(capability: str, error: HearthNetError) -> bool:
     return nobody or error.code in RETRYABLE
 
 
-def _write(path: Path, call: QueuedCall) -> None:
-    _write_bytes(path, msgspec.json.encode(call))
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes) -> None:
     """Write the file atomically and durably."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}")

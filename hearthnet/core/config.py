@@ -101,6 +101,11 @@ def names_variable(text: str) -> bool:
     return bool(_VARIABLE.fullmatch(text)) and not like_a_key and not (mixed and len(text) >= 20)
 
 
+def _refuse_repeated(names: list[str], what: str) -> None:
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"there are two {what} called {repeated[0]}")
+
+
 class ScriptedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[[llm.scripted]]: answers read from `file` instead of a model.
 
@@ -174,9 +179,7 @@ class EmbedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[EmbedModelConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [model.name for model in self.models]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"there are two models called {repeated[0]}")
+        _refuse_repeated([model.name for model in self.models], "models")
 
 
 NOWHERE: Final = "none"
@@ -275,9 +278,7 @@ class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: tuple[McpServerConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [server.name for server in self.servers]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"there are two servers called {repeated[0]}")
+        _refuse_repeated([server.name for server in self.servers], "servers")
 
 
 class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,6 @@ See: docs/protocol/discovery.md#offers.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -56,7 +55,6 @@ class Notice(msgspec.Struct, frozen=True):
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Notice)
-_capability = lru_cache(maxsize=1_024)(parse_capability)
 
 
 def encode(notice: Notice) -> bytes:
@@ -73,7 +71,7 @@ def decode(body: bytes) -> Notice:
     try:
         notice = read_json(body, _DECODER)
         for offer in notice.offers:
-            _capability(offer.capability)
+            parse_capability(offer.capability)
     except HearthNetError as error:
         raise FrameError(f"malformed offer: {error}") from error
     if any(not 0 < offer.expires_at - offer.issued_at <= LIFETIME_MS for offer in notice.offers):

@@ -57,8 +57,7 @@ class ReplayWindow:
     that setting the clock back accepts no frame twice.
     """
 
-    def __init__(self, window_ms: int = WINDOW_MS, most_ids: int = MOST_IDS) -> None:
-        self._window_ms = window_ms
+    def __init__(self, most_ids: int = MOST_IDS) -> None:
         self._most = most_ids
         self._strangers = _Seen()
         self._senders: dict[str, _Seen] = {STRANGERS: self._strangers}
@@ -70,7 +69,7 @@ class ReplayWindow:
 
     def check(self, sender: str, frame_id: str, time_ms: int, now_ms: int) -> Verdict:
         """Check a frame that `sender` made at `time_ms`, and remember the id of a fresh one."""
-        if abs(now_ms - time_ms) > self._window_ms:
+        if abs(now_ms - time_ms) > WINDOW_MS:
             return "stale"
         seen = self._senders.get(sender) or self._newcomer(sender, now_ms)
         if frame_id in seen.ids or frame_id in self._strangers.ids:
@@ -99,17 +98,17 @@ class ReplayWindow:
 
         It may have been a stranger a moment before, so the strangers' floor applies to it too.
         """
-        if abs(now_ms - self._swept_ms) >= self._window_ms:
+        if abs(now_ms - self._swept_ms) >= WINDOW_MS:
             self._swept_ms = now_ms
             for name, seen in list(self._senders.items()):
                 self._sweep(seen, now_ms)
-                if not seen.ids and name != STRANGERS and seen.floor_ms <= now_ms - self._window_ms:
+                if not seen.ids and name != STRANGERS and seen.floor_ms <= now_ms - WINDOW_MS:
                     del self._senders[name]
         made = self._senders[sender] = _Seen(self._strangers.floor_ms)
         return made
 
     def _sweep(self, seen: _Seen, now_ms: int) -> None:
         seen.swept_ms = now_ms
-        last = (now_ms - 2 * self._window_ms) >> _SLICE
+        last = (now_ms - 2 * WINDOW_MS) >> _SLICE
         for number in [number for number in seen.slices if number < last]:
             seen.forget(number)

@@ -12,7 +12,6 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from sys import intern
 from typing import Any, Final, Literal
@@ -290,10 +289,7 @@ def _view(node: str, offer: OfferRecord) -> OfferView:
         service=intern(offer.service),
         version=intern(offer.version),
     )
-    return OfferView(node, _capability(shared.capability), shared)
-
-
-_capability = lru_cache(maxsize=1_024)(parse_capability)
+    return OfferView(node, parse_capability(shared.capability), shared)
 
 
 def _reported(offer: OfferRecord) -> tuple[Any, ...]:

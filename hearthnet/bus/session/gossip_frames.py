@@ -16,7 +16,6 @@ import msgspec
 
 from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
-from hearthnet.core.canonical_json import read_json
 from hearthnet.core.capability_name import Count
 from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.times import steady_ms
@@ -75,8 +74,8 @@ class Batch(msgspec.Struct, frozen=True):
     revocations: tuple[msgspec.Raw, ...] = ()
 
 
-_BATCH: Final = msgspec.json.Decoder(Batch)
-_HEADS: Final = msgspec.json.Decoder(SetDigests)
+BATCH: Final = msgspec.json.Decoder(Batch)
+DIGESTS: Final = msgspec.json.Decoder(SetDigests)
 
 
 def batches(events: Iterable[Any], revocations: Iterable[Any]) -> Iterator[bytes]:
@@ -94,24 +93,6 @@ def batches(events: Iterable[Any], revocations: Iterable[Any]) -> Iterator[bytes
 
 def _body(name: str, documents: list[bytes]) -> bytes:
     return b'{"%b":[%b]}' % (name.encode("ascii"), b",".join(documents))
-
-
-def read_batch(frame: Frame) -> Batch:
-    """Read the news in a frame.
-
-    Raises:
-        HearthNetError: `bad_request` if the body is malformed.
-    """
-    return read_json(frame.body, _BATCH)
-
-
-def read_heads(frame: Frame) -> SetDigests:
-    """Read the heads in a frame.
-
-    Raises:
-        HearthNetError: `bad_request` if the body is malformed.
-    """
-    return read_json(frame.body, _HEADS)
 
 
 async def publish(sender: Sender, event_type: str, body: bytes) -> None:

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import (
+    BATCH,
+    DIGESTS,
     HEADS,
     LOG,
     RELAY,
@@ -24,7 +25,7 @@ from hearthnet.bus.session.gossip_frames import (
     SetDigest,
     SetDigests,
 )
-from hearthnet.core.canonical_json import digest
+from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.times import now_ms, steady_ms
@@ -181,11 +182,11 @@ class Membership:
         frame = self._reader.open(subject, data)
         sender = frame.header.sender
         if frame.header.event == HEADS:
-            heads = gossip_frames.read_heads(frame)
+            heads = read_json(frame.body, DIGESTS)
             for callback in self._local_heads:
                 callback(heads)
             return
-        batch = gossip_frames.read_batch(frame)
+        batch = read_json(frame.body, BATCH)
         self._reader.spend(sender, len(batch.events) + len(batch.revocations))
         received = [events.decode(bytes(raw)) for raw in batch.events]
         revoked = [self._revoke(revocation.decode(bytes(raw))) for raw in batch.revocations]

@@ -59,7 +59,7 @@ class ContractTerms(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrent: int
 
 
-class _NoParams(msgspec.Struct, frozen=True):
+class NoParams(msgspec.Struct, frozen=True):
     """Empty params."""
 
 
@@ -98,7 +98,7 @@ class FunctionCapability:
         self.endpoint: Final = Endpoint(
             contract=self.contract,
             method=self._run,
-            params_type=_NoParams,
+            params_type=NoParams,
             input_type=self._signature.input_type,
         )
 

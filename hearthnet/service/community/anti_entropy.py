@@ -22,6 +22,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import HEADS, RELAY, REVOKED
 from hearthnet.bus.session.keyring import load_roster
+from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.ids import short_id
@@ -125,7 +126,7 @@ class AntiEntropy:
     def _on_heads(self, subject: str, data: bytes, absent: bool) -> None:
         try:
             frame = self._membership.open(subject, data)
-            heads = gossip_frames.read_heads(frame)
+            heads = read_json(frame.body, gossip_frames.DIGESTS)
         except (FrameError, HearthNetError) as error:
             _log.info("dropped heads: %s", error)
             return

@@ -88,7 +88,6 @@ class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     claims: Claims | None
     approval: Approval | None
     grant: Grant | None
-    use: int
 
 
 def open_directed(peer: Session, subject: str, data: bytes) -> Frame:
@@ -178,7 +177,7 @@ def admit(
             f"all {chosen.offer.max_concurrent} places of {contract.id} are taken; try again in a moment",
             retry_after_ms=RETRY_AFTER_MS,
         )
-    return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant, header.use)
+    return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant)
 
 
 def _check_kind(contract: Contract, frame: Frame) -> None:

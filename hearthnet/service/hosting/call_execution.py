@@ -252,7 +252,7 @@ class CallExecution:
         if grant is not None:
             return {
                 "grant": grant.id,
-                "use": self._admitted.use,
+                "use": self.header.use,
                 "arguments_digest": digest(self._admitted.body),
             }
         return {}

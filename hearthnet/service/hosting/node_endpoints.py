@@ -17,14 +17,11 @@ from hearthnet.bus.calls.contract_fetch import CONTRACT
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import UNTRACED
 from hearthnet.core.errors import HearthNetError
+from hearthnet.service.authoring.function_capability import NoParams
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.decorators import Offer, capability
 from hearthnet.telemetry.names import WORKED
 from hearthnet.telemetry.span import SpanRecord
-
-
-class NoParams(msgspec.Struct, frozen=True):
-    """Empty params."""
 
 
 class ContractRequest(msgspec.Struct, frozen=True):
