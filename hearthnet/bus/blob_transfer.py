@@ -85,17 +85,17 @@ async def put(bus: Bus, source: ChunkSource, options: Options, on_progress: OnPr
     Raises:
         HearthNetError: The node's error; `partition` or `timeout` after 45 s of failures without a new chunk.
     """
-    sent, patience = _Sent(source, on_progress), _Patience(PATIENCE_SECONDS, returns=True)
+    transmission, patience = _Transmission(source, on_progress), _Patience(PATIENCE_SECONDS, returns=True)
     while True:
-        before = sent.furthest
+        before = transmission.furthest
         try:
             asked = bus.stream(PUT, _request(source.manifest, options), node=options.node)
             async with patience.opened(bus, asked) as stream:
-                received = await sent.all(stream)
+                received = await transmission.all(stream)
                 manifest = source.manifest
                 return TransferResult(manifest.cid, manifest.size, stream.provider, received)
         except HearthNetError as error:
-            await patience.bear(error, came_on=sent.furthest > before)
+            await patience.bear(error, progressed=transmission.furthest > before)
 
 
 async def fetch(
@@ -109,11 +109,11 @@ async def fetch(
         WrongBytes: The only nodes that have it sent other content (`internal_error`).
     """
     failed: HearthNetError = HearthNetError("not_found", f"nobody was asked for {cid[:23]}…")
-    got = _Got(cid, sink, on_progress)
+    reception = _Reception(cid, sink, on_progress)
     for node in nodes:
         try:
-            await _from(bus, node, got, PATIENCE_SECONDS if node == nodes[-1] else 0)
-            return TransferResult(cid, got.known.size, node, got.travelled)
+            await _from(bus, node, reception, PATIENCE_SECONDS if node == nodes[-1] else 0)
+            return TransferResult(cid, reception.known.size, node, reception.received)
         except HearthNetError as error:
             if failed.code == "not_found" or isinstance(error, CorruptChunk):
                 failed = error
@@ -152,19 +152,19 @@ class _Patience:
         async with asked as stream:
             yield stream
 
-    async def bear(self, error: HearthNetError, *, came_on: bool) -> None:
+    async def bear(self, error: HearthNetError, *, progressed: bool) -> None:
         now = asyncio.get_running_loop().time()
-        if came_on:
+        if progressed:
             self._failures, self._since = 0, now
         self._failures += 1
-        worn_out = self._failures >= _TRIES and now - self._since >= self._seconds
+        is_exhausted = self._failures >= _TRIES and now - self._since >= self._seconds
         restarts = self._returns and self._failures > 1 and error.code == "not_found"
-        if worn_out or not (restarts or error.code in _BROKEN):
+        if is_exhausted or not (restarts or error.code in _BROKEN):
             raise error
         await asyncio.sleep(min(_PAUSE_SECONDS * 2**self._failures, _LONGEST_PAUSE_SECONDS))
 
 
-class _Sent:
+class _Transmission:
     """The sender of requested chunks."""
 
     def __init__(self, source: ChunkSource, on_progress: OnProgress) -> None:
@@ -205,12 +205,12 @@ class _Sent:
             self._on_progress(chunks, self._source.manifest.count)
 
 
-class _Got:
+class _Reception:
     """The chunks received so far."""
 
     def __init__(self, cid: str, sink: ChunkSink, on_progress: OnProgress) -> None:
         self.cid = cid
-        self.count = self.travelled = 0
+        self.count = self.received = 0
         self._sink = sink
         self._on_progress = on_progress
         self._manifest: Manifest | None = None
@@ -235,29 +235,31 @@ class _Got:
         """Store the next verified chunk."""
         await self._sink.write(self.count, data)
         self.count += 1
-        self.travelled += 1
+        self.received += 1
         self._on_progress(self.count, self.known.count)
 
 
-async def _from(bus: Bus, node: str, got: _Got, patience_seconds: float) -> None:
+async def _from(bus: Bus, node: str, reception: _Reception, patience_seconds: float) -> None:
     """Fetch all missing chunks from one node."""
     patience = _Patience(patience_seconds)
-    while not got.begun or got.count < got.known.count:
-        before = got.count
+    while not reception.begun or reception.count < reception.known.count:
+        before = reception.count
         try:
-            if not got.begun:
-                await got.begin(await _manifest(bus, node, got.cid, patience))
+            if not reception.begun:
+                await reception.begin(await _manifest(bus, node, reception.cid, patience))
                 continue
-            body = {"params": {}, "input": {"cid": got.cid, "start": got.count}}
+            body = {"params": {}, "input": {"cid": reception.cid, "start": reception.count}}
             async with patience.opened(bus, bus.stream(READ, body, node=node)) as stream:
                 async for index, data in _chunks(stream):
-                    if index != got.count or not got.known.holds(index, data):
-                        raise _wrong(node, f"chunk {got.count} of {got.cid[:23]}… is not what it sent")
-                    await got.take(data)
-            if got.count < got.known.count:
-                raise _wrong(node, f"it ended after {got.count} of {got.known.count} chunks")
+                    if index != reception.count or not reception.known.holds(index, data):
+                        raise _wrong(
+                            node, f"chunk {reception.count} of {reception.cid[:23]}… is not what it sent"
+                        )
+                    await reception.take(data)
+            if reception.count < reception.known.count:
+                raise _wrong(node, f"it ended after {reception.count} of {reception.known.count} chunks")
         except HearthNetError as error:
-            await patience.bear(error, came_on=got.count > before)
+            await patience.bear(error, progressed=reception.count > before)
 
 
 async def _manifest(bus: Bus, node: str, cid: str, patience: _Patience) -> Manifest:
@@ -294,12 +296,12 @@ async def _chunks(stream: StreamCall) -> AsyncIterator[tuple[int, bytes]]:
 
 
 def _request(manifest: Manifest, options: Options) -> dict[str, Any]:
-    said = {
+    manifest_fields = {
         "cid": manifest.cid,
         "size_bytes": manifest.size,
         "chunks": _hashes(manifest, 0, _FIRST_HASHES),
     }
-    wanted: dict[str, Any] = {"manifest": said, "name": options.name, "share": options.share}
+    wanted: dict[str, Any] = {"manifest": manifest_fields, "name": options.name, "share": options.share}
     if options.keep_seconds is not None:
         wanted["keep_seconds"] = options.keep_seconds
     return {"params": {}, "input": wanted}

@@ -93,7 +93,7 @@ class Outbox:
             expires=now_ms + int(seconds * 1000),
         )
         path = self._path(client_id)
-        if path.exists() and ((kept := self._read(path)).capability, kept.body) != (capability, body):
+        if path.exists() and ((waiting := self._read(path)).capability, waiting.body) != (capability, body):
             raise HearthNetError("bad_request", f"{client_id} waits for something else; make a new client_id")
         _write(path, msgspec.json.encode(signed_document.sign(call, self._identity, PURPOSE)))
         return call

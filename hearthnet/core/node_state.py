@@ -53,8 +53,8 @@ class ServerState(msgspec.Struct, frozen=True):
             f"port {moved} was taken; this one is kept" if moved else "",
             "" if self.fingerprint else "from this computer only; [community] in hearthnet.toml opens it",
         ]
-        said = "; ".join(note for note in notes if note)
-        return f"{self.address} ({said})" if said else self.address
+        note = "; ".join(note for note in notes if note)
+        return f"{self.address} ({note})" if note else self.address
 
 
 class ServiceState(msgspec.Struct, frozen=True):

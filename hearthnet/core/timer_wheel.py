@@ -29,12 +29,12 @@ class TimerWheel:
     def at(self, when: float, waiting: Timer) -> set[Timer]:
         """Call `waiting.due` soon after the loop time `when`, unless removed from the result."""
         slot = int(when * _SLOTS_A_SECOND) + 1
-        those = self._slots.get(slot)
-        if those is None:
-            those = self._slots[slot] = set()
+        timers = self._slots.get(slot)
+        if timers is None:
+            timers = self._slots[slot] = set()
             asyncio.get_running_loop().call_at(slot / _SLOTS_A_SECOND, self._ring, slot)
-        those.add(waiting)
-        return those
+        timers.add(waiting)
+        return timers
 
     def _ring(self, slot: int) -> None:
         for waiting in self._slots.pop(slot):

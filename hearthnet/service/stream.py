@@ -131,9 +131,9 @@ class Stream:
             HearthNetError: `capacity_exceeded` if too many earlier ones are unread.
         """
         self._outgoing.record_activity(steady_ms())
-        said = read_json(body, _INPUT)
+        data = read_json(body, _INPUT)
         try:
-            self._inputs.put_nowait(said)
+            self._inputs.put_nowait(data)
         except asyncio.QueueFull as error:
             raise HearthNetError("capacity_exceeded", "too much input waits for the handler") from error
 

@@ -39,18 +39,13 @@ def new_span() -> str:
 
 
 def traceparent_of(step: SpanRecord) -> str:
-    """Return the `traceparent` for calls inside `step`."""
+    """Return the `traceparent` for calls inside `step`: inside its method, at a provider."""
     if step.side != "provider":
         return step.traceparent
-    above = step.above
-    return f"{above[:36]}{handler_of(step)}{above[52:]}"
-
-
-def handler_of(step: SpanRecord) -> str:
-    """Return the span of a provider's method; its id is drawn at the first use."""
     if not step.handler:
         step.handler = new_span()
-    return step.handler
+    above = step.above
+    return f"{above[:36]}{step.handler}{above[52:]}"
 
 
 def traceparent() -> str:

@@ -166,9 +166,9 @@ class Blobs:
     async def entries(self, after: int = 0) -> AsyncIterator[tuple[BlobRecord, int]]:
         """Yield the entries written, changed or `deleted` behind place `after`, with their places."""
         subject = f"{metadata.META}>"
-        while (kept := await self.link.after(after, subject)) is not None:
-            after = kept.sequence
-            yield read_entry(kept.data), after
+        while (stored := await self.link.after(after, subject)) is not None:
+            after = stored.sequence
+            yield read_entry(stored.data), after
 
     async def lost(self, cid: str = "") -> list[str]:
         """Return the CIDs, of all or only `cid`, whose entries are damaged and unreadable."""
@@ -191,7 +191,7 @@ class Blobs:
     async def written_ms(self, nuid: str) -> int:
         """Return when something was last written for `nuid`, in ms since 1970; 0 if there is nothing."""
         last = [await self.link.last(subject) for subject in metadata.data_subjects(nuid)]
-        return max((kept.time_ms for kept in last if kept is not None), default=0)
+        return max((stored.time_ms for stored in last if stored is not None), default=0)
 
     async def is_unreadable(self, nuid: str) -> bool:
         """Return whether the disk has lost messages of `nuid`, which the server still counts."""
@@ -199,8 +199,8 @@ class Blobs:
         for subject in metadata.data_subjects(nuid):
             wanted += (await self.link.subjects(subject)).get(subject, 0)
             after = 0
-            while (kept := await self.link.after(after, subject)) is not None:
-                after, found = kept.sequence, found + 1
+            while (stored := await self.link.after(after, subject)) is not None:
+                after, found = stored.sequence, found + 1
         return found < wanted
 
     async def clear(self, nuid: str) -> None:
@@ -251,11 +251,11 @@ class Blobs:
     async def _placed(self, cid: str) -> tuple[BlobRecord | None, int]:
         if not is_cid(cid):
             raise HearthNetError("bad_request", "a CID is blake3: and 64 hex characters")
-        kept = await self.link.last(meta_subject(cid))
-        if kept is None:
+        stored = await self.link.last(meta_subject(cid))
+        if stored is None:
             return None, 0
-        entry = read_entry(kept.data)
-        return (None if entry.deleted else entry), kept.sequence
+        entry = read_entry(stored.data)
+        return (None if entry.deleted else entry), stored.sequence
 
     async def _is_damaged(self, known: BlobRecord, damaged: str) -> bool:
         return known.nuid == damaged or bool(await damage(self.link, known))

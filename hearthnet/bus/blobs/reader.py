@@ -52,10 +52,10 @@ class Blob:
         if self.manifest.count == 1:
             data = await self._whole()
         else:
-            kept = await self._link.at(self._places[index])
-            if kept is None:
+            stored = await self._link.at(self._places[index])
+            if stored is None:
                 raise await missing(self._link, self.entry)
-            data = kept.data
+            data = stored.data
         if not self.manifest.holds(index, data):
             raise Damaged(self.cid)
         return data
@@ -94,10 +94,10 @@ async def open_blob(link: BlobLink, entry: BlobRecord) -> Blob:
             manifest = Manifest(entry.size, hash_of(entry.name) if entry.size else b"")
             manifest.check(entry.name)
             return Blob(link, entry, manifest, ())
-        kept = await link.last(index_subject(entry.nuid))
-        if kept is None:
+        stored = await link.last(index_subject(entry.nuid))
+        if stored is None:
             raise await missing(link, entry)
-        manifest, places = read_index(kept.data, entry.size)
+        manifest, places = read_index(stored.data, entry.size)
         manifest.check(entry.name)
     except HearthNetError as error:
         if error.code != "bad_request":
@@ -138,8 +138,8 @@ async def missing(link: BlobLink, entry: BlobRecord) -> HearthNetError:
 
     The server reports a message damaged on the disk like a deleted one; the entry tells them apart.
     """
-    kept = await link.last(meta_subject(entry.name))
-    now = None if kept is None else read_entry(kept.data)
+    stored = await link.last(meta_subject(entry.name))
+    now = None if stored is None else read_entry(stored.data)
     if now is not None and not now.deleted and now.nuid == entry.nuid:
         return Damaged(entry.name)
     return HearthNetError("not_found", f"{entry.name[:23]}… was removed while it was read")
@@ -148,7 +148,7 @@ async def missing(link: BlobLink, entry: BlobRecord) -> HearthNetError:
 async def _joined(link: BlobLink, entry: BlobRecord) -> bytes:
     """Return the messages of the chunks, in order, up to the entry's size plus one message."""
     data, after = bytearray(), 0
-    while len(data) < entry.size and (kept := await link.after(after, chunk_subject(entry.nuid))):
-        data += kept.data
-        after = kept.sequence
+    while len(data) < entry.size and (stored := await link.after(after, chunk_subject(entry.nuid))):
+        data += stored.data
+        after = stored.sequence
     return bytes(data)

@@ -71,13 +71,13 @@ class Writer:
 
         If it differs from `manifest`, all chunks are deleted, to begin again.
         """
-        kept = await self._link.after(self._last, self._subject)
-        if kept is None:
+        stored = await self._link.after(self._last, self._subject)
+        if stored is None:
             return False
-        if not manifest.holds(self.count, kept.data):
+        if not manifest.holds(self.count, stored.data):
             await self.discard()
             return False
-        self._add_chunk(kept.data, kept.sequence)
+        self._add_chunk(stored.data, stored.sequence)
         return True
 
     async def entry(self) -> BlobRecord:

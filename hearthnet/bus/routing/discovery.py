@@ -77,7 +77,7 @@ class FindRequest:
         """Whether the providers that answer as fast as usual have answered."""
         self.over = self.exhausted = False
         """`exhausted`: it ended after `BUSY_SECONDS`."""
-        self.forget: Callable[[], None] = _nothing
+        self.forget: Callable[[], None] = lambda: None
         self._tick_later()
 
     @property
@@ -178,10 +178,6 @@ class FindRequest:
         return now - self._answered_at >= max(GRACE_SECONDS, took)
 
 
-def _nothing() -> None:
-    """Do nothing: before the find is sent there is no waiter to remove."""
-
-
 def _offering(peer: Session, wanted: str) -> set[str]:
     """Return the ready services of this node that offer `wanted`, from the supervisor's state."""
     try:
@@ -273,17 +269,17 @@ class Discovery:
         While none `suits`, busy providers are waited for, up to `BUSY_SECONDS`, unless that was done in vain
         recently for the same `once`.
         """
-        heard, clock = Registry(self.registry.own), asyncio.get_running_loop().time
+        registry, clock = Registry(self.registry.own), asyncio.get_running_loop().time
         hurried = suits is None or clock() < self._searched.get(once, 0)
 
         def content() -> bool:
-            return hurried or suits is None or any(map(suits, heard.all_offers(steady_ms())))
+            return hurried or suits is None or any(map(suits, registry.all_offers(steady_ms())))
 
-        finding = await self._send_find(wanted, self._new_find(heard, wanted, lists=True))
+        finding = await self._send_find(wanted, self._new_find(registry, wanted, lists=True))
         await finding.wait(lambda: False, lambda: not finding.is_unanswered and content())
         if once and finding.exhausted:
             self._searched[once] = clock() + _SEARCHED_SECONDS
-        return heard.all_offers(steady_ms())
+        return registry.all_offers(steady_ms())
 
     async def _join_find(self, topic: str) -> FindRequest:
         """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""
@@ -295,7 +291,10 @@ class Discovery:
         return finding
 
     def _new_find(self, registry: Registry, wanted: str, *, lists: bool) -> FindRequest:
-        return FindRequest(self._peer.node_id, registry, self._busy_check(wanted), lists=lists)
+        def is_one_silent(answered: set[str]) -> bool:
+            return not answered.issuperset(_offering(self._peer, wanted))
+
+        return FindRequest(self._peer.node_id, registry, is_one_silent, lists=lists)
 
     async def _send_find(self, wanted: str, finding: FindRequest) -> FindRequest:
         peer = self._peer
@@ -310,10 +309,6 @@ class Discovery:
             finding.on_lost()
             raise
         return finding
-
-    def _busy_check(self, wanted: str) -> Callable[[set[str]], bool]:
-        """Return a check for services of this node that offer `wanted` beside the given ones."""
-        return lambda answered: not answered.issuperset(_offering(self._peer, wanted))
 
     def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
         try:

@@ -59,8 +59,8 @@ class RoutingEntry:
     @property
     def running(self) -> int:
         """The number of calls that run there, estimated between two announcements."""
-        told = self.view.offer.in_flight + self.own - self.own_then
-        return told if told > self.own else self.own
+        running = self.view.offer.in_flight + self.own - self.own_then
+        return running if running > self.own else self.own
 
     @property
     def load(self) -> float:

@@ -67,8 +67,8 @@ class Traces:
 
     def serving(self, header: Header, bytes_in: int) -> SpanRecord:
         """Begin the entry of a call to this process, below its caller's step if that is named."""
-        said, is_local = header.traceparent, header.sender == self._node
-        above = said and (traceparent.read(said) if is_local else self.foreign(said))
+        parent, is_local = header.traceparent, header.sender == self._node
+        above = parent and (traceparent.read(parent) if is_local else self.foreign(parent))
         return SpanRecord(
             "provider",
             header.capability[:_LONGEST_NAME],
@@ -154,13 +154,13 @@ class Traces:
         skipped = min(max(number - forgotten, 0), len(self._ring))  # islice takes no number of any size
         return zip(count(forgotten + skipped + 1), islice(self._ring, skipped, None), strict=False)
 
-    def foreign(self, said: str) -> str:
+    def foreign(self, parent: str) -> str:
         """Return the parent that another node or a client names; empty where it is malformed.
 
         Where spans are exported, the sampler of this process decides about those below it: with the flag of
         others, a stranger could fill the collector past the sampler (docs/decisions/0180).
         """
-        above = traceparent.read(said)
+        above = traceparent.read(parent)
         if not above or self.sampled is None:
             return above
         drawn = blake2b(above[3:35].encode("ascii"), key=_KEY, digest_size=16).hexdigest()

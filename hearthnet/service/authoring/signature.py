@@ -241,10 +241,10 @@ def _schema(function: Callable[..., Any], hint: Any, what: str) -> dict[str, Any
             function, f"has a type in {what} that contains itself; use dict[str, Any] there"
         ) from error
     except TypeError as error:
-        told = str(error).strip().splitlines()[-1]
+        reason = str(error).strip().splitlines()[-1]
         raise definition_error(
             function,
-            f"has a type without a schema for {what}: {told}; use str, int, float, bool, list, dict, "
+            f"has a type without a schema for {what}: {reason}; use str, int, float, bool, list, dict, "
             "Literal, an Enum, a dataclass, a TypedDict or a msgspec.Struct",
         ) from error
     return found

@@ -201,8 +201,8 @@ class AntiEntropy:
             new = self._membership.add_fetched(events, revoked)
             if new:
                 now = self._membership.roster
-                kept = tuple(one for one in now.events if known.history.get(one.hash) is None)
-                await self.relay(kept, revoked)
+                added = tuple(one for one in now.events if known.history.get(one.hash) is None)
+                await self.relay(added, revoked)
             anything = anything or new
             passed_over = beyond | self._membership.over_limit(events)
             if not (received.more and (new or passed_over != beyond)):

@@ -54,12 +54,14 @@ class EventChain:
                 check()
                 for other in others:
                     await self._log.keep(other)
-                kept = await self._log.claim(own)
-                membership.add([*others, kept])
-                if membership.roster.history.get(kept.hash) is None:
-                    raise HearthNetError("internal_error", f"the log keeps {kept.hash}, which does not hold")
-                await self._publish([*others, kept])
-                if kept.hash == own.hash:
+                stored = await self._log.claim(own)
+                membership.add([*others, stored])
+                if membership.roster.history.get(stored.hash) is None:
+                    raise HearthNetError(
+                        "internal_error", f"the log keeps {stored.hash}, which does not hold"
+                    )
+                await self._publish([*others, stored])
+                if stored.hash == own.hash:
                     return own, False
 
     async def _publish(self, events: list[CommunityEvent]) -> None:

@@ -15,7 +15,13 @@ from typing import Final
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.service.effects import jetstream_records
-from hearthnet.service.effects.jetstream_records import BEGUN_SHARE, DiskGuard, Message, WrongSequence
+from hearthnet.service.effects.jetstream_records import (
+    ANSWER_SECONDS,
+    BEGUN_SHARE,
+    DiskGuard,
+    Message,
+    WrongSequence,
+)
 from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import AuditEntry, ChainPosition
 from hearthnet.trust.keys import Identity
@@ -62,7 +68,7 @@ class AuditLog:
         clock = asyncio.get_running_loop().time
         await self._room.check(BEGUN_SHARE if entry.kind in _OWED else 1.0)
         while True:
-            place = self._place or await self._end(until - clock())
+            place = self._place or await self.end(until - clock())
             if since is not None:
                 if stands := await self._standing(entry, since, place.sequence):
                     return stands
@@ -99,21 +105,18 @@ class AuditLog:
                     return message.sequence
         return 0
 
-    async def place(self, seconds: float = jetstream_records.ANSWER_SECONDS) -> ChainPosition:
+    async def place(self, seconds: float = ANSWER_SECONDS) -> ChainPosition:
         """Return the end of the chain as known to this process; the first time from the store."""
         async with self._turn:
-            self._place = self._place or await self._end(seconds)
+            self._place = self._place or await self.end(seconds)
             return self._place
-
-    async def end(self) -> ChainPosition:
-        """Read the present end of the chain."""
-        return await self._end(jetstream_records.ANSWER_SECONDS)
 
     async def lines(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
         """Yield the lines of the entries after number `after`, up to `upto`, in batches."""
         async for batch in jetstream_records.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
             yield batch
 
-    async def _end(self, seconds: float) -> ChainPosition:
+    async def end(self, seconds: float = ANSWER_SECONDS) -> ChainPosition:
+        """Read the present end of the chain."""
         found = await jetstream_records.last(self._store, STREAM, SUBJECT, _WHAT, seconds)
         return ChainPosition() if found is None else ChainPosition(found.sequence, content_hash(found.data))

@@ -63,12 +63,12 @@ class CommunityLog:
         """
         subject = _place(event)
         await self._append(subject, event.encode())
-        kept = await self._event(subject)
-        if kept is None:
+        stored = await self._event(subject)
+        if stored is None:
             raise Unavailable(
                 f"{_WHAT} lost an event; try again with the same client_id", rule="store_silent"
             )
-        return kept
+        return stored
 
     async def keep(self, event: CommunityEvent) -> None:
         """Store an event of another node.
@@ -79,8 +79,8 @@ class CommunityLog:
         data = event.encode()
         if await self._append(_place(event), data):
             return
-        kept = await self._event(_place(event))
-        if kept is None or kept.hash != event.hash:
+        stored = await self._event(_place(event))
+        if stored is None or stored.hash != event.hash:
             await self._append(f"{_place(event)}-{event.hash[-16:]}", data)
 
     async def keep_revocation(self, revoked: TokenRevocation) -> None:

@@ -307,23 +307,23 @@ async def _together(store: Store, stream: str, subject: str, after: int, upto: i
     )
     js, client = store.js, store.link.client
     reader = await js.add_consumer(stream, config)
-    got = _Got(min(_BATCH, upto - after), upto)
+    collector = _Collector(min(_BATCH, upto - after), upto)
     inbox = client.new_inbox()
-    heard = await client.subscribe(inbox, cb=got.take)
+    subscription = await client.subscribe(inbox, cb=collector.take)
     try:
-        wanted = {"batch": got.most, "max_bytes": _BATCH_BYTES, "no_wait": True}
+        wanted = {"batch": collector.most, "max_bytes": _BATCH_BYTES, "no_wait": True}
         ask = f"{api.DEFAULT_PREFIX}.CONSUMER.MSG.NEXT.{stream}.{reader.name}"
         await client.publish(ask, json.dumps(wanted).encode(), reply=inbox)
-        await got.all.wait()
+        await collector.all.wait()
     finally:
         # After a lost connection the server removes the consumer itself.
         with contextlib.suppress(errors.Error, TimeoutError):
-            await heard.unsubscribe()
+            await subscription.unsubscribe()
             await js.delete_consumer(stream, reader.name)
-    return got.messages
+    return collector.messages
 
 
-class _Got:
+class _Collector:
     """The messages of one request: `most` of them, those up to `upto`, or all there are."""
 
     def __init__(self, most: int, upto: int) -> None:

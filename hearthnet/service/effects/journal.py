@@ -187,8 +187,8 @@ class Records:
     async def _has_outcome(self, call: Call[Any, Any]) -> bool:
         if self._outcome is None:
             return False
-        told = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)
-        return told is not None
+        output = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)
+        return output is not None
 
     async def _put(self, entry: AuditEntry) -> int:
         return await (await self._parts()).audit.append(entry, _LEAST_SECONDS)

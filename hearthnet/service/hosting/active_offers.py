@@ -71,12 +71,10 @@ class ActiveOffer:
                 f"an offer of {contract.id} demands {contract.trust_required} or more, never less",
             )
         self.contract = contract
-        self.offer = Offer(
-            capability=offer.capability,
-            params=offer.params,
-            max_concurrent=offer.max_concurrent or contract.max_concurrent,
-            trust=offer.trust,
-        )
+        places = offer.max_concurrent or contract.max_concurrent
+        self.offer = msgspec.structs.replace(offer, max_concurrent=places)
+        self.trust = offer.trust or contract.trust_required
+        """The level that its callers need."""
         self.capability = parse_capability(offer.capability)
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
@@ -89,7 +87,7 @@ class ActiveOffer:
             contract = self.contract
             self._demand = CallRequirement(
                 capability=contract.capability,
-                trust=self.offer.trust or contract.trust_required,
+                trust=self.trust,
                 node=node,
                 side_effects=contract.side_effects,
                 own_key=contract.approval == "own_key",

@@ -13,7 +13,6 @@ from typing import Any
 
 from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
-from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
@@ -100,11 +99,11 @@ class Announcer:
         For capabilities of this node alone, these are its own finds.
         """
         entries = [*self._hosted, *self._built_in]
-        public = {_topic(entry) for entry in entries if _demand(entry) != SELF}
+        public = {_topic(entry) for entry in entries if entry.trust != SELF}
         private = set(map(_topic, entries))
         if self._hosted:
             private.add(subjects.EVERYTHING)
-        if any(_demand(entry) != SELF for entry in self._hosted):
+        if any(entry.trust != SELF for entry in self._hosted):
             public.add(subjects.EVERYTHING)
         own = self._peer.node_id
         return {subjects.finds_of(topic) for topic in public} | {
@@ -123,13 +122,13 @@ class Announcer:
         await self._publish(self._hosted, withdrawn=False)
 
     async def _publish(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> None:
-        public = [entry for entry in hosted if _demand(entry) != SELF]
+        public = [entry for entry in hosted if entry.trust != SELF]
         for topic in sorted({_topic(entry) for entry in public}):
             mine = [entry for entry in public if _topic(entry) == topic]
             header = self._peer.sender.header("offer", ids.new_ulid(), capability=topic)
             data = frames.signed(header, self._notice(mine, withdrawn=withdrawn), self._peer.identity)
-            capability = parse_capability(mine[0].offer.capability)
-            await self._peer.link.publish(subjects.announce(self._peer.node_id, capability), data)
+            subject = subjects.announce(self._peer.node_id, mine[0].capability)
+            await self._peer.link.publish(subject, data)
 
     def _notice(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> bytes:
         records = tuple(entry.record(self._peer.instance, self._service, self._version) for entry in hosted)
@@ -154,14 +153,9 @@ class Announcer:
             raise FrameError("not a find for this community")
         own = asker == self._peer.node_id
         wanted = header.capability
-        mine = [
-            entry
-            for entry in self._hosted
-            if wanted in (subjects.EVERYTHING, _topic(entry)) and (own or _is_for(rank, entry))
-        ]
-        mine += [
-            entry for entry in self._built_in if wanted == _topic(entry) and (own or _is_for(rank, entry))
-        ]
+        named = [entry for entry in (*self._hosted, *self._built_in) if _topic(entry) == wanted]
+        offered = self._hosted if wanted == subjects.EVERYTHING else named
+        mine = [entry for entry in offered if own or _is_for(rank, entry)]
         if not mine:
             return None
         target = subjects.reply(self._peer.node_id, asker, header.from_instance, header.id)
@@ -180,19 +174,13 @@ class Announcer:
         return respond
 
 
-def _demand(entry: ActiveOffer) -> str:
-    """Return the trust that a call of the offer requires."""
-    return entry.offer.trust or entry.contract.trust_required
-
-
 def _is_for(rank: int, entry: ActiveOffer) -> bool:
     """Return whether the offer is sent to other nodes of this rank.
 
     Members receive all but `self` offers, invited nodes only those that they may call.
     """
-    demand = _demand(entry)
-    return demand != SELF and (rank >= RANK["member"] or rank >= RANK.get(demand, len(RANK)))
+    return entry.trust != SELF and (rank >= RANK["member"] or rank >= RANK.get(entry.trust, len(RANK)))
 
 
 def _topic(entry: ActiveOffer) -> str:
-    return subjects.topic(parse_capability(entry.offer.capability))
+    return subjects.topic(entry.capability)

@@ -134,10 +134,10 @@ class CallExecution:
 
     def _answer_error(self, error: BaseException) -> HearthNetError:
         """Return the error to answer; an effect that happened has not failed with its answer."""
-        told = as_wire_error(error, self.header.capability)
-        if not self._effected or told.code in (UNKNOWN, "partition", "timeout"):
-            return told
-        return HearthNetError(UNKNOWN, f"it was done, but its answer cannot be given: {told.message}")
+        wire_error = as_wire_error(error, self.header.capability)
+        if not self._effected or wire_error.code in (UNKNOWN, "partition", "timeout"):
+            return wire_error
+        return HearthNetError(UNKNOWN, f"it was done, but its answer cannot be given: {wire_error.message}")
 
     def due(self) -> None:
         """Stop the handler, since the caller's deadline has passed."""

@@ -106,7 +106,7 @@ class Host:
 
     async def refresh(self) -> None:
         """Replace the offers by the service's present ones; an unchanged offer keeps its load."""
-        known = {_key(entry.offer): entry for entry in self._active}
+        known = {repr(entry.offer): entry for entry in self._active}
         own = self._fixed | {each.contract.id: each for each in self._service.endpoints()}
         added = (endpoint for name, endpoint in own.items() if name not in self._endpoints)
         kept = {name: each for name, each in self._shared.items() if name in own}
@@ -114,7 +114,7 @@ class Host:
         self._endpoints = own | {each.endpoint.contract.id: each.endpoint for each in self._shared.values()}
         offers = self._service.offers()
         fresh = [self._host(offer) for offer in (*offers, *shared_offers(offers, self._shared))]
-        self._active = [known.get(_key(entry.offer), entry) for entry in fresh]
+        self._active = [known.get(repr(entry.offer), entry) for entry in fresh]
         self._offer_set = OfferSet([*self._active, *self._built_in])
         await self._announcer.offer(self._active)
 
@@ -329,7 +329,3 @@ def _built_in(service: Service, shares: bool) -> list[Offer]:
     """Return the offers of every process, and those of a service whose contracts others learn from it."""
     learnable = shares or service.may_define_contracts
     return [TraceEndpoint.OFFER, ContractEndpoint.OFFER] if learnable else [TraceEndpoint.OFFER]
-
-
-def _key(offer: Offer) -> str:
-    return repr(offer)
