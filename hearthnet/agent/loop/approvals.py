@@ -24,8 +24,6 @@ from hearthnet.agent.loop.events import (
     GrantUsed,
     HomeEvent,
     Located,
-    NotGranted,
-    NotLocated,
     PersonEvent,
     Undecided,
 )
@@ -50,11 +48,11 @@ class PendingCalls:
 
     def on_answer(self, event: AnswerEvent) -> None:
         """Handle an answer, or the news that there is none."""
-        if isinstance(event, DecisionMade | Undecided):
+        if isinstance(event, PersonEvent):
             self._on_decision(event)
-        elif isinstance(event, GrantUsed | NotGranted):
+        elif isinstance(event, GrantEvent):
             self._on_grant(event)
-        elif isinstance(event, Located | NotLocated):
+        elif isinstance(event, HomeEvent):
             self._on_home(event)
         else:
             self._on_client_result(event)
@@ -72,10 +70,14 @@ class PendingCalls:
         else:
             self._find_consent(call)
 
+    def _pending_call(self, confirmation_id: str) -> CallState | None:
+        pending = (call for call in self._state.calls if call.phase is CallPhase.PENDING)
+        return next((call for call in pending if call.confirmation_id == confirmation_id), None)
+
     def _on_home(self, event: HomeEvent) -> None:
         """Set the home that one pending call is for; ignore any other call."""
-        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
-        if call is None or not call.locating or call.phase is not CallPhase.PENDING:
+        call = self._pending_call(event.confirmation_id)
+        if call is None or not call.locating:
             return
         call.locating = False
         if isinstance(event, Located):
@@ -103,8 +105,8 @@ class PendingCalls:
 
     def _on_grant(self, event: GrantEvent) -> None:
         """Handle the result of the search for a standing grant; ignore any other call."""
-        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
-        if call is None or not call.granting or call.phase is not CallPhase.PENDING:
+        call = self._pending_call(event.confirmation_id)
+        if call is None or not call.granting:
             return
         call.granting = False
         if isinstance(event, GrantUsed) and self._may_be_granted(call):
@@ -123,8 +125,8 @@ class PendingCalls:
 
     def _on_decision(self, event: PersonEvent) -> None:
         """Handle a decision about one pending call; ignore any other call."""
-        call = next((c for c in self._state.calls if c.confirmation_id == event.confirmation_id), None)
-        if call is None or call.phase is not CallPhase.PENDING or call.locating:
+        call = self._pending_call(event.confirmation_id)
+        if call is None or call.locating:
             return
         if isinstance(event, Undecided):
             call.undecided = True

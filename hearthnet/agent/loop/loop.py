@@ -51,23 +51,19 @@ from hearthnet.agent.loop.approvals import PendingCalls, client_request_of, pend
 from hearthnet.agent.loop.call_machine import CallTable
 from hearthnet.agent.loop.events import (
     Action,
+    AnswerEvent,
     AskModel,
     CallComplete,
     CallDelta,
+    CallEvent,
     Cancel,
-    ClientAnswered,
     ClientEvent,
-    DecisionMade,
     Event,
     Fail,
     Finish,
-    GrantUsed,
-    Located,
     ModelDone,
     ModelEvent,
     ModelFailed,
-    NotGranted,
-    NotLocated,
     PassThrough,
     PersonEvent,
     Resume,
@@ -75,11 +71,6 @@ from hearthnet.agent.loop.events import (
     Suspend,
     TextDelta,
     Tick,
-    ToolFailed,
-    ToolProgress,
-    ToolReturned,
-    Unanswered,
-    Undecided,
     VendorData,
 )
 from hearthnet.agent.loop.outcomes import Outcomes
@@ -135,42 +126,24 @@ class ToolLoop:
         return min(due, default=None)
 
     def _handle(self, event: Event) -> None:
-        match event:
-            case (
-                TextDelta()
-                | VendorData()
-                | CallDelta()
-                | PassThrough()
-                | CallComplete()
-                | ModelDone()
-                | ModelFailed()
-            ):
-                if self.state.phase is Phase.ASKING:
-                    self._on_model_event(event)
-            case ToolProgress() | ToolReturned() | ToolFailed():
-                self._calls.on_tool_event(event)
-            case (
-                DecisionMade()
-                | Undecided()
-                | ClientAnswered()
-                | Unanswered()
-                | GrantUsed()
-                | NotGranted()
-                | Located()
-                | NotLocated()
-            ):
-                self._pending.on_answer(event)
-            case Tick():
-                self._pending.expire_overdue()
-            case Start():
-                if self.state.phase is Phase.READY:
-                    self._ask_model(RunStep.STARTED)
-            case Resume():
-                self._resume(event)
-            case Cancel():
-                self._cancel()
-            case _:
-                assert_never(event)
+        if isinstance(event, ModelEvent):
+            if self.state.phase is Phase.ASKING:
+                self._on_model_event(event)
+        elif isinstance(event, CallEvent):
+            self._calls.on_tool_event(event)
+        elif isinstance(event, AnswerEvent):
+            self._pending.on_answer(event)
+        elif isinstance(event, Tick):
+            self._pending.expire_overdue()
+        elif isinstance(event, Start):
+            if self.state.phase is Phase.READY:
+                self._ask_model(RunStep.STARTED)
+        elif isinstance(event, Resume):
+            self._resume(event)
+        elif isinstance(event, Cancel):
+            self._cancel()
+        else:
+            assert_never(event)
 
     def _ask_model(self, step: RunStep) -> None:
         state = self.state
