@@ -26,15 +26,14 @@ from hearthnet.agent.loop.memory import fingerprint
 from hearthnet.agent.loop.outcomes import Outcomes, failure
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState, client_id_of
 from hearthnet.agent.tools.names import is_safe, sanitize
-from hearthnet.agent.tools.result_text import DEEPEST, INVALID, ReaderTool, error_text, too_deep
-from hearthnet.agent.tools.toolbox import Tool, Toolbox
+from hearthnet.agent.tools.result_text import TOO_DEEP, error_text, too_deep
+from hearthnet.agent.tools.toolbox import ReaderTool, Tool, Toolbox
 
 MAX_ID_LENGTH: Final = 40
 """The longest id of a call that OpenAI accepts; the vendor may change within a conversation."""
 MOST_OF_A_TURN: Final = 128
 """The number of calls that are taken up in one turn, and of ids for which pieces are shown."""
 UNKNOWN: Final = "unknown_tool"
-_TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
 
 
 class CallTable:
@@ -88,7 +87,7 @@ class CallTable:
         state.call_count += 1
         self._outcomes.emit("tool_call", {"id": call.id, "name": call.name, "arguments": given})
         self._outcomes.report(call, "pending")
-        if wrong := self._refusal(call, tool, given) or (_TOO_DEEP if deep else ""):
+        if wrong := self._refusal(call, tool, given) or (TOO_DEEP if deep else ""):
             self._outcomes.fail(call, CallStep.REFUSED, "refused", wrong)
         elif call.effect:
             call.step(CallStep.SHOWN)

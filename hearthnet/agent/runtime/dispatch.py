@@ -24,7 +24,8 @@ from hearthnet.agent.loop.outcomes import LOST
 from hearthnet.agent.loop.state import client_id_of
 from hearthnet.agent.runtime import spans
 from hearthnet.agent.runtime.authority import CallAuthority
-from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort
+from hearthnet.agent.runtime.grant_store import GrantBook
+from hearthnet.agent.runtime.ports import BusPort, Clock, ResultsPort
 from hearthnet.agent.runtime.stream_collector import OnProgress, drain
 from hearthnet.agent.tools.providers import home_of, provider_of
 from hearthnet.agent.tools.result_text import READ_RESULT, excerpt, json_text, piece, surely_fits
@@ -59,8 +60,8 @@ class Dispatcher:
         authority: CallAuthority,
         run: str,
         clock: Clock,
-        grants: GrantsPort | None = None,
-        results: ResultsPort | None = None,
+        grants: GrantBook | None,
+        results: ResultsPort | None,
     ) -> None:
         self._bus = bus
         self._toolbox = toolbox
@@ -89,7 +90,8 @@ class Dispatcher:
                 incident = ids.new_ulid()
                 _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
                 outcome = self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
-            spans.note(span, outcome)
+            if span is not None and isinstance(outcome, ToolFailed):
+                span.code = outcome.code
             return outcome
 
     async def _returned(self, call: Dispatch, output: Any, meta: dict[str, Any]) -> ToolReturned:

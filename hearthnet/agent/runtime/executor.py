@@ -33,13 +33,20 @@ from hearthnet.agent.runtime.client_authority import ClientPrincipal, RunPrincip
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
+from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
-from hearthnet.agent.runtime.ports import BusPort, Clock, GrantsPort, ResultsPort, RunPorts
-from hearthnet.agent.tools.result_text import READ_RESULT, ReaderTool, error_text
+from hearthnet.agent.runtime.ports import BusPort, Clock, ResultsPort, RunPorts
+from hearthnet.agent.tools.result_text import READ_RESULT, error_text
 from hearthnet.agent.tools.selection import first_choice, offered_tools
-from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, Prepared, Toolbox, natives
+from hearthnet.agent.tools.toolbox import (
+    DEFAULT_TOOL_SECONDS,
+    BoundTool,
+    Prepared,
+    ReaderTool,
+    Toolbox,
+    natives,
+)
 from hearthnet.agent.tools.types import (
-    REQUIRES_CONFIRMATION,
     Approve,
     Decision,
     Deny,
@@ -69,7 +76,7 @@ class ToolExecutor:
         limits: Limits | None = None,
         store: RunStore | None = None,
         via: str = "decide",
-        grants: GrantsPort | None = None,
+        grants: GrantBook | None = None,
         results: ResultsPort | None = None,
         acting_for: ClientPrincipal | None = None,
         follow_up: bool = False,
@@ -145,7 +152,7 @@ class ToolExecutor:
         if isinstance(prepared, str):
             return _error(call, prepared)
         if tool.effect and not is_confirmed:
-            raise ToolError(REQUIRES_CONFIRMATION, self._pending(call, tool, prepared, client_id))
+            raise ToolError(self._pending(call, tool, prepared, client_id))
         dispatch = Dispatch(
             tool_call_id=call.id,
             name=tool.definition.name,

@@ -1,19 +1,16 @@
-"""The ports of a run: bus, person, listener, client, grants, results and clock."""
+"""The ports of a run: bus, person, listener, client, results and clock."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypedDict, Unpack
 
 from hearthnet.agent.runtime.client_tools import ClientResult
-from hearthnet.agent.runtime.grant_store import Use
-from hearthnet.agent.tools.toolbox import BoundTool
+from hearthnet.agent.tools.providers import Offers
 from hearthnet.agent.tools.types import ClientCallRequest, Decision, PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
-from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.keys import Identity
 
 Decide = Callable[[PendingApproval], Awaitable[Decision | None]]
@@ -21,14 +18,6 @@ Decide = Callable[[PendingApproval], Awaitable[Decision | None]]
 
 Called concurrently when a model makes several calls.
 """
-
-
-class GrantsPort(Protocol):
-    """The standing grants of the runs' owner, as kept by `hearthnet.agent.runtime.grant_store.GrantBook`."""
-
-    def names(self) -> list[str]: ...
-    def claim_use(self, pending: PendingApproval, tool: BoundTool, now_ms: int) -> Use | None: ...
-    def find(self, grant_id: str) -> Grant: ...
 
 
 class ResultsPort(Protocol):
@@ -71,13 +60,8 @@ class FramePort(Protocol):
     def data(self) -> dict[str, Any]: ...
 
 
-class StreamPort(Protocol):
-    """A stream of the bus: opened and left as a context manager, read as an iterator."""
-
-    async def __aenter__(self) -> AsyncIterator[FramePort]: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+StreamPort = AbstractAsyncContextManager[AsyncIterator[FramePort]]
+"""A stream of the bus: opened and left as a context manager, read as an iterator."""
 
 
 class PeerPort(Protocol):
@@ -89,7 +73,7 @@ class PeerPort(Protocol):
     def community(self) -> str: ...
 
 
-class BusPort(Protocol):
+class BusPort(Offers, Protocol):
     """The part of `hearthnet.bus.bus.Bus` that runs use."""
 
     @property
@@ -99,7 +83,6 @@ class BusPort(Protocol):
         self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]
     ) -> AnswerPort: ...
     def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamPort: ...
-    async def offers(self, capability: str | None = None) -> list[OfferView]: ...
 
 
 class Clock:

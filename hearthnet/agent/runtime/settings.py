@@ -7,15 +7,11 @@ See: docs/tools.md#the-owners-settings, docs/decisions/0077.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, TypedDict
 
 import msgspec
 
-from hearthnet.agent.loop.state import Limits
-from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.runtime.client_authority import ClientPrincipal
-from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.runtime.ports import BusPort, GrantsPort, ResultsPort
 from hearthnet.agent.tools.builtin import ALL_BUILTIN
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.agent.tools.types import ToolDefinition
@@ -23,6 +19,14 @@ from hearthnet.core.config import LlmConfig
 from hearthnet.core.errors import HearthNetError
 
 _SET: Final = "llm.tools_default_set"
+
+
+class OwnerLimits(TypedDict):
+    """Those arguments of `ToolExecutor` that the owner has set."""
+
+    max_iterations: int
+    per_tool_timeout_seconds: int
+    max_parallel: int
 
 
 class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,37 +55,18 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
                 details={"setting": "llm.tools_enabled"},
             )
 
-    def executor(
-        self,
-        bus: BusPort,
-        tools: list[ToolDefinition],
-        *,
-        limits: Limits | None = None,
-        store: RunStore | None = None,
-        via: str = "decide",
-        grants: GrantsPort | None = None,
-        results: ResultsPort | None = None,
-        acting_for: ClientPrincipal | None = None,
-    ) -> ToolExecutor:
-        """Return a `ToolExecutor` within these settings.
+    def limits_of(self, tools: Sequence[ToolDefinition]) -> OwnerLimits:
+        """Return the arguments for a `ToolExecutor` with `tools` within these settings.
 
-        Raises what `ToolExecutor` raises and, where there are tools, what `check` raises.
+        Where there are tools, raises as `check`.
         """
         if tools:
             self.check()
-        return ToolExecutor(
-            bus,
-            tools,
-            max_iterations=self.max_iterations,
-            per_tool_timeout_seconds=self.per_tool_timeout_seconds,
-            max_parallel=self.max_parallel,
-            limits=limits,
-            store=store,
-            via=via,
-            grants=grants,
-            results=results,
-            acting_for=acting_for,
-        )
+        return {
+            "max_iterations": self.max_iterations,
+            "per_tool_timeout_seconds": self.per_tool_timeout_seconds,
+            "max_parallel": self.max_parallel,
+        }
 
 
 def tool_settings(config: LlmConfig) -> ToolSettings:

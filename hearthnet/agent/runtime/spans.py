@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hearthnet.agent.loop.events import Dispatch, ToolFailed
+from hearthnet.agent.loop.events import Dispatch
 from hearthnet.agent.persistence.run_record import RunRecord
 from hearthnet.telemetry import names, steps
 from hearthnet.telemetry.span import Detail, SpanRecord
@@ -49,9 +49,3 @@ def tool_span(peer: Any, run: str, call: Dispatch) -> Iterator[SpanRecord | None
     found[names.AI_TOOL_CALL] = call.tool_call_id[:_LONGEST]
     with traces.run(f"{_TOOL} {call.name}", run, detail=Detail(attributes=found)) as entry:
         yield entry
-
-
-def note(entry: SpanRecord | None, outcome: Any) -> None:
-    """Record the failure of a tool call in its span."""
-    if entry is not None and isinstance(outcome, ToolFailed):
-        entry.code = outcome.code

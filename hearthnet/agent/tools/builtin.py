@@ -160,7 +160,7 @@ def capability_tool(identifier: str, bound_params: Mapping[str, Any] | None = No
     """
     name = identifier.partition("@")[0]
     contract = contracts().find(identifier)
-    return _bound(name, contract.summary, contract, dict(bound_params or {}))
+    return bound_tool(name, contract.summary, contract, dict(bound_params or {}))
 
 
 def _tool(name: str, bound: dict[str, Any]) -> ToolDefinition:
@@ -173,16 +173,17 @@ def _tool(name: str, bound: dict[str, Any]) -> ToolDefinition:
             f"the tool {name} needs {recipe.capability}, and this version of HearthNet has no contract for "
             "that; leave the tool out",
         )
-    return _bound(name, recipe.description, contracts().get(recipe.capability), bound, recipe.hidden)
+    return bound_tool(name, recipe.description, contracts().get(recipe.capability), bound, recipe.hidden)
 
 
-def _bound(
+def bound_tool(
     name: str,
     description: str,
     contract: Contract,
     bound: dict[str, Any],
     hidden: frozenset[str] = frozenset(),
 ) -> ToolDefinition:
+    """Return the tool that calls `contract`, without the arguments that are hidden, bound or generated."""
     generated = frozenset({_GENERATED} if contract.idempotent == "client_id" else ())
     return ToolDefinition(
         name=name,

@@ -7,26 +7,22 @@ The descriptions of such tools are words of others: they are bounded here and se
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from hearthnet.agent.tools.builtin import bound_tool
 from hearthnet.agent.tools.types import ToolDefinition
-from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.contract import Contract
+
+if TYPE_CHECKING:
+    from hearthnet.bus.bus import Bus
 
 MOST_DESCRIBED: Final = 2_000
 """The most characters of a description that a model sees."""
 
 
-class ContractSource(Protocol):
-    """The part of the bus that learns contracts."""
-
-    @property
-    def peer(self) -> Any: ...
-    async def fetch_contract(self, capability: str) -> Contract: ...
-    async def offers(self, capability: str | None = None) -> list[OfferView]: ...
-
-
-async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> list[ToolDefinition]:
+async def dynamic_tools(bus: Bus, capabilities: Iterable[str]) -> list[ToolDefinition]:
     """Return the tools that call `capabilities` (names that are not installed, version optional).
 
     A call of another node's tool always needs a decision, whatever its contract declares: that it only reads
@@ -44,11 +40,6 @@ async def dynamic_tools(bus: ContractSource, capabilities: Iterable[str]) -> lis
     return tools
 
 
-def _hidden(contract: Contract) -> frozenset[str]:
-    """Return the arguments that the executor fills in."""
-    return frozenset({"client_id"} if contract.idempotent == "client_id" else ())
-
-
 def dynamic_tool(contract: Contract, *, own: bool) -> ToolDefinition:
     """Return the tool that calls `contract`, under the capability's name.
 
@@ -56,11 +47,5 @@ def dynamic_tool(contract: Contract, *, own: bool) -> ToolDefinition:
     """
     said = contract.request_schema.get("description")
     description = said if isinstance(said, str) and said.strip() else contract.summary
-    return ToolDefinition(
-        name=contract.name,
-        description=description[:MOST_DESCRIBED],
-        parameters_schema=contract.tool_schema(None, _hidden(contract)),
-        bound_capability=contract.name,
-        bound_version=(contract.major, contract.minor),
-        side_effects=contract.side_effects or not own,
-    )
+    tool = bound_tool(contract.name, description[:MOST_DESCRIBED], contract, {})
+    return tool if own else msgspec.structs.replace(tool, side_effects=True)

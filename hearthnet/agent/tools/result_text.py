@@ -14,8 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.types import Prepared, ToolDefinition
-from hearthnet.contracts.schema import compile_schema
+from hearthnet.agent.tools.types import ToolDefinition
 
 INVALID: Final = "invalid_arguments"
 
@@ -30,7 +29,7 @@ MAX_MESSAGE: Final = 500
 _ENCODE: Final = msgspec.json.Encoder(order=None).encode
 READ_RESULT: Final = "read_result"
 MOST_READ: Final = 16_384
-_USUAL: Final = 4_096
+USUAL_READ: Final = 4_096
 _TAIL_SHARE: Final = 4
 _MOST_A_CHARACTER: Final = 6
 """Bytes of a character that is written as an escape."""
@@ -48,7 +47,7 @@ DEFINITION: Final = ToolDefinition(
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MOST_READ,
-                "default": _USUAL,
+                "default": USUAL_READ,
                 "description": "How many bytes to read",
             },
         },
@@ -122,40 +121,7 @@ def error_text(code: str, message: str) -> str:
     return f"{code}: {' '.join(message.split())[:MAX_MESSAGE]}"
 
 
-class ReaderTool:
-    """The tool `read_result`, which the run executes itself."""
-
-    definition: Final = DEFINITION
-    safe_name: Final = READ_RESULT
-    capability: Final = ""
-    effect: Final = False
-    foreign: Final = True
-    memorable: Final = False
-    repeatable_effect: Final = False
-    is_client: Final = False
-
-    def __init__(self) -> None:
-        self._schema = compile_schema(DEFINITION.parameters_schema)
-
-    def timeout_ms(self, per_tool_seconds: float) -> int:
-        """Return the time limit of one call in milliseconds."""
-        return int(per_tool_seconds * 1000)
-
-    def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
-        """Return the body of the read, or the error text for invalid arguments."""
-        if not self._schema.accepts(arguments):
-            path, rule, message = self._schema.errors(arguments)[0]
-            return error_text(INVALID, f"{path or '/'}: {message} (rule: {rule})")
-        return Prepared({"length": _USUAL, **arguments}, "")
-
-    def refusal(self, body: dict[str, Any], results: dict[str, int]) -> str:
-        """Return the reason why this run may not read the result, empty where it may.
-
-        A run may read only the results of its own tools.
-        """
-        if body["cid"] in results:
-            return ""
-        return error_text("not_found", "no result of this conversation has that cid; copy it from the result")
+TOO_DEEP: Final = error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
 
 
 def surely_fits(value: Any, max_bytes: int) -> bool:

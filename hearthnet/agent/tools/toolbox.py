@@ -11,9 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from hearthnet.agent.tools.names import NameMap, unknown_tool
-from hearthnet.agent.tools.result_text import DEEPEST, INVALID, READ_RESULT, ReaderTool, error_text, too_deep
-from hearthnet.agent.tools.types import Prepared as Prepared
+from hearthnet.agent.tools.result_text import (
+    DEFINITION,
+    INVALID,
+    READ_RESULT,
+    TOO_DEEP,
+    USUAL_READ,
+    error_text,
+    too_deep,
+)
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_provider_defined
@@ -28,6 +37,16 @@ _MOST_PROBLEMS: Final = 3
 TOOLS_CALL: Final = "llm.tools.call"
 TOOLS_CALL_ID: Final = "llm.tools.call@1.0"
 _TARGET: Final = "target_capability"
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A call that may be sent.
+
+    It has the complete body, and that body's digest where a person must confirm it.
+    """
+
+    body: dict[str, Any]
+    arguments_digest: str
 
 
 class BoundTool:
@@ -88,14 +107,13 @@ class BoundTool:
             return error_text(INVALID, error.message)
 
 
-class ClientTool:
-    """A tool of the client's own, bound to no capability: its body is the arguments alone."""
+class _UnboundTool:
+    """A tool that is bound to no capability."""
 
     capability: Final = ""
     foreign: Final = True
     memorable: Final = False
     repeatable_effect: Final = False
-    is_client: Final = True
 
     def __init__(self, definition: ToolDefinition, safe_name: str) -> None:
         self.definition: Final = definition
@@ -104,8 +122,14 @@ class ClientTool:
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
-        """Return the given limit; it is not used, since the client has the time of a person."""
+        """Return the given limit; a client does not use it, since it has the time of a person."""
         return int(per_tool_seconds * 1000)
+
+
+class ClientTool(_UnboundTool):
+    """A tool of the client's own: its body is the arguments alone."""
+
+    is_client: Final = True
 
     def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
         """Return the call for `arguments`, or the error text for invalid ones."""
@@ -115,6 +139,29 @@ class ClientTool:
             return Prepared(arguments, digest(arguments) if self.effect else "")
         except HearthNetError as error:
             return error_text(INVALID, error.message)
+
+
+class ReaderTool(_UnboundTool):
+    """The tool `read_result`, which the run executes itself."""
+
+    is_client: Final = False
+
+    def __init__(self) -> None:
+        super().__init__(DEFINITION, READ_RESULT)
+
+    def prepare(self, arguments: Any, client_id: str) -> Prepared | str:
+        """Return the body of the read, or the error text for invalid arguments."""
+        wrong = _wrong(self._schema, arguments)
+        return wrong or Prepared({"length": USUAL_READ, **arguments}, "")
+
+    def refusal(self, body: dict[str, Any], results: dict[str, int]) -> str:
+        """Return the reason why this run may not read the result, empty where it may.
+
+        A run may read only the results of its own tools.
+        """
+        if body["cid"] in results:
+            return ""
+        return error_text("not_found", "no result of this conversation has that cid; copy it from the result")
 
 
 Tool = BoundTool | ClientTool | ReaderTool
@@ -187,7 +234,7 @@ def natives(tools: Iterable[Tool]) -> list[dict[str, Any]]:
 def _wrong(schema: SchemaCheck, arguments: Any) -> str:
     """Return path and rule of the first problems of `arguments`, or an empty string."""
     if too_deep(arguments):
-        return error_text(INVALID, f"/: nested deeper than {DEEPEST} levels (rule: depth)")
+        return TOO_DEEP
     if schema.accepts(arguments):
         return ""
     wrong = schema.errors(arguments)[:_MOST_PROBLEMS]

@@ -12,8 +12,6 @@ import msgspec
 ToolChoice = str | dict[str, str]
 """`auto`, `none`, `required`, or `{"name": tool}`."""
 
-REQUIRES_CONFIRMATION: Final = "requires_confirmation"
-
 
 class ToolDefinition(msgspec.Struct, frozen=True):
     """A tool that the model may call.
@@ -31,16 +29,6 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     bound_version: tuple[int, int] | None
     side_effects: bool
     bound_params: dict[str, Any] = {}
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """A call that may be sent.
-
-    It has the complete body, and that body's digest where a person must confirm it.
-    """
-
-    body: dict[str, Any]
-    arguments_digest: str
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -160,7 +148,8 @@ class ToolError(Exception):
     `pending` describes the call. A signal inside the process, not an error of the wire.
     """
 
-    def __init__(self, code: str, pending: PendingApproval) -> None:
-        super().__init__(code)
-        self.code = code
+    code: Final = "requires_confirmation"
+
+    def __init__(self, pending: PendingApproval) -> None:
+        super().__init__(self.code)
         self.pending = pending

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.agent.persistence.saved_runs import SavedRuns
+from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.agent.runtime.result_store import HomeResults
@@ -76,8 +77,14 @@ async def ask(home: Home, question: Question, settings: CommandSettings) -> int:
         person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
-        executor = tools.executor(
-            bus, list(plan.tools), store=runs, via="ask", grants=grants, results=results
+        executor = ToolExecutor(
+            bus,
+            list(plan.tools),
+            **tools.limits_of(plan.tools),
+            store=runs,
+            via="ask",
+            grants=grants,
+            results=results,
         )
 
         async def opened(hear: Listener) -> ToolRun:
@@ -130,10 +137,8 @@ async def resume(home: Home, run: str, settings: CommandSettings) -> int:
         person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
-        tools = tool_settings(load_config(home).llm)
-        if plan.tools:
-            tools.check()
-        executor = tools.executor(bus, [], store=runs, via="runs", grants=grants, results=results)
+        limits = tool_settings(load_config(home).llm).limits_of(plan.tools)
+        executor = ToolExecutor(bus, [], **limits, store=runs, via="runs", grants=grants, results=results)
 
         async def opened(hear: Listener) -> ToolRun:
             return await executor.open_saved(run, stream_to=hear, decide=person.decide)

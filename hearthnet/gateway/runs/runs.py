@@ -261,9 +261,10 @@ class GatewayRuns:
         return opened
 
     def _executor(self, acting: ClientPrincipal, tools: list[ToolDefinition], via: str) -> ToolExecutor:
-        return self._settings().executor(
+        return ToolExecutor(
             self._bus,
             tools,
+            **self._settings().limits_of(tools),
             limits=self._limits,
             store=self._store,
             via=via,

@@ -16,7 +16,6 @@ from hearthnet.agent.runtime.ports import Decide
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import natives
 from hearthnet.agent.tools.types import (
-    REQUIRES_CONFIRMATION,
     Approve,
     Decision,
     Deny,
@@ -95,10 +94,10 @@ async def test_dispatch_stops_before_a_side_effect_and_dispatch_confirmed_carrie
     bus = ScriptedBus(tools={"market.post@1.0": gives({"event_id": "e"})})
     executor = ToolExecutor(bus, tools("market_post"))
     call = ToolCall("a", "market_post", POST)
-    with pytest.raises(ToolError, match=REQUIRES_CONFIRMATION) as raised:
+    with pytest.raises(ToolError, match="requires_confirmation") as raised:
         await executor.dispatch(call)
     pending = raised.value.pending
-    assert (raised.value.code, pending.arguments, bus.calls) == (REQUIRES_CONFIRMATION, POST, [])
+    assert (raised.value.code, pending.arguments, bus.calls) == ("requires_confirmation", POST, [])
     result = await executor.dispatch_confirmed(call)
     assert result.content == {"event_id": "e"}
     (sent,) = bus.calls
@@ -185,7 +184,7 @@ async def test_what_only_the_caller_calls_an_effect_is_asked_but_not_signed() ->
     bus = ScriptedBus(tools={"market.search@1.0": gives({"posts": []})})
     executor = ToolExecutor(bus, [strict])
     call = ToolCall("a", "search", {"query": "stove"})
-    with pytest.raises(ToolError, match=REQUIRES_CONFIRMATION):
+    with pytest.raises(ToolError, match="requires_confirmation"):
         await executor.dispatch(call)
     assert bus.calls == []
     assert (await executor.dispatch_confirmed(call)).is_error is False

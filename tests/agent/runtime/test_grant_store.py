@@ -275,13 +275,13 @@ def test_a_damaged_book_is_an_error_and_stays_as_it_is(tmp_path: Path) -> None:
 # --- driven
 
 
-async def driven(book: Any) -> tuple[ScriptedBus, list[PendingApproval]]:
+async def driven(book: GrantBook) -> tuple[ScriptedBus, list[PendingApproval]]:
     bus = ScriptedBus(
         [calls("market_post", POST, "a"), done("tool_calls")],
         [says("Posted."), done()],
         tools={"market.post@1.0": gives({"event_id": "e"})},
     )
-    if isinstance(book, GrantBook):
+    if not isinstance(book, Broken):
         now = now_ms()
         kept = entry(
             identity=bus.peer.identity, community=bus.peer.community, now_ms=now, until_ms=now + HOUR
@@ -310,7 +310,7 @@ async def test_a_run_uses_the_grant_and_the_provider_accepts_it(tmp_path: Path) 
     assert book.entries()[0].used == 1
 
 
-class Broken:
+class Broken(GrantBook):
     """A book that says there is a grant, and then breaks or has none."""
 
     def __init__(self, error: Exception | None = None) -> None:

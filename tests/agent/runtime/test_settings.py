@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.loop.state import Limits
+from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools import builtin
 from hearthnet.agent.tools.builtin import available_tools, builtin_tools, listed_tools
-from hearthnet.agent.tools.toolbox import natives
 from hearthnet.agent.tools.types import ToolCall
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
@@ -32,6 +32,10 @@ def written(**lines: Any) -> ToolSettings:
     """The settings of a file with these lines."""
     text = "[llm]\n" + "".join(f"tools_{name} = {value}\n" for name, value in lines.items())
     return tool_settings(parse_config(text, Path("hearthnet.toml")).llm)
+
+
+def executor_of(settings: ToolSettings, bus: ScriptedBus, limits: Limits | None = None) -> ToolExecutor:
+    return ToolExecutor(bus, SEARCH, **settings.limits_of(SEARCH), limits=limits)
 
 
 def refused(**lines: Any) -> str:
@@ -77,7 +81,7 @@ async def test_rounds_are_limited_as_is_set() -> None:
     for rounds in (1, 2):
         turns = [[SEARCHES, done()] for _ in range(rounds)]
         bus = ScriptedBus(*turns, [says("Enough."), done()], tools={"rag.query@1.0": gives({"chunks": []})})
-        executor = written(max_iterations=rounds).executor(bus, SEARCH, limits=Limits(max_equal_calls=9))
+        executor = executor_of(written(max_iterations=rounds), bus, limits=Limits(max_equal_calls=9))
         assert (await executor.run_chat_with_tools(BODY))["content"] == "Enough."
         assert bus.requests[-1]["tool_choice"] == "none"
         assert len(bus.requests) == rounds + 1
@@ -100,7 +104,7 @@ async def test_so_many_calls_run_at_once_as_is_set() -> None:
 
         wanted = [calls("search_corpus", {"query": f"q{n}"}, f"c{n}") for n in range(4)]
         bus = ScriptedBus([*wanted, done()], [says("So."), done()], tools={"rag.query@1.0": search})
-        await written(max_parallel=most).executor(bus, SEARCH).run_chat_with_tools(BODY)
+        await executor_of(written(max_parallel=most), bus).run_chat_with_tools(BODY)
         assert highest == most
 
 
@@ -109,7 +113,7 @@ async def test_so_many_calls_run_at_once_as_is_set() -> None:
 async def test_one_call_may_take_as_long_as_is_set() -> None:
     bus = ScriptedBus(tools={"rag.query@1.0": gives({"chunks": []})})
     for seconds in (7, 90):
-        executor = written(per_tool_timeout_seconds=seconds).executor(bus, SEARCH)
+        executor = executor_of(written(per_tool_timeout_seconds=seconds), bus)
         await executor.dispatch(ToolCall("a", "search_corpus", QUERY))
         assert bus.calls[-1].timeout == pytest.approx(seconds)
 
@@ -118,9 +122,9 @@ async def test_one_call_may_take_as_long_as_is_set() -> None:
 def test_switched_off_no_tool_is_given_to_a_model() -> None:
     off = written(enabled="false")
     with pytest.raises(HearthNetError, match=r"switched off on this node.*tools_enabled = true") as error:
-        off.executor(ScriptedBus(), SEARCH)
+        off.limits_of(SEARCH)
     assert error.value.code == "bad_request"
-    assert natives(off.executor(ScriptedBus(), []).toolbox) == []
+    assert ToolExecutor(ScriptedBus(), [], **off.limits_of([])).definitions == []
 
 
 @pytest.mark.req("TOOL-59")
