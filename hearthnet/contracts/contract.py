@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -96,8 +96,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         Raises:
             HearthNetError: `bad_request` naming path and rule if it is not.
         """
-        if not self._request.accepts(body):
-            self._refuse(self._request, body)
+        self._check(self._request, body)
 
     def check_reply(self, body: Any) -> None:
         """Check that `body` is a reply; unknown fields are allowed.
@@ -105,8 +104,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         Raises:
             HearthNetError: `bad_request` naming path and rule if it is not.
         """
-        if not self._response.accepts(body):
-            self._refuse(self._response, body)
+        self._check(self._response, body)
 
     def check_offer(self, params: Any) -> None:
         """Check that an offer may carry `params`.
@@ -114,8 +112,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         Raises:
             HearthNetError: `bad_request` naming path and rule if it may not.
         """
-        if not self._offer.accepts(params):
-            self._refuse(self._offer, params)
+        self._check(self._offer, params)
 
     def check_frame(self, event: str, data: Any) -> None:
         """Check that `event` belongs to this stream and `data` is valid for it.
@@ -131,9 +128,7 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
             raise HearthNetError(
                 "bad_request", f"{self.id} has no frame {event!r}", details={"path": "/event", "rule": "enum"}
             )
-        check = self._frames[event]
-        if not check.accepts(data):
-            self._refuse(check, data)
+        self._check(self._frames[event], data)
 
     def has_event(self, event: str) -> bool:
         """Return whether frames of this event belong to the stream."""
@@ -170,8 +165,9 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """
         return self._flat.split(flat, bound_params or {})
 
-    def _refuse(self, check: SchemaCheck, value: Any) -> NoReturn:
-        """Raise the error for `value`, which `check` does not accept."""
+    def _check(self, check: SchemaCheck, value: Any) -> None:
+        if check.accepts(value):
+            return
         problems = check.errors(value)
         path, rule, message = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -15,8 +15,6 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.header import Header
-from hearthnet.trust.authorization import approval as approvals
-from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.authorization.token import Claims
@@ -100,10 +98,9 @@ class Call(Generic[P, I]):
         Raises:
             HearthNetError: `expired` if it is too old.
         """
-        if self.approval is not None:
-            approvals.check_time(self.approval, now_ms())
-        if self.grant is not None:
-            grants.check_time(self.grant, now_ms())
+        for consent in (self.approval, self.grant):
+            if consent is not None:
+                consent.check_time(now_ms())
 
     def remaining(self) -> float:
         """Return the seconds until the caller gives up."""

@@ -15,7 +15,7 @@ See: docs/protocol/audit.md#entry, docs/protocol/audit.md#chain.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import msgspec
 
@@ -127,7 +127,8 @@ def read(line: bytes) -> AuditEntry:
     Raises:
         HearthNetError: `bad_request` if it is not an entry.
     """
-    return _read(line, _ENTRY)
+    refuse_repeated_keys(line)
+    return read_json(line, _ENTRY)
 
 
 def head(identity: Identity, community: str, place: ChainPosition, now_ms: int) -> bytes:
@@ -144,7 +145,8 @@ def read_head(line: bytes) -> Head:
     Raises:
         HearthNetError: `bad_request` if it is not a head; `invalid_signature` if it was altered.
     """
-    found = _read(line, _HEAD)
+    refuse_repeated_keys(line)
+    found = read_json(line, _HEAD)
     ids.public_key(found.node)
     signed_document.check(found, found.node, HEAD_PURPOSE)
     return found
@@ -152,14 +154,6 @@ def read_head(line: bytes) -> Head:
 
 _ENTRY: Final = msgspec.json.Decoder(AuditEntry)
 _HEAD: Final = msgspec.json.Decoder(Head)
-
-
-_Read = TypeVar("_Read")
-
-
-def _read(line: bytes, decoder: msgspec.json.Decoder[_Read]) -> _Read:
-    refuse_repeated_keys(line)
-    return read_json(line, decoder)
 
 
 class Verifier:

@@ -20,7 +20,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization import token as tokens
-from hearthnet.trust.authorization.approval import Approval, Claimed, check_binding, check_time
+from hearthnet.trust.authorization.approval import Approval, Claimed, check_binding
 from hearthnet.trust.authorization.authority import (
     Authority,
     CallerStatus,
@@ -172,10 +172,10 @@ class ScriptedBus:
                 community_effect=contract.effect_scope == "community",
             )
             if isinstance(consent, tuple):
-                grants.check_time(consent[0], now)
+                consent[0].check_time(now)
                 grants.check_binding(*consent, claimed, contract.schema_hash, body)
             else:
-                check_time(consent, now)
+                consent.check_time(now)
                 check_binding(consent, claimed)
         self.principals.append(authority.principal)
         seconds, node = options.get("timeout_seconds"), options.get("node", "")

@@ -32,6 +32,7 @@ from hearthnet.trust.community.events import (
 from hearthnet.trust.community.history import History
 from hearthnet.trust.community.quorum import cosign_payload
 from hearthnet.trust.community.reducer import replay
+from hearthnet.trust.community.replay import RosterReplay
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act
@@ -241,6 +242,12 @@ def test_nodes_that_compare_heads_come_to_know_the_same(steps: list[Step]) -> No
     assert one.missing(two.heads()) == ()
 
 
+def standing(state: RosterReplay) -> tuple[object, ...]:
+    """All that events have changed, without the reasons against those that do not count."""
+    named = state.name, state.created_at, state.policy, state.reached
+    return (*named, state.members, state.revoked, state.open_invites())
+
+
 @pytest.mark.req("COMM-5")
 @settings(max_examples=40)
 @given(STEPS.map(lambda steps: [step for step in steps if step.kind not in ("demote", "revoke")]))
@@ -250,7 +257,7 @@ def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
     flaws = whole.folded.flaws
     blanked = [_blank(event) if event.hash in flaws else event for event in whole.events]
     state = replay(History(whole.community_id, blanked))
-    assert state._replace(flaws={}) == whole.folded._replace(flaws={})
+    assert standing(state) == standing(whole.folded)
     assert state.flaws.keys() == flaws.keys()
 
 

@@ -258,7 +258,7 @@ def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
             "the approval is for another tool call; ask the person again",
             details={"rule": "tool call"},
         )
-    approvals.check_time(approval, now)
+    approval.check_time(now)
     if approval.expires > expected.expires:
         raise HearthNetError(
             "unauthorized",

@@ -5,7 +5,7 @@ See: docs/protocol/approvals.md#approval.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
@@ -25,13 +25,13 @@ MAX_LIFE_MS: Final = MAX_TTL_SECONDS * 1000
 """The longest life of an approval: whoever gets hold of an older one cannot use it."""
 
 
-class Approval(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signed consent to one call; `time` and `expires` are milliseconds since the epoch.
+class Consent(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The members that an approval and a standing grant share.
 
-    `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
-    `provider` is `*` only if the contract has `effect_scope: community`. `via` is set only if a gateway
-    approved for one of its guests.
+    `time` and `expires` are milliseconds since the epoch.
     """
+
+    KIND: ClassVar[str]
 
     id: str
     community: str
@@ -39,13 +39,62 @@ class Approval(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown
     actor: str
     provider: str
     capability: str
+    time: Count
+    expires: Count
+    v: int = 1
+
+    def check_members(self, call: Claimed, *members: tuple[str, object, object]) -> None:
+        """Check the caller, the capability and `members` (name, consented value, claimed value).
+
+        Raises:
+            HearthNetError: `unauthorized` if one of them differs from that of the call.
+        """
+        shared = (
+            ("version", self.v, 1),
+            ("approver", self.approver, call.approver),
+            ("community", self.community, call.community),
+            ("actor", self.actor, call.actor),
+            ("capability", self.capability, call.capability),
+        )
+        for what, consented, claimed in (*shared, *members):
+            if consented != claimed:
+                raise HearthNetError(
+                    "unauthorized",
+                    f"the {self.KIND} is for another {what}; ask the person again",
+                    details={"rule": what},
+                )
+
+    def check_time(self, now_ms: int) -> None:
+        """Check that the consent is valid at `now_ms`.
+
+        Not called for a repetition, whose recorded outcome never expires.
+
+        Raises:
+            HearthNetError: `expired` outside its lifetime, or if that is over a day.
+        """
+        alive = self.time <= now_ms + SKEW_MS and now_ms <= self.expires + SKEW_MS
+        if not alive or self.expires - self.time > MAX_LIFE_MS:
+            raise HearthNetError(
+                "expired",
+                f"the {self.KIND} {self.id} is no longer valid; ask the person again",
+                details={"now": now_ms},
+            )
+
+
+class Approval(Consent, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signed consent to one call.
+
+    `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
+    `provider` is `*` only if the contract has `effect_scope: community`. `via` is set only if a gateway
+    approved for one of its guests.
+    """
+
+    KIND = "approval"
+
     arguments_digest: str
     idempotency_key: str
     run: str
     tool_call_id: str
-    time: Count
-    expires: Count
-    v: int = 1
     via: Literal["gateway"] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -88,41 +137,14 @@ def check_binding(approval: Approval, call: Claimed) -> None:
     """
     signed_document.check(approval, approval.approver, PURPOSE)
     may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
-    for what, approved, claimed in (
-        ("version", approval.v, 1),
-        ("approver", approval.approver, call.approver),
+    approval.check_members(
+        call,
         ("way of consent", approval.via or "", call.via),
-        ("community", approval.community, call.community),
-        ("actor", approval.actor, call.actor),
         ("provider", call.provider if may_be_any else approval.provider, call.provider),
-        ("capability", approval.capability, call.capability),
         ("arguments", approval.arguments_digest, call.arguments_digest),
         ("idempotency key", approval.idempotency_key, call.idempotency_key),
         ("run", approval.run, call.run),
-    ):
-        if approved != claimed:
-            raise HearthNetError(
-                "unauthorized",
-                f"the approval is for another {what}; ask the person again",
-                details={"rule": what},
-            )
-
-
-def check_time(approval: Approval, now_ms: int) -> None:
-    """Check that the approval is valid at `now_ms`.
-
-    Not called for a repetition, whose recorded outcome never expires.
-
-    Raises:
-        HearthNetError: `expired` outside the approval's lifetime, or if that is over a day.
-    """
-    alive = approval.time <= now_ms + SKEW_MS and now_ms <= approval.expires + SKEW_MS
-    if not alive or approval.expires - approval.time > MAX_LIFE_MS:
-        raise HearthNetError(
-            "expired",
-            f"the approval {approval.id} is no longer valid; ask the person again",
-            details={"now": now_ms},
-        )
+    )
 
 
 def decode(value: object) -> Approval:

@@ -15,8 +15,7 @@ See: docs/protocol/tokens.md#format, docs/protocol/tokens.md#verification.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -293,22 +292,7 @@ class Verified:
     """
 
     def __init__(self, most: int = MOST_REMEMBERED) -> None:
-        self._most = most
-        self._claims: OrderedDict[str, Claims] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._claims)
-
-    def claims(self, token: str) -> Claims:
-        """Return the claims as `decode`, and forget the least recently used tokens."""
-        known = self._claims.get(token)
-        if known is not None:
-            self._claims.move_to_end(token)
-            return known
-        claims = self._claims[token] = decode(token)
-        if len(self._claims) > self._most:
-            self._claims.popitem(last=False)
-        return claims
+        self.claims: Final = lru_cache(most)(decode)
 
 
 def _check_claims(claims: Claims) -> None:

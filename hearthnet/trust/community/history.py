@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
@@ -37,7 +38,7 @@ class History:
 
     def __init__(self, community_id: str, events: Iterable[CommunityEvent] = ()) -> None:
         self.community_id: Final = community_id
-        self.events: Final = tuple(sorted(events, key=_order))
+        self.events: Final = tuple(sorted(events, key=attrgetter("order")))
         self._by_hash: Final = {event.hash: event for event in self.events}
 
     def get(self, hash_: str) -> CommunityEvent | None:
@@ -121,7 +122,7 @@ class History:
         held = dict(self._by_hash)
         waiting = []
         # An event comes after those that it builds on in the order, so one walk finds all that can be added.
-        for event in sorted(_hashable(events), key=_order):
+        for event in sorted(_hashable(events), key=attrgetter("order")):
             if event.hash in held:
                 continue
             if not _has_its_place(event, held, self.community_id):
@@ -131,10 +132,6 @@ class History:
         if len(held) == len(self._by_hash):
             return self, tuple(waiting)
         return History(self.community_id, held.values()), tuple(waiting)
-
-
-def _order(event: CommunityEvent) -> tuple[int, str, str]:
-    return event.order
 
 
 def _head(text: str) -> tuple[int, str]:

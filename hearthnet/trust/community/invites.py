@@ -18,7 +18,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import text_armor
 from hearthnet.trust.community import commands, event_validation, events
 from hearthnet.trust.community.events import CommunityEvent, Joined
-from hearthnet.trust.community.roster import Roster, merge
+from hearthnet.trust.community.roster import Invite, Roster, merge
 from hearthnet.trust.keys import Identity
 
 SCHEME: Final = "hninvite://v1/"
@@ -76,13 +76,7 @@ def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_
     Raises:
         HearthNetError: `unauthorized` if there is no such open invite; `expired` after its end.
     """
-    invite = held.invite(key.node_id)
-    if invite is None:
-        raise HearthNetError(
-            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
-        )
-    if now_ms >= invite.expires_at:
-        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    invite = _open_invite(held, key.node_id, now_ms)
     bare = Joined(
         invite_event_hash=invite.event_hash,
         invite_key=key.node_id,
@@ -98,6 +92,17 @@ def ask(held: Roster, key: Identity, newcomer: Identity, display_name: str, now_
         place=held.next(newcomer.node_id),
         now_ms=now_ms,
     )
+
+
+def _open_invite(held: Roster, key: str, now_ms: int, event_hash: str = "") -> Invite:
+    invite = held.invite(key)
+    if invite is None or event_hash not in ("", invite.event_hash):
+        raise HearthNetError(
+            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
+        )
+    if now_ms >= invite.expires_at:
+        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    return invite
 
 
 def admit(
@@ -129,13 +134,7 @@ def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:
     newcomer = asked.member.node_id
     if held.member(newcomer) is not None:
         raise HearthNetError("unauthorized", "the newcomer is a member already")
-    invite = held.invite(asked.invite_key)
-    if invite is None or invite.event_hash != asked.invite_event_hash:
-        raise HearthNetError(
-            "unauthorized", "the invite was used or withdrawn, or never was; ask for a new one"
-        )
-    if now_ms >= invite.expires_at:
-        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    invite = _open_invite(held, asked.invite_key, now_ms, asked.invite_event_hash)
     if held.is_revoked(newcomer) and invite.invitee_node_id != newcomer:
         raise HearthNetError(
             "revoked", "this node was put out; it comes back only by an invite of a trusted member for its id"

@@ -17,13 +17,12 @@ with signers nearer to the founder. Decisions are final.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.community.events import Policy
 from hearthnet.trust.community.history import History
 from hearthnet.trust.community.removals import Removal
-from hearthnet.trust.community.replay import MemberState, OpenInvite, RevokedMember, RosterReplay
+from hearthnet.trust.community.replay import RosterReplay
 
 MAX_ROUNDS: Final = 32
 """Maximum number of rounds, after which all remaining removals are decided upon at once.
@@ -32,23 +31,7 @@ Bounds the work that trusted members can cause by removing one another.
 """
 
 
-class RosterState(NamedTuple):
-    """The state of the community.
-
-    `reached` is the highest lamport; `flaws` has the reason for each event that does not count.
-    """
-
-    name: str
-    created_at: str
-    policy: Policy
-    members: dict[str, MemberState]
-    revoked: dict[str, RevokedMember]
-    invites: tuple[OpenInvite, ...]
-    reached: int
-    flaws: dict[str, str]
-
-
-def replay(history: History) -> RosterState:
+def replay(history: History) -> RosterReplay:
     """Return the state after `history`.
 
     Raises:
@@ -61,18 +44,9 @@ def replay(history: History) -> RosterState:
         rounds += 1
         decided += _next(judge.removals) if rounds < MAX_ROUNDS else judge.removals
         judge = RosterReplay(history, decided)
-    if judge.name is None:
+    if not judge.name:
         raise HearthNetError("bad_request", "is of no community: nothing founds it")
-    return RosterState(
-        name=judge.name,
-        created_at=judge.created_at,
-        policy=judge.policy,
-        members=judge.members,
-        revoked=judge.revoked,
-        invites=judge.open_invites(),
-        reached=judge.reached,
-        flaws=judge.flaws,
-    )
+    return judge
 
 
 def _next(removals: list[Removal]) -> list[Removal]:

@@ -82,10 +82,13 @@ class _Flaw(Exception):
 
 
 class RosterReplay:
-    """The state after all events of `history` if only the removals in `decided` take effect."""
+    """The state after all events of `history` if only the removals in `decided` take effect.
+
+    `reached` is the highest lamport; `flaws` has the reason for each event that does not count.
+    """
 
     def __init__(self, history: History, decided: Sequence[Removal]) -> None:
-        self.name: str | None = None
+        self.name = ""
         self.created_at = ""
         self.policy = Policy()
         self.members: dict[str, MemberState] = {}
@@ -195,7 +198,7 @@ class RosterReplay:
     # Founding, inviting and joining
 
     def _created(self, place: int, event: CommunityEvent, content: Created) -> None:
-        if self.name is not None:
+        if self.name:
             raise _Flaw("the community is founded already")
         self.name, self.created_at, self.policy = content.name, event.wall_clock, content.policy
         self._founder = content.founder.node_id

@@ -26,8 +26,8 @@ from hearthnet.trust.community.events import CommunityEvent, EventEntry
 from hearthnet.trust.community.events import Level as Level
 from hearthnet.trust.community.events import Policy as Policy
 from hearthnet.trust.community.history import Heads, History
-from hearthnet.trust.community.reducer import RosterState, replay
-from hearthnet.trust.community.replay import LEVELS
+from hearthnet.trust.community.reducer import replay
+from hearthnet.trust.community.replay import LEVELS, RosterReplay
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "roster"
@@ -156,7 +156,7 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         return History(self.community_id, self.events)
 
     @cached_property
-    def folded(self) -> RosterState:
+    def folded(self) -> RosterReplay:
         """The state derived from the events, with all that the document leaves out."""
         return replay(self.history)
 
@@ -284,7 +284,7 @@ def _derived(history: History) -> Roster:
     state = replay(history)
     taken = {standing.entry.login for standing in state.members.values()}
     invites: dict[str, Invite] = {}
-    for one in state.invites:
+    for one in state.open_invites():
         if one.content.login not in taken:
             taken.add(one.content.login)
             invites.setdefault(one.content.invite_key, _invite(one.event, one.content))
@@ -305,15 +305,7 @@ def _derived(history: History) -> Roster:
 
 
 def _member(entry: EventEntry, level: Level, added_at: str) -> Member:
-    return Member(
-        entry.node_id,
-        level,
-        entry.display_name,
-        entry.login,
-        entry.login_signature,
-        entry.login_proof,
-        added_at,
-    )
+    return Member(**msgspec.structs.asdict(entry), level=level, added_at=added_at)
 
 
 def _invite(event: CommunityEvent, content: events.Invited) -> Invite:

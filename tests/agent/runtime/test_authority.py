@@ -20,7 +20,6 @@ from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core import ids
 from hearthnet.trust.authorization import token as tokens
-from hearthnet.trust.authorization.approval import check_time
 from hearthnet.trust.authorization.token import Claims, Scope
 from hearthnet.trust.keys import Identity
 from tests.agent.bench import RUN, TOOLBOX
@@ -176,4 +175,4 @@ async def test_a_clock_that_is_set_while_the_run_lasts_is_followed(
         timeout_ms=1,
         arguments_digest="",
     )
-    check_time(await authority.approve(POST, call, Nobody()), wall.now)
+    (await authority.approve(POST, call, Nobody())).check_time(wall.now)
