@@ -135,18 +135,19 @@ class Contracts:
             if capability.name == name and version in (None, capability[1:]):
                 return self._fetched[capability]
         requested = name if version is None else f"{name}@{version[0]}.{version[1]}"
-        near = self.nearest(name)
-        hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
-        raise HearthNetError("not_found", f"nobody has told what {requested} takes; {hint}", alt=near)
+        raise self._unknown(name, f"nobody has told what {requested} takes")
 
     def _versions(self, name: str) -> list[Capability]:
         if name not in self._known:
             if self._packages and self.has_packaged(name):
                 return self._packages().versions(name)
-            near = self.nearest(name)
-            hint = f"did you mean {' or '.join(near)}?" if near else "see `hearthnet caps`"
-            raise HearthNetError("not_found", f"there is no capability {name!r}; {hint}", alt=near)
+            raise self._unknown(name, f"there is no capability {name!r}")
         return self._known[name]
+
+    def _unknown(self, name: str, text: str) -> HearthNetError:
+        near = self.nearest(name)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see: hearthnet caps"
+        return HearthNetError("not_found", f"{text}; {hint}", alt=near)
 
     def _mismatch(self, identifier: str, name: str) -> HearthNetError:
         there = [str(capability) for capability in self._versions(name)]

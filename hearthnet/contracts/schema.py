@@ -135,7 +135,7 @@ def _wording(error: ValidationError, schema: Any) -> str:
     if kind.name == "const":
         return f"{_show(error.instance)} is not {_show(kind.expected_value)}"
     if kind.name == "contains":
-        wanted = _described(schema, error.schema_path)
+        wanted = _at(schema, error.schema_path).get("description")
         return f"no item is {wanted or 'of the kind that the list must contain'}"
     if kind.name == "minItems" and not error.instance:
         return f"the list is empty; it needs at least {kind.limit} item{'s' if kind.limit > 1 else ''}"
@@ -144,11 +144,6 @@ def _wording(error: ValidationError, schema: Any) -> str:
     ):
         return f"has no field {' or '.join(map(_show, kind.unexpected))}; it has {', '.join(known)}"
     return error.message
-
-
-def _described(schema: Any, path: Sequence[str | int]) -> str:
-    """Return the `description` at a place of `schema`; empty if there is none."""
-    return str(_at(schema, path).get("description", ""))
 
 
 def _at(schema: Any, path: Sequence[str | int]) -> dict[str, Any]:

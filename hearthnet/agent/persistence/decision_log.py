@@ -118,12 +118,7 @@ class DecisionLog:
             HearthNetError: `invalid_signature` if the stored decision was not written by this node.
         """
         data = await self._store.load_decision(run, confirmation_id)
-        if data is None:
-            return None
-        signed = self._proved(data, run)
-        if (signed.run, signed.confirmation_id) != (run, confirmation_id):
-            raise altered(run)
-        return signed
+        return None if data is None else self._proved(data, run, confirmation_id)
 
     async def put(
         self,
@@ -200,24 +195,20 @@ class DecisionLog:
         await self._store.append_audit(entry, signed.since)
 
     def _read(self, data: bytes, asked: PendingApproval) -> SignedDecision:
-        signed = self._proved(data, asked.run)
-        about = (asked.run, asked.confirmation_id, asked.tool_call_id, asked.capability, asked.client_id)
-        if about != (
-            signed.run,
-            signed.confirmation_id,
-            signed.tool_call_id,
-            signed.capability,
-            signed.client_id,
-        ):
+        signed = self._proved(data, asked.run, asked.confirmation_id)
+        about = (asked.tool_call_id, asked.capability, asked.client_id)
+        if about != (signed.tool_call_id, signed.capability, signed.client_id):
             raise altered(asked.run)
         return signed
 
-    def _proved(self, data: bytes, run: str) -> SignedDecision:
+    def _proved(self, data: bytes, run: str, confirmation_id: str) -> SignedDecision:
         try:
             signed = read_json(data, _DECODER)
             signed_document.check(signed, self._identity.node_id, PURPOSE)
         except HearthNetError as error:
             raise altered(run) from error
+        if (signed.run, signed.confirmation_id) != (run, confirmation_id):
+            raise altered(run)
         return signed
 
 

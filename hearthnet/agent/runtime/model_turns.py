@@ -98,11 +98,11 @@ class ModelClient:
         request: dict[str, Any],
         state: RunState,
         clock: Clock,
-        token: Callable[[], str] | None = None,
+        token: Callable[[], str],
     ) -> None:
-        """Create the model of a run; `token` returns the token for each turn.
+        """Create the model of a run.
 
-        Without it, requests are made under the node's own key.
+        `token` returns the token for each turn; where it is empty, the node's own key counts.
         """
         self._bus = bus
         self._token = token
@@ -133,9 +133,9 @@ class ModelClient:
         await hear(ModelFailed(now=self._clock.now_ms(), error=error.to_body()))
 
     async def _stream_turn(self, asked: AskModel, kept: int, hear: Hear) -> None:
-        token = "" if self._token is None else self._token()
+        body, session = self._body(asked, kept), session_of(self._request)
         async with self._bus.stream(
-            CHAT, self._body(asked, kept), token=token, run=self._state.run, session=session_of(self._request)
+            CHAT, body, token=self._token(), run=self._state.run, session=session
         ) as stream:
             said = 0
             async for frame in stream:

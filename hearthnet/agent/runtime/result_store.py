@@ -6,7 +6,6 @@ See: docs/protocol/agent.md#large-results.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from hearthnet.bus.blobs.blob_store import Blobs
@@ -63,7 +62,5 @@ class HomeResults:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -80,10 +80,4 @@ def tool_settings(config: LlmConfig) -> ToolSettings:
             error = unknown_tool(name, ALL_BUILTIN)
             details: dict[str, Any] = {"setting": _SET}
             raise HearthNetError("bad_request", f"{_SET}: {error.message}", details=details, alt=error.alt)
-    return ToolSettings(
-        enabled=config.tools_enabled,
-        max_iterations=config.tools_max_iterations,
-        per_tool_timeout_seconds=config.tools_per_tool_timeout_seconds,
-        max_parallel=config.tools_max_parallel,
-        default_set=config.tools_default_set,
-    )
+    return ToolSettings(**{name: getattr(config, f"tools_{name}") for name in ToolSettings.__struct_fields__})

@@ -124,16 +124,6 @@ def builtin_names() -> list[str]:
     return [name for name, recipe in _RECIPES.items() if recipe.capability.partition("@")[0] in known]
 
 
-def capability_of(name: str) -> str:
-    """Return the capability of the built-in tool `name`, as `name@major.minor`."""
-    return _RECIPES[name].capability
-
-
-def description_of(name: str) -> str:
-    """Return the description of the built-in tool `name` for the model."""
-    return _RECIPES[name].description
-
-
 def builtin_tools(
     names: Iterable[str] | None = None, bound_params: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[ToolDefinition]:
@@ -250,7 +240,8 @@ def available_tools(
 
 
 def _listed(name: str, offers: Sequence[OfferView]) -> ToolStatus:
-    capability = parse_capability(capability_of(name))
+    recipe = _RECIPES[name]
+    capability = parse_capability(recipe.capability)
     nodes = sorted({view.node for view in offers if view.capability.serves(capability)})
     known = name in builtin_names()
     reason = "" if known and nodes else f"nobody offers {capability.name} now"
@@ -258,7 +249,7 @@ def _listed(name: str, offers: Sequence[OfferView]) -> ToolStatus:
         reason = f"this version of HearthNet has no contract for {capability}"
     return ToolStatus(
         name=name,
-        description=description_of(name),
+        description=recipe.description,
         capability=str(capability),
         side_effects=known and builtin_tools([name])[0].side_effects,
         available=not reason,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.tools.builtin import builtin_names, capability_of
+from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
@@ -229,7 +229,7 @@ async def test_nothing_is_offered_that_nothing_is_there_for(mesh: Mesh) -> None:
 def names(offers: list[Any]) -> set[str]:
     """The built-in tools that these offers make possible."""
     there = {view.capability.name for view in offers}
-    return {name for name in builtin_names() if capability_of(name).partition("@")[0] in there}
+    return {tool.name for tool in builtin_tools() if tool.bound_capability in there}
 
 
 @pytest.mark.req("TRANS-1")
