@@ -216,8 +216,9 @@ class Verifier:
         if entry.node != self._node:
             whose, own = ids.short_id(entry.node), ids.short_id(self._node)
             self._note(number, "foreign", f"entry {number} is of {whose}, not of {own}")
-        elif not _signed_by(entry, self._node):
-            other = next((node for node in self._known if _signed_by(entry, node)), "")
+        elif not signed_document.is_signed(entry, self._node, PURPOSE):
+            signers = (node for node in self._known if signed_document.is_signed(entry, node, PURPOSE))
+            other = next(signers, "")
             if other:
                 self._note(number, "foreign", f"entry {number} is signed by {ids.short_id(other)}")
             else:
@@ -261,14 +262,6 @@ class Verifier:
         if late:
             self._note(self._sought, "reordered", f"entry {self._sought} stands after later ones")
             self._sought = 0
-
-
-def _signed_by(entry: AuditEntry, node: str) -> bool:
-    try:
-        signed_document.check(entry, node, PURPOSE)
-    except HearthNetError:
-        return False
-    return True
 
 
 def _numbers(first: int, last: int) -> str:

@@ -62,6 +62,15 @@ def check(document: Signed, signer: str, purpose: str) -> None:
         raise HearthNetError("invalid_signature", f"the {purpose} is not signed by {ids.short_id(signer)}")
 
 
+def is_signed(document: Signed, signer: str, purpose: str) -> bool:
+    """Return whether `check` accepts the document."""
+    try:
+        check(document, signer, purpose)
+    except HearthNetError:
+        return False
+    return True
+
+
 def readable(documents: Iterable[Any], wanted: type[Document]) -> list[Document]:
     """Return those of `documents` that have the shape of `wanted`.
 

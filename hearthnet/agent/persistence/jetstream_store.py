@@ -79,44 +79,36 @@ class StoredRuns:
             return self._parts
 
     async def load(self, run: str) -> StoredDocument | None:
-        """Implement `RunStore.load`."""
         found = await self._last(_RUN + run)
         return None if found is None else StoredDocument(found.data, found.sequence)
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
-        """Implement `RunStore.save`."""
         # A run that is under way may still save its end when there is no room for a new one.
         return await self._write(_RUN + run, data, revision, share=BEGUN_SHARE if revision else 1.0)
 
     async def runs(self) -> list[str]:
-        """Implement `RunStore.runs`."""
         store = (await self._open()).store
         async with jetstream_records.answering(_WHAT):
             info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
         return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
 
     async def version(self) -> int:
-        """Implement `RunStore.version`."""
         store = (await self._open()).store
         async with jetstream_records.answering(_WHAT):
             info = await store.js.stream_info(STREAM)
         return int(info.state.last_seq)
 
     async def load_decision(self, run: str, confirmation_id: str) -> bytes | None:
-        """Implement `RunStore.load_decision`."""
         found = await self._last(_decision_subject(run, confirmation_id))
         return None if found is None else found.data
 
     async def save_decision(self, run: str, confirmation_id: str, data: bytes) -> bytes:
-        """Implement `RunStore.save_decision`."""
         with contextlib.suppress(Superseded):
             await self._write(_decision_subject(run, confirmation_id), data, 0, share=BEGUN_SHARE)
             return data
         return await self.load_decision(run, confirmation_id) or data
 
     async def watch(self, run: str, wake: Wake) -> Stop:
-        """Implement `RunStore.watch`."""
-
         async def on_message(_message: Msg) -> None:
             wake()
 
@@ -139,22 +131,18 @@ class StoredRuns:
             wake()
 
     async def notify(self, run: str) -> None:
-        """Implement `RunStore.notify`."""
         client = (await self._open()).store.link.client
         async with jetstream_records.answering(_WHAT):
             await client.publish(_wake(run), b"")
             await client.flush()
 
     async def audit_position(self) -> int:
-        """Implement `RunStore.audit_position`."""
         return (await (await self._open()).audit.end()).sequence
 
     async def append_audit(self, entry: AuditEntry, since: int) -> int:
-        """Implement `RunStore.append_audit`."""
         return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
 
     async def audit_entries(self, run: str, since: int) -> list[AuditEntry]:
-        """Implement `RunStore.audit_entries`."""
         log: list[AuditEntry] = []
         audit_log = (await self._open()).audit
         async for batch in audit_log.lines(since, await self.audit_position()):

@@ -90,7 +90,8 @@ def _split(text: str) -> list[str]:
 def _scores(texts: list[Counter[str]], query: list[str]) -> list[float]:
     lengths = [text.total() for text in texts]
     mean = sum(lengths) / len(lengths) or 1.0
-    rare = {word: _rarity(sum(word in text for text in texts), len(texts)) for word in set(query)}
+    found = {word: sum(word in text for text in texts) for word in set(query)}
+    rare = {word: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for word, n in found.items()}
     return [
         sum(
             rare[word] * text[word] * (_K1 + 1) / (text[word] + _K1 * (1 - _B + _B * length / mean))
@@ -98,7 +99,3 @@ def _scores(texts: list[Counter[str]], query: list[str]) -> list[float]:
         )
         for text, length in zip(texts, lengths, strict=True)
     ]
-
-
-def _rarity(found: int, of: int) -> float:
-    return math.log(1 + (of - found + 0.5) / (found + 0.5))

@@ -253,20 +253,13 @@ def decode(data: bytes, trusted_signer: str = "") -> Roster:
     """
     try:
         roster = read_json(data, _DECODER)
-        if not trusted_signer or roster.signed_by != trusted_signer or not _is_sealed(roster):
+        is_own = trusted_signer and roster.signed_by == trusted_signer
+        if not is_own or not signed_document.is_signed(roster, trusted_signer, PURPOSE):
             refuse_repeated_keys(data)
             _prove(roster)
     except HearthNetError as error:
         raise HearthNetError(error.code, f"is no roster, or was altered: {error}") from error
     return roster
-
-
-def _is_sealed(roster: Roster) -> bool:
-    try:
-        signed_document.check(roster, roster.signed_by, PURPOSE)
-    except HearthNetError:
-        return False
-    return True
 
 
 def _prove(roster: Roster) -> None:
