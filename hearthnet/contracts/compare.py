@@ -50,8 +50,8 @@ def _narrowed(old: Schema | bool, new: Schema | bool, path: str = "") -> Iterato
     old, new = _keywords(old), _keywords(new)
     for name in _required(new) - _required(old):
         yield f"{path}/{name} is now required"
-    if gone := _types(old) - _types(new):
-        yield f"{path} may no longer be {' or '.join(sorted(gone))}"
+    if lost_types := _types(old) - _types(new):
+        yield f"{path} may no longer be {' or '.join(sorted(lost_types))}"
     if "enum" in new and (lost := [value for value in old.get("enum", []) if value not in new["enum"]]):
         yield f"{path} may no longer be {lost}"
     if "pattern" in new and new["pattern"] != old.get("pattern"):

@@ -85,12 +85,12 @@ class PackagedContracts:
         Raises:
             HearthNetError: `not_found` with the reason if all of them are refused.
         """
-        there = sorted(capability for capability in self.found if capability.name == name)
-        if not there:
+        versions = sorted(capability for capability in self.found if capability.name == name)
+        if not versions:
             for refused, text in self.refused.items():
                 if refused.partition("@")[0] == name:
                     raise HearthNetError("not_found", text)
-        return there
+        return versions
 
     def refuse_changed(self, seen: Mapping[str, str], where: Path) -> None:
         """Refuse each contract whose digest differs from that in `seen`, read from `where`."""
@@ -164,8 +164,8 @@ def read_contract(path: Path) -> Contract:
     if contract.id != path.stem:
         raise HearthNetError("bad_request", f"it is the contract of {contract.id}")
     if not is_home_only(contract.name):
-        taken = namespace(contract.name)
-        raise HearthNetError("bad_request", f"{taken} is a namespace of HearthNet itself")
+        reserved = namespace(contract.name)
+        raise HearthNetError("bad_request", f"{reserved} is a namespace of HearthNet itself")
     check_usable(contract)
     return contract
 

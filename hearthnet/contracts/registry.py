@@ -150,11 +150,11 @@ class Contracts:
         return HearthNetError("not_found", f"{text}; {hint}", alt=near)
 
     def _mismatch(self, identifier: str, name: str) -> HearthNetError:
-        there = [str(capability) for capability in self._versions(name)]
+        versions = [str(capability) for capability in self._versions(name)]
         return HearthNetError(
             "schema_mismatch",
-            f"{identifier} is not a version known here; there is {', '.join(there)}",
-            alt=there,
+            f"{identifier} is not a version known here; there is {', '.join(versions)}",
+            alt=versions,
         )
 
     def _load(self, capability: Capability) -> Contract:

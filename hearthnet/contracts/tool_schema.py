@@ -53,25 +53,25 @@ class Flat:
         Raises:
             HearthNetError: `bad_request` if `hidden` or `bound` names an unknown field.
         """
-        gone = frozenset(hidden).union(bound)
-        for name in gone:
+        left_out = frozenset(hidden).union(bound)
+        for name in left_out:
             self._home(name)
-        required = [name for name in self._required if name not in gone]
+        required = [name for name in self._required if name not in left_out]
         return {
             "type": "object",
             "properties": {
-                name: _closed(schema) for name, schema in self._schema.items() if name not in gone
+                name: _closed(schema) for name, schema in self._schema.items() if name not in left_out
             },
             # A field may be required both by the section and by the remaining alternative; names are unique.
-            "required": [*dict.fromkeys(required + self._left(gone, frozenset(bound)))],
+            "required": [*dict.fromkeys(required + self._left(left_out, frozenset(bound)))],
             **self._others,
         }
 
-    def _left(self, gone: frozenset[str], bound: frozenset[str]) -> list[str]:
+    def _left(self, left_out: frozenset[str], bound: frozenset[str]) -> list[str]:
         """Return the fields required by the only alternative that is left of a choice."""
         found = []
         for choice in self._choices:
-            left = [names for names in choice if gone.isdisjoint(names)]
+            left = [names for names in choice if left_out.isdisjoint(names)]
             if len(left) == 1 and bound.isdisjoint(name for names in choice for name in names):
                 found += left[0]
         return found

@@ -197,8 +197,8 @@ class Verifier:
         count = self.place.sequence
         if self.finding is None and head is not None:
             if count < head.sequence:
-                gone = _numbers(count + 1, head.sequence)
-                self._note(count + 1, "cut off", f"{gone} cut off at the end: the log had {head.sequence}")
+                entries = _numbers(count + 1, head.sequence)
+                self._note(count + 1, "cut off", f"{entries} cut off at the end: the log had {head.sequence}")
             elif (count, self.place.hash) != (head.sequence, head.hash):
                 self._note(count, "altered", f"entry {count} is not the last one that the head names")
         return self.finding
@@ -214,8 +214,8 @@ class Verifier:
     def _author(self, entry: AuditEntry, line: bytes, number: int) -> bool:
         """Return whether the entry is this node's and unaltered."""
         if entry.node != self._node:
-            whose, own = ids.short_id(entry.node), ids.short_id(self._node)
-            self._note(number, "foreign", f"entry {number} is of {whose}, not of {own}")
+            author, own = ids.short_id(entry.node), ids.short_id(self._node)
+            self._note(number, "foreign", f"entry {number} is of {author}, not of {own}")
         elif not signed_document.is_signed(entry, self._node, PURPOSE):
             signers = (node for node in self._known if signed_document.is_signed(entry, node, PURPOSE))
             other = next(signers, "")
@@ -231,8 +231,8 @@ class Verifier:
         """Return whether the entry is the next one."""
         if entry.sequence > number:
             self._sought = number
-            gone = _numbers(number, entry.sequence - 1)
-            self._note(number, "missing", f"{gone} missing: entry {entry.sequence} stands there")
+            entries = _numbers(number, entry.sequence - 1)
+            self._note(number, "missing", f"{entries} missing: entry {entry.sequence} stands there")
         elif entry.sequence < number:
             self._note(number, "repeated", f"entry {entry.sequence} stands twice, again as number {number}")
         elif entry.previous != self.place.hash:

@@ -100,8 +100,8 @@ class PendingCalls:
         A denial of the same tool, words of others in the run, and an invalid edit rule it out.
         """
         state = self._state
-        stands = call.name in state.granted and call.name not in state.denied
-        return stands and not state.untrusted and not call.problem
+        has_grant = call.name in state.granted and call.name not in state.denied
+        return has_grant and not state.untrusted and not call.problem
 
     def _on_grant(self, event: GrantEvent) -> None:
         """Handle the result of the search for a standing grant; ignore any other call."""

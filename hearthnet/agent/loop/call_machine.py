@@ -75,19 +75,19 @@ class CallTable:
         if len(state.calls) >= MOST_OF_A_TURN:
             self._ignore(event)
             return
-        given: Any = {} if (deep := too_deep(event.arguments)) else event.arguments
+        arguments: Any = {} if (deep := too_deep(event.arguments)) else event.arguments
         call = CallState(
             id=state.aliases.pop(event.id, "") or self._fresh_id(event.id),
             name=event.name if tool is None else tool.definition.name,
             model_name=_model_name(event.name, tool),
-            arguments=given if isinstance(given, dict) else {},
+            arguments=arguments if isinstance(arguments, dict) else {},
             sealed=event.sealed,
         )
         state.calls.append(call)
         state.call_count += 1
-        self._outcomes.emit("tool_call", {"id": call.id, "name": call.name, "arguments": given})
+        self._outcomes.emit("tool_call", {"id": call.id, "name": call.name, "arguments": arguments})
         self._outcomes.report(call, "pending")
-        if wrong := self._refusal(call, tool, given) or (TOO_DEEP if deep else ""):
+        if wrong := self._refusal(call, tool, arguments) or (TOO_DEEP if deep else ""):
             self._outcomes.fail(call, CallStep.REFUSED, "refused", wrong)
         elif call.effect:
             call.step(CallStep.SHOWN)
@@ -128,14 +128,14 @@ class CallTable:
             text = f"the model called more than {MOST_OF_A_TURN} tools in one turn; the rest is ignored"
             self._outcomes.emit("notice", {"code": "tool_call_ignored", "text": text})
 
-    def _fresh_id(self, given: str) -> str:
+    def _fresh_id(self, proposed: str) -> str:
         """Return an id that no other call of the run has.
 
         That is the model's own id where it is short enough and unused, else `call_<n>`.
         """
         used = self._state.used_ids
-        if 0 < len(given) <= MAX_ID_LENGTH and given not in used:
-            fresh = given
+        if 0 < len(proposed) <= MAX_ID_LENGTH and proposed not in used:
+            fresh = proposed
         else:
             number = len(used) + 1
             while (fresh := f"call_{number}") in used:
@@ -219,8 +219,8 @@ class CallTable:
                 self._outcomes.emit("tool_progress", {**event.data, "tool_call_id": call.id})
             case ToolReturned():
                 call.foreign = self._toolbox[call.name].foreign
-                kept = event.cid, event.size
-                self._outcomes.finish(call, event.output, event.meta, is_error=event.is_error, kept=kept)
+                stored = event.cid, event.size
+                self._outcomes.finish(call, event.output, event.meta, is_error=event.is_error, stored=stored)
             case ToolFailed():
                 call.foreign = True
                 status, text = failure(call.effect, event.code, event.message)

@@ -204,8 +204,8 @@ class ToolLoop:
         state.tokens_in += _count(meta, "tokens_in")
         state.tokens_out += _count(meta, "tokens_out")
         # The thread must hold exactly the messages sent and the answer, else another caller changed it.
-        kept, known = _count(meta, "thread_length"), len(state.messages) + 1
-        state.thread_kept = kept if kept == known else 0
+        reported, expected = _count(meta, "thread_length"), len(state.messages) + 1
+        state.thread_kept = reported if reported == expected else 0
         if state.calls:
             state.step(RunStep.CALLED)
         else:
@@ -285,8 +285,8 @@ class ToolLoop:
         wanted = [client_request_of(state.run, call) for call in unsettled if call.phase is CallPhase.WANTED]
         asked = {"pending": msgspec.to_builtins(pending), "wanted": msgspec.to_builtins(wanted)}
         results = [] if unsettled else transcript.results(state)
-        told = {**asked, "results": results} if results else asked
-        self._outcomes.emit("suspended", {"run": state.run, "requires_follow_up": True, **told})
+        frame = {**asked, "results": results} if results else asked
+        self._outcomes.emit("suspended", {"run": state.run, "requires_follow_up": True, **frame})
         text = "".join(state.text)
         self._out.append(Suspend(run=state.run, text=text, pending=pending, wanted=wanted, results=results))
 

@@ -61,9 +61,9 @@ class Outcomes:
         meta: dict[str, Any],
         *,
         is_error: bool = False,
-        kept: tuple[str, int] = ("", 0),
+        stored: tuple[str, int] = ("", 0),
     ) -> None:
-        """Give `call` its result, cut to size for the model; `kept` is CID and size of the whole."""
+        """Give `call` its result, cut to size for the model; `stored` is CID and size of the whole."""
         try:
             full = json_text(output)
         except (TypeError, ValueError, OverflowError, RecursionError):
@@ -72,9 +72,9 @@ class Outcomes:
             return
         call.content, call.is_error = fit(full, self._state.limits.max_result_bytes), is_error
         size, truncated = len(full.encode("utf-8")), call.content != full
-        if kept[0]:
-            size, truncated = kept[1], True
-            self._state.results[kept[0]] = size
+        if stored[0]:
+            size, truncated = stored[1], True
+            self._state.results[stored[0]] = size
         self.memory.keep(call, Remembered(content=call.content, size=size, truncated=truncated))
         data = {"content": output, "meta": meta, "truncated": truncated}
         self._end(call, CallStep.RETURNED, "failed" if is_error else "completed", size, data)

@@ -19,7 +19,7 @@ def turn(state: RunState) -> list[dict[str, Any]]:
     Parts that a vendor requires back (thoughts, seals of calls, the work of its own tools) are returned
     unchanged.
     """
-    said: dict[str, Any] = {
+    message: dict[str, Any] = {
         "role": "assistant",
         "content": _content(state),
         "tool_calls": [
@@ -28,12 +28,12 @@ def turn(state: RunState) -> list[dict[str, Any]]:
         ],
     }
     if state.thoughts:
-        said["thinking"] = state.thoughts
+        message["thinking"] = state.thoughts
     results = [
         {"role": "tool", "tool_call_id": call.id, "content": call.content, "is_error": call.is_error}
         for call in state.calls
     ]
-    return [said, *results]
+    return [message, *results]
 
 
 def results(state: RunState) -> list[dict[str, Any]]:
@@ -56,23 +56,23 @@ def _content(state: RunState) -> str | list[dict[str, Any]]:
     if not state.served:
         return "".join(state.text)
     parts: list[dict[str, Any]] = []
-    said = 0
+    done = 0
     for before, part in [*state.served, (len(state.text), {})]:
-        if text := "".join(state.text[said:before]):
+        if text := "".join(state.text[done:before]):
             parts.append({"type": "text", "text": text})
-        said = before
+        done = before
         if part:
             parts.append(part)
     return parts
 
 
-def limit_note(told: str) -> dict[str, Any]:
-    """Return the user message to the model that the limit `told`, in words, is reached.
+def limit_note(limit: str) -> dict[str, Any]:
+    """Return the user message to the model that `limit`, in words, is reached.
 
     See: docs/protocol/agent.md#limits.
     """
     text = (
-        f"[The limit of {told} for this question is reached. No further tool can be called. "
+        f"[The limit of {limit} for this question is reached. No further tool can be called. "
         "Finish now: answer with what the results above say, and say what is missing.]"
     )
     return {"role": "user", "content": text}

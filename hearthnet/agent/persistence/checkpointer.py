@@ -119,10 +119,10 @@ class Checkpointer:
         Raises:
             HearthNetError: `bad_request` (`taken_over`) if another process has saved it since.
         """
-        kept = await self._store.load(self.record.run)
-        if kept is None or kept.revision <= self._revision:
+        stored = await self._store.load(self.record.run)
+        if stored is None or stored.revision <= self._revision:
             return
-        if unseal(kept.data, self.record.run, self._identity).writer != self.writer:
+        if unseal(stored.data, self.record.run, self._identity).writer != self.writer:
             raise takeover_error(self.record.run)
 
     async def decisions(self) -> list[DecisionMade]:
@@ -153,12 +153,12 @@ class Checkpointer:
                 return None
             digest = prepared.arguments_digest
         try:
-            taken = await self._decision_log.put(asked, decision, self.record.via, digest)
+            stored = await self._decision_log.put(asked, decision, self.record.via, digest)
         except HearthNetError as error:
             if error.code != "expired":
                 raise
             return None
-        return taken.signed.event
+        return stored.signed.event
 
 
 def takeover_error(run: str) -> HearthNetError:

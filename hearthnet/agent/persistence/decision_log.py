@@ -161,14 +161,14 @@ class DecisionLog:
             PURPOSE,
         )
         data = _encode(signed)
-        stands = await self._store.save_decision(asked.run, asked.confirmation_id, data)
-        taken = (
+        stored = await self._store.save_decision(asked.run, asked.confirmation_id, data)
+        decided = (
             StoredDecision(signed, False)
-            if stands == data
-            else StoredDecision(self._read(stands, asked), True)
+            if stored == data
+            else StoredDecision(self._read(stored, asked), True)
         )
-        await self.audit(taken.signed)
-        return taken
+        await self.audit(decided.signed)
+        return decided
 
     async def audit(self, signed: SignedDecision) -> None:
         """Put a decision into the audit log, once, even if several processes do so repeatedly."""

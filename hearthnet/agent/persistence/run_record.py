@@ -185,8 +185,8 @@ def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
     Raises:
         HearthNetError: `invalid_signature` if it is not what this node saved under the id `run`.
     """
-    kept, rest = data[len(_MAGIC) : _HEAD - len(_PLAIN)], data[_HEAD - len(_PLAIN) :]
-    if not data.startswith(_MAGIC) or not hmac.compare_digest(kept, _seal_of(rest, identity.runs_key())):
+    seal, rest = data[len(_MAGIC) : _HEAD - len(_PLAIN)], data[_HEAD - len(_PLAIN) :]
+    if not data.startswith(_MAGIC) or not hmac.compare_digest(seal, _seal_of(rest, identity.runs_key())):
         raise altered(run)
     body = rest[len(_PLAIN) :]
     if rest.startswith(_PACKED):

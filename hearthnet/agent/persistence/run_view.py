@@ -43,8 +43,8 @@ def question(record: RunRecord) -> str:
     """
     state = record.state
     note = limit_note(limits.limit_text(state.limit, state.limits)) if state.limit else None
-    said = [message for message in state.messages if message.get("role") == "user" and message != note]
-    content = said[-1].get("content", "") if said else ""
+    questions = [message for message in state.messages if message.get("role") == "user" and message != note]
+    content = questions[-1].get("content", "") if questions else ""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     return text[:_MOST_OF_A_QUESTION]
 

@@ -103,10 +103,10 @@ class SavedRuns:
             HearthNetError: `not_found` if there is none with this id, or it is not the client's;
                 `invalid_signature` if it was altered.
         """
-        kept = await self.store.load(run) if ids.is_ulid(run) else None
-        if kept is None:
+        stored = await self.store.load(run) if ids.is_ulid(run) else None
+        if stored is None:
             raise _no_run(run)
-        loaded = LoadedRun(unseal(kept.data, run, self._identity), kept.revision)
+        loaded = LoadedRun(unseal(stored.data, run, self._identity), stored.revision)
         if self._client is not None and not self._client.sees(loaded.record.principal):
             raise _no_run(run)
         return loaded
@@ -177,8 +177,8 @@ class SavedRuns:
         if earlier is None or earlier.signed_approval != approval:
             await self._check_key(record, asked, decision, approval)
         # After an accepted edit the digest differs from the one that its author saw; a repetition is valid.
-        seen = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
-        if shown is not None and shown not in seen and not isinstance(decision, Deny):
+        digests = {asked.arguments_digest, asked.arguments_digest if earlier is None else earlier.shown}
+        if shown is not None and shown not in digests and not isinstance(decision, Deny):
             raise HearthNetError(
                 "unauthorized",
                 f"what waits has another digest than what was shown; look again: hearthnet runs show {run}",
@@ -190,9 +190,9 @@ class SavedRuns:
             return StoredDecision(earlier, True)
         self.check_waits(record, call, decision)
         allowed = _allowed(record, asked, decision).arguments_digest
-        taken = await self.decision_log.put(asked, decision, via, allowed, approval)
+        stored = await self.decision_log.put(asked, decision, via, allowed, approval)
         await self.store.notify(run)
-        return taken
+        return stored
 
     def check_waits(self, record: RunRecord, call: str, decision: Decision) -> None:
         """Check that `decision` about `call` does not come too late.

@@ -240,16 +240,16 @@ class Dispatcher:
         """Make the call through llm.tools.call, with a token for the serving node (decision 0072)."""
         approval = consent.get("approval")
         node, token = consent["node"], self._authority.token(tool, approval=approval)
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "tool_call_id": "tc_" + client_id_of(self._run, call.tool_call_id),
             "target_capability": tool.capability,
             "target_body": call.body,
         }
         if node != self._bus.peer.identity.node_id:
-            given["token"] = self._authority.token(tool, node)
+            arguments["token"] = self._authority.token(tool, node)
         if approval is not None:
-            given["approval"] = msgspec.to_builtins(approval)
-        body = {"params": {}, "input": given}
+            arguments["approval"] = msgspec.to_builtins(approval)
+        body = {"params": {}, "input": arguments}
         reply = await self._bus.call(
             TOOLS_CALL_ID, body, timeout_seconds=seconds, token=token, run=self._run, node=node
         )

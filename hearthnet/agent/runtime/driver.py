@@ -166,8 +166,8 @@ class ToolRun:
         decisions = tuple(await checkpointer.decisions())
         now = self._clock.now_ms()
         answers = tuple(
-            ClientAnswered(now=now, tool_call_id=call, content=given.content, is_error=given.is_error)
-            for call, given in self._answers.items()
+            ClientAnswered(now=now, tool_call_id=call, content=result.content, is_error=result.is_error)
+            for call, result in self._answers.items()
         )
         return Resume(now=now, decisions=decisions, answers=answers)
 
@@ -318,9 +318,9 @@ class ToolRun:
             if self._decide is not None:
                 decision = await self._decide(pending)
             if decision is not None and self._checkpointer is not None:
-                stands = await self._checkpointer.decide(pending, decision)
-                if stands is not None:
-                    self._events.put(stands)
+                stored = await self._checkpointer.decide(pending, decision)
+                if stored is not None:
+                    self._events.put(stored)
                     return
         except Exception:
             _log.exception("asking about call %s of run %s broke", pending.tool_call_id, self.run)

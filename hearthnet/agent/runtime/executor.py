@@ -216,16 +216,17 @@ class ToolExecutor:
 
     def prewarm_request(self, chat_request_body: dict[str, Any]) -> dict[str, Any]:
         """Return the body of `llm.chat` for `prewarm`, with the tools as a run shows them."""
-        given = dict(chat_request_body.get("input") or {})
-        messages = given.pop("messages", None) or [{"role": "user", "content": ""}]
-        choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
+        fields = dict(chat_request_body.get("input") or {})
+        messages = fields.pop("messages", None) or [{"role": "user", "content": ""}]
+        choice = first_choice(self._toolbox, fields.pop("tool_choice", "auto"))
         if len(self._toolbox):
-            given |= {"tools": natives(offered_tools(self._toolbox, messages, choice)), "tool_choice": choice}
-        kept = pop_thread_length(given, messages)
-        if "thread_id" in given:
-            given["thread_length"] = kept
+            fields["tools"] = natives(offered_tools(self._toolbox, messages, choice))
+            fields["tool_choice"] = choice
+        kept = pop_thread_length(fields, messages)
+        if "thread_id" in fields:
+            fields["thread_length"] = kept
         params = dict(chat_request_body.get("params") or {})
-        return {"params": params, "input": {**given, "messages": messages[kept:], "max_tokens": 0}}
+        return {"params": params, "input": {**fields, "messages": messages[kept:], "max_tokens": 0}}
 
     def open_run(
         self,
@@ -238,18 +239,18 @@ class ToolExecutor:
             HearthNetError: `bad_request` for a body without messages; `not_found` for a demanded tool that is
                 not declared.
         """
-        given = dict(chat_request_body.get("input") or {})
-        messages = given.pop("messages", None)
+        fields = dict(chat_request_body.get("input") or {})
+        messages = fields.pop("messages", None)
         if not isinstance(messages, list) or not messages:
             raise HearthNetError(
                 "bad_request", "the request has no messages", details={"path": "/input/messages"}
             )
-        choice = first_choice(self._toolbox, given.pop("tool_choice", "auto"))
+        choice = first_choice(self._toolbox, fields.pop("tool_choice", "auto"))
         offered = offered_tools(self._toolbox, messages, choice)
         if offered:
-            given["tools"] = natives(offered)
-        kept = pop_thread_length(given, messages)
-        request = {"params": dict(chat_request_body.get("params") or {}), "input": given}
+            fields["tools"] = natives(offered)
+        kept = pop_thread_length(fields, messages)
+        request = {"params": dict(chat_request_body.get("params") or {}), "input": fields}
         granted = self._grants.names() if self._grants is not None else []
         state = new_run(ids.new_ulid(), messages, choice, self._limits, granted)
         state.thread_kept, state.follow_up = kept, self._follow_up

@@ -33,7 +33,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 
-Hear = Callable[[ModelEvent], Awaitable[None]]
+OnEvent = Callable[[ModelEvent], Awaitable[None]]
 CHAT: Final = "llm.chat@2.0"
 MAX_TURN_BYTES: Final = 8 << 20
 """The most bytes, about, that are kept of one turn; no sound model sends more."""
@@ -42,15 +42,15 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 _log: Final = logging.getLogger(__name__)
 
 
-def pop_thread_length(given: dict[str, Any], messages: list[dict[str, Any]]) -> int:
+def pop_thread_length(fields: dict[str, Any], messages: list[dict[str, Any]]) -> int:
     """Remove and return `thread_length`: the number of `messages` that the provider keeps.
 
     Raises:
         HearthNetError: `bad_request` if it is not below the number of messages (all must be here to be sent
             again), or if there is no thread.
     """
-    kept = given.pop("thread_length", 0)
-    if not isinstance(kept, int) or not 0 <= kept < len(messages) or (kept and "thread_id" not in given):
+    kept = fields.pop("thread_length", 0)
+    if not isinstance(kept, int) or not 0 <= kept < len(messages) or (kept and "thread_id" not in fields):
         raise HearthNetError(
             "bad_request",
             "thread_length counts those of the messages that a thread_id keeps; send the whole conversation",
@@ -110,19 +110,19 @@ class ModelClient:
         self._state = state
         self._clock = clock
 
-    async def turn(self, asked: AskModel, hear: Hear) -> None:
-        """Run one turn of the model; `hear` receives its events.
+    async def turn(self, asked: AskModel, on_event: OnEvent) -> None:
+        """Run one turn of the model; `on_event` receives its events.
 
         The last event is `ModelDone` or `ModelFailed`.
         """
         kept = self._state.thread_kept
         try:
             try:
-                await self._stream_turn(asked, kept, hear)
+                await self._stream_turn(asked, kept, on_event)
             except HearthNetError as refused:
                 if refused.code != "thread_missing" or not kept:
                     raise
-                await self._stream_turn(asked, 0, hear)
+                await self._stream_turn(asked, 0, on_event)
             return
         except HearthNetError as raised:
             error = raised
@@ -130,26 +130,26 @@ class ModelClient:
             incident = ids.new_ulid()
             _log.exception("the model's turn in run %s broke [%s]", self._state.run, incident)
             error = HearthNetError("internal_error", f"unexpected; look in the log for {incident}")
-        await hear(ModelFailed(now=self._clock.now_ms(), error=error.to_body()))
+        await on_event(ModelFailed(now=self._clock.now_ms(), error=error.to_body()))
 
-    async def _stream_turn(self, asked: AskModel, kept: int, hear: Hear) -> None:
+    async def _stream_turn(self, asked: AskModel, kept: int, on_event: OnEvent) -> None:
         body, session = self._body(asked, kept), session_of(self._request)
         async with self._bus.stream(
             CHAT, body, token=self._token(), run=self._state.run, session=session
         ) as stream:
-            said = 0
+            size = 0
             async for frame in stream:
                 event = model_event(frame.event, frame.data, self._clock.now_ms())
                 if event is None:
                     continue
-                said += _size(event)
-                if said > MAX_TURN_BYTES:
+                size += _size(event)
+                if size > MAX_TURN_BYTES:
                     raise HearthNetError(
                         "payload_too_large", f"the model said more than {MAX_TURN_BYTES >> 20} MB in one turn"
                     )
                 if isinstance(event, ModelFailed) and event.error.get("error") == "thread_missing":
                     raise HearthNetError.from_body(event.error)
-                await hear(event)
+                await on_event(event)
                 if isinstance(event, _LAST):
                     return
         raise HearthNetError(
@@ -159,11 +159,11 @@ class ModelClient:
         )
 
     def _body(self, asked: AskModel, kept: int) -> dict[str, Any]:
-        given = {**self._request["input"], "messages": asked.messages[kept:], "stream": True}
-        if "thread_id" in given:
-            given["thread_length"] = kept
-        if "tools" in given:
-            given["tool_choice"] = asked.tool_choice
+        fields = {**self._request["input"], "messages": asked.messages[kept:], "stream": True}
+        if "thread_id" in fields:
+            fields["thread_length"] = kept
+        if "tools" in fields:
+            fields["tool_choice"] = asked.tool_choice
             if self._state.results:
-                given["tools"] = [*given["tools"], native(READER)]
-        return {**self._request, "input": given}
+                fields["tools"] = [*fields["tools"], native(READER)]
+        return {**self._request, "input": fields}

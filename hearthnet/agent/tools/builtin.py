@@ -219,8 +219,8 @@ class Availability(NamedTuple):
 
 def listed_tools(offers: Iterable[OfferView]) -> list[ToolStatus]:
     """Return all built-in tools, available or not; `offers` are all offers of the mesh."""
-    there = list(offers)
-    return [_listed(name, there) for name in ALL_BUILTIN]
+    views = list(offers)
+    return [_listed(name, views) for name in ALL_BUILTIN]
 
 
 def available_tools(
@@ -232,11 +232,11 @@ def available_tools(
 
     The former are made by `builtin_tools`, whose errors are raised.
     """
-    there = list(offers)
-    listed = [_listed(name, there) for name in names if name in ALL_BUILTIN]
+    views = list(offers)
+    listed = [_listed(name, views) for name in names if name in ALL_BUILTIN]
     missing = [tool for tool in listed if not tool.available]
-    gone = {tool.name for tool in missing}
-    return Availability(builtin_tools([name for name in names if name not in gone], bound_params), missing)
+    absent = {tool.name for tool in missing}
+    return Availability(builtin_tools([name for name in names if name not in absent], bound_params), missing)
 
 
 def _listed(name: str, offers: Sequence[OfferView]) -> ToolStatus:

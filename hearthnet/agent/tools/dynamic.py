@@ -45,7 +45,7 @@ def dynamic_tool(contract: Contract, *, own: bool) -> ToolDefinition:
 
     `own`: this node offers it.
     """
-    said = contract.request_schema.get("description")
-    description = said if isinstance(said, str) and said.strip() else contract.summary
+    declared = contract.request_schema.get("description")
+    description = declared if isinstance(declared, str) and declared.strip() else contract.summary
     tool = bound_tool(contract.name, description[:MOST_DESCRIBED], contract, {})
     return tool if own else msgspec.structs.replace(tool, side_effects=True)

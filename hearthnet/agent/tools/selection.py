@@ -73,10 +73,10 @@ def first_choice(toolbox: Toolbox, wanted: ToolChoice) -> ToolChoice:
 
 def question_of(messages: Sequence[dict[str, Any]]) -> str:
     """Return the text of the last message of the user."""
-    said = next((one.get("content") for one in reversed(messages) if one.get("role") == "user"), "")
-    if isinstance(said, list):
-        return " ".join(str(part.get("text", "")) for part in said if isinstance(part, dict))
-    return str(said or "")
+    content = next((one.get("content") for one in reversed(messages) if one.get("role") == "user"), "")
+    if isinstance(content, list):
+        return " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")
 
 
 def _words(tool: ToolDefinition) -> Counter[str]:

@@ -204,9 +204,9 @@ def _check_wrapped(claims: Claims, body: dict[str, Any]) -> None:
 
 
 def _wrapped(body: dict[str, Any]) -> tuple[Capability, dict[str, Any]]:
-    given = body.get("input")
-    target = given.get("target_body") if isinstance(given, dict) else None
-    name = given.get("target_capability") if isinstance(given, dict) else None
+    wrapped = body.get("input")
+    target = wrapped.get("target_body") if isinstance(wrapped, dict) else None
+    name = wrapped.get("target_capability") if isinstance(wrapped, dict) else None
     if not isinstance(target, dict) or not isinstance(name, str):
         raise HearthNetError(
             "bad_request",

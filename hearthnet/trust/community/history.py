@@ -81,7 +81,7 @@ class History:
         Raises:
             HearthNetError: `bad_request` if `heads` are malformed.
         """
-        return any(hash_ not in self._by_hash for given in heads.values() for _, hash_ in map(_head, given))
+        return any(hash_ not in self._by_hash for texts in heads.values() for _, hash_ in map(_head, texts))
 
     def missing(self, heads: Mapping[str, Sequence[str]]) -> tuple[CommunityEvent, ...]:
         """Return the events that a node with `heads` may lack, in their order.
@@ -94,8 +94,8 @@ class History:
         """
         have: set[str] = set()
         ahead: set[str] = set()
-        for author, given in heads.items():
-            ends = [_head(text) for text in given]
+        for author, texts in heads.items():
+            ends = [_head(text) for text in texts]
             longest = max((tip.sequence for tip in self.tips.get(author, ())), default=0)
             known = [hash_ for _, hash_ in ends if hash_ in self._by_hash]
             have |= self.below(author, known)

@@ -36,7 +36,7 @@ def cosign_payload(
     `what` is the reason of a revocation, the name in an invite, otherwise the new level. Only an invite
     contains its end (milliseconds) and the hash of the revocation that it recalls.
     """
-    said: dict[str, Any] = {
+    terms: dict[str, Any] = {
         "type": event_type,
         "community_id": community,
         "target_node_id": target,
@@ -44,8 +44,8 @@ def cosign_payload(
         "client_id": client_id,
     }
     if event_type == INVITED:
-        said |= {"expires_at": expires_at, "recalls": recalls}
-    return canonical_json(said)
+        terms |= {"expires_at": expires_at, "recalls": recalls}
+    return canonical_json(terms)
 
 
 def check_signatures(agreed: bytes, co_signers: Iterable[CoSigner]) -> None:

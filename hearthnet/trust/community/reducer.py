@@ -38,15 +38,15 @@ def replay(history: History) -> RosterReplay:
         HearthNetError: `bad_request` if no event founds the community.
     """
     decided: list[Removal] = []
-    judge = RosterReplay(history, decided)
+    state = RosterReplay(history, decided)
     rounds = 0
-    while judge.removals:
+    while state.removals:
         rounds += 1
-        decided += _next(judge.removals) if rounds < MAX_ROUNDS else judge.removals
-        judge = RosterReplay(history, decided)
-    if not judge.name:
+        decided += _next(state.removals) if rounds < MAX_ROUNDS else state.removals
+        state = RosterReplay(history, decided)
+    if not state.name:
         raise HearthNetError("bad_request", "is of no community: nothing founds it")
-    return judge
+    return state
 
 
 def _next(removals: list[Removal]) -> list[Removal]:

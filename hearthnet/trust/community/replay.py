@@ -217,8 +217,8 @@ class RosterReplay:
         signers = self._agreeing(event.author, content.co_signers, least, invitee)
         rank = max([rank, *map(self._rank, signers - {event.author})])
         invite = OpenInvite(event, content, place, rank, signers, self._able(least, invitee))
-        if lack := self._lack(invite, policy):
-            raise _Flaw(lack)
+        if objection := self._lack(invite, policy):
+            raise _Flaw(objection)
         replaced = self._named.get((event.author, invitee)) if invitee else None
         if self._open[event.author] - (replaced is not None and replaced.open) >= MAX_OPEN_INVITES:
             raise _Flaw(f"its author had {MAX_OPEN_INVITES} open invites; withdraw some")
@@ -262,14 +262,14 @@ class RosterReplay:
         if request is None or request[0].member.node_id != content.node_id:
             raise _Flaw("nobody asked to join by that event, or the request does not count")
         entry, invite = request[0].member, request[1]
-        if lack := self._lack(invite, self._policy_for(place, event)):
-            raise _Flaw(f"its invite does not count any more: {lack}")
+        if objection := self._lack(invite, self._policy_for(place, event)):
+            raise _Flaw(f"its invite does not count any more: {objection}")
         if self._rank(entry.node_id):
             raise _Flaw("that node is a member already")
         if entry.login in self._logins:
             raise _Flaw("its login is another member's")
-        gone = self.revoked.get(entry.node_id)
-        if gone is not None and not _recalls(invite, entry.node_id, gone):
+        revoked = self.revoked.get(entry.node_id)
+        if revoked is not None and not _recalls(invite, entry.node_id, revoked):
             raise _Flaw("a revoked node comes back only by an invite of a trusted member that names it")
         self._close(invite)
         self._let_in(entry, event.wall_clock, _MEMBER, _FAR)
@@ -391,13 +391,12 @@ class RosterReplay:
         return -1 if node == self._root else _FAR if standing is None else standing.depth
 
 
-def _recalls(invite: OpenInvite, node: str, gone: RevokedMember) -> bool:
-    """Return whether the invite readmits `node` after the revocation `gone`.
+def _recalls(invite: OpenInvite, node: str, revoked: RevokedMember) -> bool:
+    """Return whether the invite readmits `node` after it was `revoked`.
 
     Co-signers name the revocation; otherwise their signatures would undo every later one, too.
     """
     content = invite.content
-    agreed = not content.co_signers or content.recalls == gone.event_hash
-    return (
-        agreed and content.invitee_node_id == node and invite.rank >= _TRUSTED and invite.place > gone.place
-    )
+    agreed = not content.co_signers or content.recalls == revoked.event_hash
+    is_named = content.invitee_node_id == node
+    return agreed and is_named and invite.rank >= _TRUSTED and invite.place > revoked.place

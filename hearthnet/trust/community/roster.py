@@ -275,11 +275,11 @@ def _prove(roster: Roster) -> None:
 
 def _derived(history: History) -> Roster:
     state = replay(history)
-    taken = {standing.entry.login for standing in state.members.values()}
+    logins = {standing.entry.login for standing in state.members.values()}
     invites: dict[str, Invite] = {}
     for one in state.open_invites():
-        if one.content.login not in taken:
-            taken.add(one.content.login)
+        if one.content.login not in logins:
+            logins.add(one.content.login)
             invites.setdefault(one.content.invite_key, _invite(one.event, one.content))
     roster = Roster(
         version=len(history.events),
