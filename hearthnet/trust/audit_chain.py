@@ -29,8 +29,8 @@ from hearthnet.trust.keys import Identity
 PURPOSE: Final = "audit"
 HEAD_PURPOSE: Final = "audit head"
 MAX_FRAME_BYTES: Final = 64 * 1024
-Kind = Literal["began", "ended", "decided", "refused"]
-Problem = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
+EntryKind = Literal["began", "ended", "decided", "refused"]
+Fault = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
 
 
 class AuditEntry(
@@ -53,7 +53,7 @@ class AuditEntry(
     sequence: Count
     previous: str
     time: Count
-    kind: Kind
+    kind: EntryKind
     call: str
     instance: str
     service: str = ""
@@ -102,7 +102,7 @@ class ChainProblem(msgspec.Struct, frozen=True):
     """A fault of a chain: its entry, its kind, and a description in one line."""
 
     entry: int
-    problem: Problem
+    problem: Fault
     message: str
 
 
@@ -248,7 +248,7 @@ class Verifier:
         if began is None or began.call != entry.call:
             self._note(number, "unpaired", f"entry {number} ends {entry.began}, where no such call is open")
 
-    def _note(self, number: int, problem: Problem, message: str) -> None:
+    def _note(self, number: int, problem: Fault, message: str) -> None:
         self.finding = ChainProblem(number, problem, message)
 
     def _look_for_missing(self, line: bytes) -> None:

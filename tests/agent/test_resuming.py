@@ -118,7 +118,7 @@ def test_a_turn_that_broke_off_before_any_call_is_asked_for_again_and_counted_on
     bench = Saved(choice="required")
     bench.token("Well, ")
     request = only(AskModel, bench.restart())
-    assert (request.iteration, request.tool_choice) == (1, "required")
+    assert (bench.loop.state.iteration, request.tool_choice) == (1, "required")
     bench.token("Boil it.")
     ended = only(Finish, bench.model_done())
     assert ended.message["content"] == "Boil it."
@@ -135,7 +135,7 @@ def test_a_turn_that_broke_off_after_a_call_ends_there() -> None:
     assert not of(AskModel, bench.actions)
     only(Dispatch, bench.decided(question, Approve()))
     request = only(AskModel, bench.returned("p", {}))
-    assert request.iteration == 2
+    assert bench.loop.state.iteration == 2
     assert request.messages[-2]["content"] == "Posting. "
     paired(request.messages)
 
@@ -173,7 +173,8 @@ def test_an_effect_whose_provider_knows_no_repetition_is_never_sent_again() -> N
 @pytest.mark.req("RUN-2")
 def test_a_run_that_had_not_begun_begins() -> None:
     bench = Saved(start=False)
-    assert only(AskModel, bench.restart()).iteration == 1
+    only(AskModel, bench.restart())
+    assert bench.loop.state.iteration == 1
 
 
 @pytest.mark.req("RUN-4")
@@ -190,7 +191,7 @@ def test_limits_hold_over_restarts() -> None:
     assert bench.asked_model().tool_choice == "none"
     bench.restart()
     request = only(AskModel, bench.actions)
-    assert (request.tool_choice, request.iteration) == ("none", 3)
+    assert (request.tool_choice, bench.loop.state.iteration) == ("none", 3)
     notes = [message for message in request.messages if "The limit of" in str(message["content"])]
     assert len(notes) == 1
 

@@ -190,21 +190,7 @@ class CallTable:
         call.epoch = state.epoch
         # A confirmed call has its full time; a read is limited to the time that the run has left.
         left = call.timeout_ms if call.effect else state.limits.wall_clock_ms - state.spent_ms
-        self._out.append(
-            Dispatch(
-                tool_call_id=call.id,
-                name=call.name,
-                capability=call.capability,
-                body=call.body,
-                client_id=call.client_id,
-                timeout_ms=min(call.timeout_ms, left),
-                arguments_digest=call.arguments_digest,
-                max_result_bytes=state.limits.max_result_bytes,
-                grant=call.grant,
-                use=call.use,
-                provider=call.provider,
-            )
-        )
+        self._out.append(dispatch_of(call, min(call.timeout_ms, left), state.limits.max_result_bytes))
         data = {"tool_call_id": call.id, "name": call.name, "capability": call.capability}
         self._outcomes.report(call, "running")
         self._outcomes.emit("tool_started", {**data, "arguments": call.arguments})
@@ -227,6 +213,23 @@ class CallTable:
                 self._outcomes.fail(call, CallStep.RETURNED, status, text)
             case _:
                 assert_never(event)
+
+
+def dispatch_of(call: CallState, timeout_ms: int, max_result_bytes: int = 0) -> Dispatch:
+    """Return the action that sends `call`."""
+    return Dispatch(
+        tool_call_id=call.id,
+        name=call.name,
+        capability=call.capability,
+        body=call.body,
+        client_id=call.client_id,
+        timeout_ms=timeout_ms,
+        arguments_digest=call.arguments_digest,
+        max_result_bytes=max_result_bytes,
+        grant=call.grant,
+        use=call.use,
+        provider=call.provider,
+    )
 
 
 def _model_name(called: str, tool: Tool | None) -> str:

@@ -211,7 +211,6 @@ class AskModel(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     messages: list[dict[str, Any]]
     tool_choice: ToolChoice
-    iteration: int
 
 
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -280,7 +279,6 @@ class Suspend(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     The run may also be returned after it acted, with the `results` of its turn.
     """
 
-    run: str
     text: str
     pending: list[PendingApproval]
     wanted: list[ClientCallRequest] = []

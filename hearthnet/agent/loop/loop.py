@@ -164,9 +164,7 @@ class ToolLoop:
         count = {"iteration": state.iteration, "max_iterations": state.limits.max_iterations}
         self._outcomes.emit("iteration", {**count, "final": state.closing})
         choice = "none" if state.closing else self._choice()
-        self._out.append(
-            AskModel(messages=list(state.messages), tool_choice=choice, iteration=state.iteration)
-        )
+        self._out.append(AskModel(messages=list(state.messages), tool_choice=choice))
 
     def _on_model_event(self, event: ModelEvent) -> None:
         match event:
@@ -288,7 +286,7 @@ class ToolLoop:
         frame = {**asked, "results": results} if results else asked
         self._outcomes.emit("suspended", {"run": state.run, "requires_follow_up": True, **frame})
         text = "".join(state.text)
-        self._out.append(Suspend(run=state.run, text=text, pending=pending, wanted=wanted, results=results))
+        self._out.append(Suspend(text=text, pending=pending, wanted=wanted, results=results))
 
     def _cancel(self) -> None:
         self._cancel_open("cancelled: the run was cancelled")

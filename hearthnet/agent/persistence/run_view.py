@@ -16,6 +16,7 @@ from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.trust.audit_chain import AuditEntry
 
 _MOST_OF_A_QUESTION: Final = 280
+_OF_AN_EFFECT: Final = ("proposed_at", "claimed_at", "ended_at", "result", "grant", "use")
 
 
 def summary(record: RunRecord, asked: list[PendingApproval]) -> dict[str, Any]:
@@ -62,12 +63,7 @@ def _call(effect: EffectRecord, page: RunDetails, now_ms: int) -> dict[str, Any]
     return {
         **msgspec.to_builtins(effect.asked),
         "status": status_of(effect, one, now_ms),
-        "proposed_at": effect.proposed_at,
-        "claimed_at": effect.claimed_at,
-        "ended_at": effect.ended_at,
-        "result": effect.result,
-        "grant": effect.grant,
-        "use": effect.use,
+        **{name: getattr(effect, name) for name in _OF_AN_EFFECT},
         "decided": None if one is None else decision_view(one),
         "executed": began and {"entry": began.sequence, "digest": began.digest},
         "outcome": ended and {"entry": ended.sequence, "code": ended.code, "hash": ended.outcome},

@@ -19,11 +19,12 @@ from typing import Any, Unpack
 
 import msgspec
 
-from hearthnet.agent.loop.call_machine import UNKNOWN
-from hearthnet.agent.loop.events import Dispatch, ToolReturned
+from hearthnet.agent.loop.approvals import pending_of
+from hearthnet.agent.loop.call_machine import UNKNOWN, dispatch_of
+from hearthnet.agent.loop.events import ToolReturned
 from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.outcomes import failure
-from hearthnet.agent.loop.state import Limits, RunState, client_id_of, confirmation_id_of, new_run
+from hearthnet.agent.loop.state import CallState, Limits, RunState, client_id_of, confirmation_id_of, new_run
 from hearthnet.agent.persistence.checkpointer import Checkpointer
 from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, dynamic_contracts
 from hearthnet.agent.persistence.run_store import RunStore
@@ -41,7 +42,6 @@ from hearthnet.agent.tools.selection import first_choice, offered_tools
 from hearthnet.agent.tools.toolbox import (
     DEFAULT_TOOL_SECONDS,
     BoundTool,
-    Prepared,
     ReaderTool,
     Toolbox,
     natives,
@@ -51,7 +51,6 @@ from hearthnet.agent.tools.types import (
     Decision,
     Deny,
     Edit,
-    PendingApproval,
     ToolCall,
     ToolDefinition,
     ToolError,
@@ -151,35 +150,25 @@ class ToolExecutor:
         prepared = tool.prepare(arguments, client_id)
         if isinstance(prepared, str):
             return _error(call, prepared)
-        if tool.effect and not is_confirmed:
-            raise ToolError(self._pending(call, tool, prepared, client_id))
-        dispatch = Dispatch(
-            tool_call_id=call.id,
+        state = CallState(
+            id=call.id,
             name=tool.definition.name,
+            model_name=tool.safe_name,
+            arguments=call.arguments,
             capability=tool.capability,
             body=prepared.body,
             client_id=client_id,
-            timeout_ms=tool.timeout_ms(self._per_tool_seconds),
             arguments_digest=prepared.arguments_digest,
+            confirmation_id=confirmation_id_of(self._run, call.id),
+            expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
         )
+        if tool.effect and not is_confirmed:
+            raise ToolError(pending_of(self._run, state))
+        dispatch = dispatch_of(state, tool.timeout_ms(self._per_tool_seconds))
         outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
         if isinstance(outcome, ToolReturned):
             return ToolResult(call.id, call.name, outcome.output, outcome.is_error)
         return _error(call, failure(tool.effect, outcome.code, outcome.message)[1])
-
-    def _pending(self, call: ToolCall, tool: BoundTool, ready: Prepared, client_id: str) -> PendingApproval:
-        return PendingApproval(
-            confirmation_id=confirmation_id_of(self._run, call.id),
-            run=self._run,
-            tool_call_id=call.id,
-            name=tool.definition.name,
-            capability=tool.capability,
-            arguments=call.arguments,
-            body=ready.body,
-            arguments_digest=ready.arguments_digest,
-            client_id=client_id,
-            expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
-        )
 
     async def run_chat_with_tools(
         self,

@@ -22,7 +22,7 @@ from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "grant"
 MOST_USES: Final = 10_000
-Use = Annotated[int, msgspec.Meta(ge=1, le=MOST_USES)]
+UseCount = Annotated[int, msgspec.Meta(ge=1, le=MOST_USES)]
 
 
 class Grant(Consent, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,7 +36,7 @@ class Grant(Consent, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     params_constraints: dict[str, list[Any]]
     tool_hash: str
-    max_uses: Use
+    max_uses: UseCount
 
 
 def sign_grant(identity: Identity, grant: Grant) -> Grant:

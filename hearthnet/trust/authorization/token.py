@@ -40,7 +40,7 @@ _HEADER: Final = ids.b64(b'{"alg":"EdDSA","typ":"hntoken","v":1}')
 _WHOLE_SERVER: Final = re.compile(r"(experimental\.mcp\.[a-z0-9_-]{1,32})\.\*")
 _PRINCIPAL: Final = re.compile("[A-Za-z0-9._-]{1,64}")
 
-Kind = Literal["grant", "session", "run"]
+TokenKind = Literal["grant", "session", "run"]
 IssuedVia = Literal["manual", "onboarding", "relay", "federation"]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
@@ -167,7 +167,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     issued_via: IssuedVia | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> TokenKind:
         """The kind of the token."""
         if self.principal:
             return "session"

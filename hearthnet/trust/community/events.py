@@ -46,7 +46,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Hash = Annotated[str, msgspec.Meta(pattern=r"^blake3:[0-9a-f]{64}\Z")]
 HashOrNone = Annotated[str, msgspec.Meta(pattern=r"^(blake3:[0-9a-f]{64})?\Z")]
 Sequence = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
-Heads = Annotated[tuple[Hash, ...], msgspec.Meta(max_length=64)]
+HeadHashes = Annotated[tuple[Hash, ...], msgspec.Meta(max_length=64)]
 Signatures = Annotated[int, msgspec.Meta(ge=1, le=32)]
 
 
@@ -165,7 +165,7 @@ class Demoted(Data, frozen=True, kw_only=True):
     new_level: Literal["member", "trusted"]
     client_id: str
     co_signers: CoSigners = ()
-    target_heads: Heads = ()
+    target_heads: HeadHashes = ()
 
 
 class Revoked(Data, frozen=True, kw_only=True):
@@ -178,7 +178,7 @@ class Revoked(Data, frozen=True, kw_only=True):
     reason: Annotated[str, msgspec.Meta(max_length=200)]
     client_id: str
     co_signers: CoSigners = ()
-    target_heads: Heads = ()
+    target_heads: HeadHashes = ()
 
 
 class Withdrawn(Data, frozen=True, kw_only=True):
@@ -191,7 +191,7 @@ class PolicyUpdated(Data, frozen=True, kw_only=True):
     """New rules, for all later events and for those beyond `heads`, whatever their lamport."""
 
     policy: Policy
-    heads: dict[str, Heads]
+    heads: dict[str, HeadHashes]
 
 
 Content = (

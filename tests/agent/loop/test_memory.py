@@ -127,7 +127,7 @@ def test_equal_calls_stop_at_the_limit_and_the_run_comes_to_its_answer(arguments
     assert last["status"] == "refused"
     assert last["content"].startswith("repeated_call: not run; the same call was made 3 times")
     request = bench.asked_model()
-    assert (request.tool_choice, request.iteration) == ("none", 5)
+    assert (request.tool_choice, bench.loop.state.iteration) == ("none", 5)
     assert "3 equal tool calls" in request.messages[-1]["content"]
     assert only(Finish, bench.model_done()).done["limit"] == "max_equal_calls"
 
