@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.shared.exceptions import MCPError
 
 import hearthnet
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import check_installed, check_offered
+from hearthnet.nats.client import NatsClient
+from tests.gateway.test_mcp import connected
 from tests.helpers.gateway import House
 from tests.helpers.socket_client import line
 from tests.helpers.waiting import wait_for
@@ -18,6 +21,7 @@ from tests.services.mcp.houses import Plain, configure, running, tool
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SECONDS = 30.0
+EVENTS = {"Accept": "text/event-stream"}
 READ, EFFECT = "experimental.mcp.plain.echo", "experimental.mcp.plain.write"
 
 
@@ -32,7 +36,7 @@ async def test_tools_of_an_mcp_server_are_listed_and_called(shared: House, tmp_p
     settings = shared.mesh.home.config_file.read_text()
     try:
         async with running(shared.mesh, settings, plain.toml(share=True, read_only=["echo"])):
-            async with shared.http(shared.guest(READ, EFFECT)) as http:
+            async with shared.http(shared.guest(READ, EFFECT, "experimental.mcp.plain.none")) as http:
 
                 async def listed() -> list[Any]:
                     found: list[Any] = (await http.get("/v1/capabilities")).json()["capabilities"]
@@ -144,3 +148,53 @@ async def test_capability_of_another_namespace_is_not_for_clients(shared: House)
     assert called.status_code == 401, called.text
     assert (called.json()["error"], "called at its own home only" in called.text) == ("unauthorized", True)
     assert [page["name"] for page in pages] == ["rag.query"]
+
+
+@pytest.mark.req("GATE-4", "HTTP-36", "SESS-6")
+async def test_uncovered_name_is_refused_before_anything_is_sent(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every door; nobody offers the name, so that a question about it would be answered `not_found`."""
+    link, send = shared.bus.peer.link, NatsClient.send
+    sent: list[str] = []
+
+    def noted(self: NatsClient, subject: str, data: bytes, reply: str = "") -> None:
+        if self is link:
+            sent.append(subject)
+        send(self, subject, data, reply)
+
+    name, other, chat = (
+        "experimental.mcp.other.echo",
+        shared.guest("rag.query", READ),
+        shared.guest("llm.chat"),
+    )
+    body = {"model": "mesh", "messages": [{"role": "user", "content": "Hello."}]}
+    of_mesh = {**body, "hearthnet": {"tools": [name, {"use": f"{name}@1.0"}]}}
+    run = {"messages": body["messages"], "tools": [name]}
+    async with (
+        connected(shared, other, mode="legacy") as mcp,
+        shared.http(other) as http,
+        shared.http(chat) as own,
+    ):
+        monkeypatch.setattr(NatsClient, "send", noted)
+        answers = [
+            await http.post("/v1/call", json=asked(name)),
+            await http.post("/v1/call", json=asked("market.list")),
+            await http.post("/v1/call", json=asked(name, version="9.0")),
+            await http.post(f"/v1/call/{name}", json=asked(name)["body"], headers=EVENTS),
+            await own.post("/v1/call", json={"capability": "llm.chat", "body": {"params": {}, "input": run}}),
+            await http.post("/v1/chat/completions", json=body),
+            await http.post("/v1/chat/completions", json={**body, "model": "mesh+tools"}),
+            await own.post("/v1/chat/completions", json=of_mesh),
+        ]
+        async with line(shared, other) as socket:
+            await socket.call(shared, other, name, asked(name)["body"], version="")
+            (frame,) = await socket.rest()
+        for shown in (name, name.replace(".", "_"), "experimental_mcp_plain_echoes"):
+            with pytest.raises(MCPError, match="there is no tool"):
+                await mcp.call_tool(shown, {"text": "hello"})
+        assert sent == []
+        assert (await http.post("/v1/call", json=asked(READ))).json()["error"] == "not_found"
+        assert sent != []
+    assert [answer.status_code for answer in answers] == [403] * len(answers), [one.text for one in answers]
+    assert frame["data"]["error"] == "token_scope_insufficient"

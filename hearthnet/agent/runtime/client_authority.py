@@ -65,14 +65,8 @@ class ClientPrincipal(msgspec.Struct, frozen=True):
             return True
         covered = self.scope.covers(tool.contract.capability)
         if tool.composed:
-            covered = covered and self.covers_named(TOOLS_CALL_ID)
+            covered = covered and self.scope.covers_name(TOOLS_CALL_ID)
         return covered and self._allows(tool)
-
-    def covers_named(self, capability: str) -> bool:
-        """Return whether the scope covers `name@major.minor`."""
-        from hearthnet.core.capability_name import parse_capability
-
-        return self.scope.covers(parse_capability(capability))
 
     def _allows(self, tool: BoundTool) -> bool:
         """Return whether some call of `tool` can meet the scope's constraints."""

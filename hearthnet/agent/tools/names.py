@@ -39,10 +39,11 @@ def placeholder(name: str) -> str:
 
     So a name that a model invents is never taken for that of another tool.
     """
-    return name if is_safe(name) else f"{_stem(name)}-{_hash(name)[:_HASH_LENGTH]}"
+    return name if is_safe(name) else f"{stem(name)}-{_hash(name)[:_HASH_LENGTH]}"
 
 
-def _stem(name: str) -> str:
+def stem(name: str) -> str:
+    """Return the part of a safe name before the hash."""
     return sanitize(name)[: MAX_LENGTH - _HASH_LENGTH - 1]
 
 
@@ -79,8 +80,8 @@ class NameMap:
         plain = sanitize(name)
         if plain not in taken and name == name[:MAX_LENGTH]:
             return plain
-        stem, digest = _stem(name), _hash(name)
-        candidates = (f"{stem}-{digest[at : at + _HASH_LENGTH]}" for at in range(len(digest) - _HASH_LENGTH))
+        head, digest = stem(name), _hash(name)
+        candidates = (f"{head}-{digest[at : at + _HASH_LENGTH]}" for at in range(len(digest) - _HASH_LENGTH))
         return next(candidate for candidate in candidates if candidate not in taken)
 
     def to_safe(self, declared: str) -> str:

@@ -117,6 +117,22 @@ class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     def __repr__(self) -> str:
         return f"Client({self.id}, {self.principal})"
 
+    def check_covers(self, capability: str) -> None:
+        """Check that the scope covers `name@major.minor`, or some version of a bare name.
+
+        Providers check it again. It is checked before anything is sent about the name.
+
+        Raises:
+            HearthNetError: `token_scope_insufficient` if it does not.
+        """
+        if not self.scope.covers_name(capability):
+            raise scope_error(capability)
+
+
+def scope_error(capabilities: str) -> HearthNetError:
+    """Return the error for capabilities that a client's scope does not cover."""
+    return HearthNetError("token_scope_insufficient", f"what you may do here does not cover {capabilities}")
+
 
 class Clients:
     """The authentication of clients, and their tokens."""

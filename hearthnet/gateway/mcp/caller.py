@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hearthnet.agent.tools.names import sanitize, stem
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client, everything
 from hearthnet.gateway.runs.calls import approved
 from hearthnet.trust.authorization.approval import Approval, sign_approval
-from hearthnet.trust.authorization.token import Scope, mint
+from hearthnet.trust.authorization.token import Scope, mint, whole_server
 
 if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
@@ -45,9 +48,14 @@ class ClientCaller:
         """Return whether its scope was given by name."""
         return bool(self._client.bearer or self._gateway.clients.book.find(self.id).scope.capabilities)
 
-    def covers(self, contract: Contract) -> bool:
-        """Return whether its scope covers the contract."""
-        return self._client.scope.covers(contract.capability)
+    def covers(self, capability: Capability) -> bool:
+        """Return whether its scope covers the capability."""
+        return self._client.scope.covers(capability)
+
+    def may_know(self, tool: str) -> bool:
+        """Return whether its scope has a capability without installed contract for this tool name."""
+        entries = filter(is_provider_defined, self._client.scope.capabilities)
+        return any(_may_name(tool, entry.partition("@")[0]) for entry in entries)
 
     def token(self, contract: Contract) -> str:
         """Return the token of its calls; raises if the client was removed."""
@@ -88,8 +96,12 @@ class OwnerCaller:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
-    def covers(self, contract: Contract) -> bool:
+    def covers(self, _capability: Capability) -> bool:
         """Return True: the owner may call all that a token can carry."""
+        return True
+
+    def may_know(self, _tool: str) -> bool:
+        """Return True, as `covers` does."""
         return True
 
     def token(self, contract: Contract) -> str:
@@ -120,6 +132,15 @@ class OwnerCaller:
             return found
         unsigned = msgspec.convert({**found["approval"], "signature": ""}, Approval)
         return sign_approval(peer.identity, unsigned)
+
+
+def _may_name(tool: str, entry: str) -> bool:
+    """Return whether `tool` can be the name of the capability or of a tool of the server in `entry`."""
+    shown = sanitize(tool)
+    server = whole_server(entry)
+    if server is not None:
+        return shown.startswith(stem(f"{server}."))
+    return shown == sanitize(entry) or shown.startswith(f"{stem(entry)}-")
 
 
 Caller = ClientCaller | OwnerCaller

@@ -33,6 +33,7 @@ from hearthnet.agent.runtime.stream_collector import drain
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import contract_fetch
+from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.contracts.registry import contracts
@@ -69,6 +70,8 @@ class McpSide:
         self._bus = bus
         self._caller_of = caller_of
         self._seals = elicitation.ElicitationSigner()
+        self._views: list[OfferView] = []
+        """The offers at the last look."""
         self._offered: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
         """Those of them that are offered to more than their own node."""
@@ -109,9 +112,8 @@ class McpSide:
                 await self._notify_tools_changed()
 
     async def _look(self) -> None:
-        """Read the present offers, and learn contracts that came with no installation."""
-        views = await self._bus.offers()
-        await self._bus.fetch_contracts(views)
+        """Read the present offers."""
+        self._views = views = await self._bus.offers()
         self._offered = frozenset(str(view.capability) for view in views)
         self._shared = frozenset(str(view.capability) for view in views if view.offer.trust != SELF)
 
@@ -128,6 +130,7 @@ class McpSide:
         # A session is made anew for each request; the connection behind it lasts.
         self._connections.add(context.session._connection)
         await self._look()
+        await self._learn(caller)
         names = self._offered if caller.chosen else self._offered - _unlisted()
         tools = [tool for tool in self._tools(caller).values() if tool.contract.id in names]
         listed = [tool.listed(any_output=_is_modern(context)) for tool in tools]
@@ -142,7 +145,11 @@ class McpSide:
             if is_provider_defined(name) and (found := contract_fetch.cached_contract(name))
         ]
         every = [contract for contract in (*contracts(), *provided) if may_be_called(contract)]
-        return tools_of(contract for contract in every if caller.covers(contract))
+        return tools_of(contract for contract in every if caller.covers(contract.capability))
+
+    async def _learn(self, caller: Caller) -> None:
+        """Learn the offered contracts that came with no installation and that the caller may call."""
+        await self._bus.fetch_contracts([view for view in self._views if caller.covers(view.capability)])
 
     async def _call(self, context: _Context, params: types.CallToolRequestParams) -> _Answer:
         with span.call_span(self._bus.peer.traces, context, params) as step:
@@ -160,8 +167,10 @@ class McpSide:
     ) -> _Answer:
         try:
             caller = self._caller_of(context)
-            if not self._offered:
-                await self._look()
+            if caller.may_know(params.name):
+                if not self._offered:
+                    await self._look()
+                await self._learn(caller)
             tools = self._tools(caller)
             tool = tools.get(params.name) or next(
                 (one for one in tools.values() if one.contract.name == params.name), None

@@ -88,7 +88,8 @@ class RunSource:
         if goes_on is not None:
             return self._going_on(client, asked, goes_on), True
         if asked.with_mesh:
-            return self._follow_ups.frames(client, await self._with_tools(asked)), True
+            return self._follow_ups.frames(client, await self._with_tools(client, asked)), True
+        client.check_covers(CHAT)
         body = {**asked.body, "input": {**asked.body["input"], "stream": True}}
         bus, token = self._gateway.bus, self._gateway.clients.token(client)
         node = bus.peer.node_id if asked.stored else ""
@@ -104,12 +105,14 @@ class RunSource:
         except HearthNetError as error:
             if goes_on.surely or error.code not in _RUN_ENDED:
                 raise
-        async with aclosing(self._follow_ups.frames(client, await self._with_tools(asked))) as frames:
+        request = await self._with_tools(client, asked)
+        async with aclosing(self._follow_ups.frames(client, request)) as frames:
             async for frame in frames:
                 yield frame
 
-    async def _with_tools(self, asked: OpenAIRequest) -> NewRun:
+    async def _with_tools(self, client: Client, asked: OpenAIRequest) -> NewRun:
         """Return the request of a run, with tools of the mesh and the client's own."""
+        client.check_covers(CHAT)
         given = dict(asked.body["input"])
         own = [_client_tool(tool) for tool in given.pop("tools", [])]
         mesh = asked.mesh_tools

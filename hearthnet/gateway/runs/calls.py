@@ -96,13 +96,16 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, asked: CallBo
     capability that came with no installation is fetched from its provider, and the call gets its version.
 
     Raises:
-        HearthNetError: As for `CallBody.contract`; `not_found` for a capability of one home alone.
+        HearthNetError: As for `CallBody.contract`; `unauthorized` for a capability of one home alone;
+            `token_scope_insufficient` for one that the client's scope does not cover.
     """
     if is_provider_defined(asked.capability):
         refuse_home_only(asked.capability)
         named = f"{asked.capability}@{asked.version}" if asked.version else asked.capability
+        client.check_covers(named)
         contract = await bus.fetch_contract(named)
         asked = msgspec.structs.replace(asked, capability=contract.name, version=contract.version)
+    client.check_covers(asked.contract.name)
     if is_run(asked.contract, asked.body):
         return NewRun(asked.body)
     if not is_readying(asked.contract, asked.body):

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -56,12 +56,21 @@ def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
 def provider_defined_names(asked: Any) -> list[str]:
     """Return the capabilities in `asked` whose contracts must be learned first."""
     listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
-    named = [one.get("use") if isinstance(one, dict) else one for one in listed]
-    return [name for name in named if isinstance(name, str) and is_provider_defined(name)]
+    return list(filter(None, map(_provider_defined_name, listed)))
 
 
-def tools_of(asked: Any, learned: Mapping[str, ToolDefinition] | None = None) -> list[ToolDefinition]:
-    """Return the tools in `asked`, in order; `learned` are those of `provider_defined_names`, by capability.
+def _provider_defined_name(one: Any) -> str:
+    name = one.get("use") if isinstance(one, dict) else one
+    return name if isinstance(name, str) and is_provider_defined(name) else ""
+
+
+def tools_of(
+    asked: Any, learned: Mapping[str, ToolDefinition] | None = None, uncovered: Collection[str] = ()
+) -> list[ToolDefinition]:
+    """Return the tools in `asked`, in order.
+
+    `learned` are those of `provider_defined_names`, by capability, without the `uncovered` ones, which are
+    left out.
 
     Raises:
         HearthNetError: `bad_request` if `asked` is not a list of tools; `not_found` for an unknown name.
@@ -70,7 +79,11 @@ def tools_of(asked: Any, learned: Mapping[str, ToolDefinition] | None = None) ->
         raise _wrong("", "tools is a list of names and objects")
     if len(asked) > MOST_TOOLS:
         raise _wrong("", f"at most {MOST_TOOLS} tools are taken")
-    return [_tool(one, f"/{place}", learned or {}) for place, one in enumerate(asked)]
+    return [
+        _tool(one, f"/{place}", learned or {})
+        for place, one in enumerate(asked)
+        if _provider_defined_name(one) not in uncovered
+    ]
 
 
 def _names_tools(contract: Contract, body: Mapping[str, Any]) -> bool:

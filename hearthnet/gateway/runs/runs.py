@@ -44,7 +44,7 @@ from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.auth.clients import Client, scope_error
 from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, ClientsPort, RunPrincipals
 from hearthnet.gateway.runs.requested_tools import provider_defined_names, tools_of
 from hearthnet.gateway.runs.run import (
@@ -223,27 +223,32 @@ class GatewayRuns:
         executor, request, _ = await self._prepare(client, body, "gateway")
         return executor.prewarm_request(request)
 
-    async def _learned(self, asked: Any) -> dict[str, ToolDefinition]:
-        """Return the requested tools without installed contract, by capability."""
+    async def _learned(self, client: Client, asked: Any) -> tuple[dict[str, ToolDefinition], list[str]]:
+        """Return the requested tools without installed contract, by capability.
+
+        Names outside the client's scope are returned apart: nothing is sent about them.
+        """
         names = provider_defined_names(asked)
         for name in names:
             refuse_home_only(name)
-        return {tool.name: tool for tool in await self._fetch_tools(names)} if names else {}
+        uncovered = [name for name in names if not client.scope.covers_name(name)]
+        fetched = await self._fetch_tools([name for name in names if name not in uncovered])
+        return {tool.name: tool for tool in fetched}, uncovered
 
     async def _prepare(
         self, client: Client, body: Mapping[str, Any], via: str
     ) -> tuple[ToolExecutor, dict[str, Any], list[str]]:
         """Return the executor for `body`, the rest of `body`, and the tools outside the scope."""
+        client.check_covers(MODEL)
         given = dict(body.get("input") or {})
-        asked = tools_of(given.get("tools", []), await self._learned(given.pop("tools", [])))
-        acting = self._principals.acting(client)
-        if not acting.covers_named(MODEL):
-            raise _not_covered(MODEL)
-        executor = self._executor(acting, asked, via)
+        requested = given.pop("tools", [])
+        learned, hidden = await self._learned(client, requested)
+        asked = tools_of(requested, learned, hidden)
+        executor = self._executor(self._principals.acting(client), asked, via)
         shown = {tool.name for tool in executor.definitions}
-        hidden = [tool.name for tool in asked if tool.name not in shown]
-        if asked and not shown:
-            raise _not_covered(", ".join(hidden))
+        hidden += [tool.name for tool in asked if tool.name not in shown]
+        if hidden and not shown:
+            raise scope_error(", ".join(hidden))
         return executor, {"params": body.get("params") or {}, "input": given}, hidden
 
     def _driven(
@@ -363,7 +368,3 @@ class GatewayRuns:
 
 async def _no_tools(_names: list[str]) -> list[ToolDefinition]:
     return []
-
-
-def _not_covered(what: str) -> HearthNetError:
-    return HearthNetError("token_scope_insufficient", f"what you may do here does not cover {what}")

@@ -23,7 +23,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
@@ -333,8 +332,7 @@ class Feeds:
         asks = _ASKS.get(topic)
         if asks is None:
             return client.principal
-        if not client.scope.covers(parse_capability(asks)):
-            raise HearthNetError("token_scope_insufficient", f"what you may do here does not cover {asks}")
+        client.check_covers(asks)
         if topic == "market.post":
             self._market.add(client)
         return ""

@@ -80,6 +80,17 @@ class Scope(msgspec.Struct, frozen=True, dict=True, omit_defaults=True, forbid_u
                 return True
         return capability.name.rpartition(".")[0] in self._servers
 
+    def covers_name(self, text: str) -> bool:
+        """Return whether the token covers `name@major.minor`, or some version of a bare `name`.
+
+        Raises:
+            HearthNetError: `bad_request` if `text` is not a capability.
+        """
+        name, version = split_name(text)
+        if version is not None:
+            return self.covers(Capability(name, *version))
+        return name in self._named or name.rpartition(".")[0] in self._servers
+
     @cached_property
     def constraints(self) -> Constraints:
         """`params_constraints`, prepared for checking calls."""
