@@ -25,6 +25,7 @@ import msgspec
 from hearthnet.agent.loop.events import Dispatch
 from hearthnet.agent.tools.providers import Offers, provider_of
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.times import now_ms
@@ -163,20 +164,39 @@ class RunAuthority:
         confirmed.
         """
         node, now = self._identity.node_id, self._clock()
-        return sign_approval(
-            self._identity,
-            Approval(
-                id=ids.new_ulid(now),
-                community=self._community,
-                approver=node,
-                actor=actor or node,
-                provider=call.provider or await provider_of(tool, bus, node),
-                capability=tool.capability,
-                arguments_digest=call.arguments_digest,
-                idempotency_key=call.client_id,
-                run=self._run,
-                tool_call_id=call.tool_call_id,
-                time=now,
-                expires=now + APPROVAL_TTL_MS,
-            ),
+        unsigned = await unsigned_approval(
+            tool, call, bus, approver=node, actor=node, community=self._community, run=self._run, now=now
         )
+        return sign_approval(self._identity, msgspec.structs.replace(unsigned, actor=actor or node))
+
+
+async def unsigned_approval(
+    tool: BoundTool,
+    call: Dispatch | PendingApproval,
+    bus: Offers,
+    *,
+    approver: str,
+    actor: str,
+    community: str,
+    run: str,
+    now: int,
+) -> Approval:
+    """Return the approval of exactly this call, without the signature of `approver`.
+
+    `actor` is this node. The approval is valid for `APPROVAL_TTL_MS`. Raises what `provider_of` raises where
+    the home that an effect is for is not settled.
+    """
+    return Approval(
+        id=ids.new_ulid(now),
+        community=community,
+        approver=approver,
+        actor=actor,
+        provider=call.provider or await provider_of(tool, bus, actor),
+        capability=tool.capability,
+        arguments_digest=call.arguments_digest,
+        idempotency_key=call.client_id,
+        run=run,
+        tool_call_id=call.tool_call_id,
+        time=now,
+        expires=now + APPROVAL_TTL_MS,
+    )

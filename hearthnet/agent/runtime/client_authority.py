@@ -1,4 +1,4 @@
-"""The principal of a run, the node's owner or one client of its gateway: tokens and approvals.
+"""The authority of a run: tokens and approvals of the node's owner or of one client of its gateway.
 
     owner's run     run tokens that the node makes for itself, approvals that the node signs    authority.py
     client's run    the client's own token, for the model too; approvals signed by the client's key, or,
@@ -21,14 +21,10 @@ import msgspec
 from hearthnet.agent.loop.events import Dispatch
 from hearthnet.agent.loop.state import confirmation_id_of
 from hearthnet.agent.persistence.decision_log import SignedDecision
-from hearthnet.agent.persistence.run_record import RunRecord
-from hearthnet.agent.persistence.run_store import RunStore
-from hearthnet.agent.persistence.saved_runs import SavedRuns
-from hearthnet.agent.runtime.authority import APPROVAL_TTL_MS, CallAuthority, RunAuthority, Scopes
-from hearthnet.agent.runtime.ports import BusPort
-from hearthnet.agent.tools.providers import Offers, provider_of
-from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool, Toolbox
-from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
+from hearthnet.agent.runtime.authority import RunAuthority, unsigned_approval
+from hearthnet.agent.tools.providers import Offers
+from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
+from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -113,20 +109,18 @@ class ClientAuthority:
         run: str,
         acting: ClientPrincipal,
         decisions: ApprovalLookup | None,
-        clock: Callable[[], int] = now_ms,
         owner: RunAuthority | None = None,
     ) -> None:
         """Create the authority of the run `run`.
 
-        `decisions` returns the decisions that were made; `clock` returns milliseconds since the epoch.
-        `owner` is the authority of the node's owner over this run, where the client is a page of the owner.
+        `decisions` returns the decisions that were made. `owner` is the authority of the node's owner over
+        this run, where the client is a page of the owner.
         """
         self._identity = identity
         self._community = community
         self._run = run
         self._acting = acting
         self._decisions = decisions
-        self._clock = clock
         self._owner = owner
 
     def token(self, tool: BoundTool, holder: str = "", approval: Approval | None = None) -> str:
@@ -169,23 +163,11 @@ class ClientAuthority:
             return await self._owner.approve(tool, call, bus, actor)
         if self._acting.key:
             raise HearthNetError("unauthorized", f"{tool.capability} takes the client's own signed approval")
-        node, now = self._identity.node_id, self._clock()
-        approval = Approval(
-            id=ids.new_ulid(now),
-            community=self._community,
-            approver=node,
-            actor=node,
-            provider=call.provider or await provider_of(tool, bus, node),
-            capability=tool.capability,
-            arguments_digest=call.arguments_digest,
-            idempotency_key=call.client_id,
-            run=self._run,
-            tool_call_id=call.tool_call_id,
-            time=now,
-            expires=now + APPROVAL_TTL_MS,
-            via="gateway",
+        node = self._identity.node_id
+        unsigned = await unsigned_approval(
+            tool, call, bus, approver=node, actor=node, community=self._community, run=self._run, now=now_ms()
         )
-        return sign_approval(self._identity, approval)
+        return sign_approval(self._identity, msgspec.structs.replace(unsigned, via="gateway"))
 
     def _allowed_by_owner(self, signed: SignedDecision, call: Dispatch) -> bool:
         """Return whether `signed` is the owner's approval, at the command line, of exactly `call`."""
@@ -208,20 +190,10 @@ async def approval_template(
     where the home that an effect is for is not settled.
     """
     now = now_ms()
-    return Approval(
-        id=ids.new_ulid(now),
-        community=community,
-        approver=key,
-        actor=actor,
-        provider=asked.provider or await provider_of(tool, bus, actor),
-        capability=tool.capability,
-        arguments_digest=asked.arguments_digest,
-        idempotency_key=asked.client_id,
-        run=asked.run,
-        tool_call_id=asked.tool_call_id,
-        time=now,
-        expires=max(asked.expires_at, now),
+    approval = await unsigned_approval(
+        tool, asked, bus, approver=key, actor=actor, community=community, run=asked.run, now=now
     )
+    return msgspec.structs.replace(approval, expires=max(asked.expires_at, now))
 
 
 def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
@@ -301,76 +273,3 @@ class ClientApprover:
                 details={"rule": "approval"},
             )
         verify_approval(approval, expected, now)
-
-
-class RunPrincipal:
-    """The owner of the node on this bus, or the client `acting_for`."""
-
-    def __init__(self, bus: BusPort, acting_for: ClientPrincipal | None) -> None:
-        self._bus = bus
-        self._acting = acting_for
-        own = bus.peer.identity.node_id
-        self.principal: Final = own if acting_for is None else acting_for.principal
-        self.key: Final = "" if acting_for is None else acting_for.key
-
-    @property
-    def is_owner(self) -> bool:
-        """Return whether the node's owner drives them, at the command line or at the page."""
-        return self._acting is None or self._acting.is_owner
-
-    @property
-    def owner(self) -> bool:
-        """Return whether these are the runs of the node's owner at the command line."""
-        return self._acting is None
-
-    def toolbox(self, tools: list[ToolDefinition]) -> Toolbox:
-        """Return those of `tools` that may be called here; raises as `Toolbox`."""
-        toolbox, acting = Toolbox(tools), self._acting
-        if acting is None:
-            return toolbox
-        return Toolbox(tool.definition for tool in toolbox if acting.covers(tool))
-
-    def check(self, record: RunRecord) -> None:
-        """Check that this principal may continue a saved run.
-
-        A run continues under the token of its principal and, where a client with a key began it, only for a
-        client with a key. The owner continues the owner's runs, at the page also those of the command line,
-        and the other way round.
-
-        Raises:
-            HearthNetError: `unauthorized` for a run of another principal, or one that needs a key.
-        """
-        own = self._bus.peer.identity.node_id
-        if self.is_owner and (record.principal == own or record.by_owner):
-            return
-        if record.principal != self.principal:
-            raise HearthNetError(
-                "unauthorized",
-                f"the run {record.run} is for {record.principal}, and goes on where that one asks for it",
-                details={"rule": "principal"},
-            )
-        if record.key and not self.key:
-            raise HearthNetError(
-                "unauthorized",
-                f"the run {record.run} was begun by a client with a key of its own; go on with one that has",
-                details={"rule": "own_key"},
-            )
-
-    def saved_runs(self, store: RunStore) -> SavedRuns:
-        """Return the saved runs as this principal sees them."""
-        peer, approver = self._bus.peer, None
-        if self._acting is not None:
-            own = peer.identity.node_id
-            approver = ClientApprover(
-                self.principal, self.key, own, peer.community, self._bus, is_owner=self._acting.is_owner
-            )
-        return SavedRuns(store, peer.identity, peer.community, client=approver)
-
-    def authority(self, run: str, scopes: Callable[[], Scopes], store: RunStore | None) -> CallAuthority:
-        """Return the authority for the calls of `run`; `scopes` returns those of the owner."""
-        peer = self._bus.peer
-        if self._acting is None:
-            return RunAuthority(peer.identity, peer.community, run, scopes())
-        owner = RunAuthority(peer.identity, peer.community, run, scopes()) if self.is_owner else None
-        decisions = None if store is None else self.saved_runs(store).decision_log
-        return ClientAuthority(peer.identity, peer.community, run, self._acting, decisions, owner=owner)

@@ -30,13 +30,14 @@ from hearthnet.agent.persistence.run_record import RunRecord, contracts_digest, 
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.persistence.saved_runs import check_open, toolbox_of
 from hearthnet.agent.runtime.authority import Scopes
-from hearthnet.agent.runtime.client_authority import ClientPrincipal, RunPrincipal
+from hearthnet.agent.runtime.client_authority import ClientPrincipal
 from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.dispatch import Dispatcher
 from hearthnet.agent.runtime.driver import Outcome, ToolRun
 from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
 from hearthnet.agent.runtime.ports import BusPort, Clock, ResultsPort, RunPorts
+from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_text import READ_RESULT, error_text
 from hearthnet.agent.tools.selection import first_choice, offered_tools
 from hearthnet.agent.tools.toolbox import (
@@ -107,7 +108,7 @@ class ToolExecutor:
         self._limits = msgspec.structs.replace(
             limits or Limits(), max_iterations=max_iterations, max_parallel=max_parallel
         )
-        self._grants = grants if self._principal.owner else None
+        self._grants = None if self._principal.has_client else grants
         self._results = results
         self._clock = Clock()
         self._run = ids.new_ulid()
@@ -324,7 +325,7 @@ class ToolExecutor:
         record.via = self._via
         record.by_owner = record.by_owner and self._principal.is_owner
         # The owner has no key to replace it: emptied, it would let a client without a key approve.
-        if not self._principal.owner:
+        if self._principal.has_client:
             record.key = self._principal.key
         decision_log = self._principal.saved_runs(store).decision_log
         return Checkpointer(store, self._bus.peer.identity, decision_log, toolbox, record, revision)
