@@ -1,15 +1,9 @@
-"""The gateway: the state that its parts share, and the application built from them.
-
-A part is a module of this package with `routes(gateway)`. One that works in the background also has
-`lifespan(gateway)`, an async context manager that is open as long as the gateway is.
-"""
+"""The gateway as an application, built from its parts: modules of this package with `routes(gateway)`."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from importlib import import_module
-from types import ModuleType
 from typing import Final
 
 from starlette.applications import Starlette
@@ -17,22 +11,25 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from hearthnet.gateway import page
+from hearthnet.gateway.api import call_routes
+from hearthnet.gateway.auth import session_routes
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.errors import HANDLERS
+from hearthnet.gateway.mcp import endpoint
 from hearthnet.gateway.middleware import AuthMiddleware, origin_pattern
+from hearthnet.gateway.openai import chat
+from hearthnet.gateway.runs import routes as run_routes
+from hearthnet.gateway.socket import hub
 
-PARTS: Final = ("auth.session_routes", "api.call_routes", "openai", "socket", "mcp", "runs.routes", "page")
+PARTS: Final = (session_routes, call_routes, chat, hub, endpoint, run_routes, page)
 """In the order of their routes: the page is last, because it takes all paths that no other part takes."""
 _EXPOSED: Final = ("mcp-session-id", "retry-after", "www-authenticate", "x-should-retry")
-_PACKAGE: Final = "hearthnet.gateway"
 
 
 def build(gateway: Gateway) -> ASGIApp:
     """Return the application: all parts behind one guard."""
-    routes: list[BaseRoute] = []
-    for part in parts():
-        routes.extend(part.routes(gateway))
-    app: ASGIApp = Starlette(routes=routes, exception_handlers=HANDLERS)
+    app: ASGIApp = Starlette(routes=routes_of(gateway), exception_handlers=HANDLERS)
     origins = gateway.config.gateway.origins
     return AuthMiddleware(_readable_from(app, origins) if origins else app, gateway)
 
@@ -56,14 +53,13 @@ def _readable_from(app: ASGIApp, origins: tuple[str, ...]) -> ASGIApp:
 
 @contextlib.asynccontextmanager
 async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
-    """Run the background work of the parts; the last one opened is closed first."""
+    """Close the store of the runs, then the MCP sessions, then the sockets, when the gateway ends."""
     async with contextlib.AsyncExitStack() as stack:
-        for part in parts():
-            if hasattr(part, "lifespan"):
-                await stack.enter_async_context(part.lifespan(gateway))
+        for part in (gateway.sockets, gateway.mcp, gateway.runs):
+            stack.push_async_callback(part.close)
         yield
 
 
-def parts() -> list[ModuleType]:
-    """Return the parts that are installed, in the order of their routes."""
-    return [import_module(f"{_PACKAGE}.{name}") for name in PARTS]
+def routes_of(gateway: Gateway) -> list[BaseRoute]:
+    """Return the routes of all parts, in their order."""
+    return [route for part in PARTS for route in part.routes(gateway)]

@@ -21,8 +21,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import GATEWAY
 from hearthnet.gateway.app import build, lifespan
 from hearthnet.gateway.context import Gateway
-from hearthnet.gateway.http.connection_limits import ConnectionLimits, protocol
-from hearthnet.gateway.socket.engine import SocketProtocol
+from hearthnet.gateway.http.connection_limits import ConnectionLimits, is_loopback, protocol
+from hearthnet.gateway.socket.engine import WebSocketConnection
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.service import Service
 
@@ -69,7 +69,24 @@ class _Server(uvicorn.Server):
 def _loaded(gateway: Gateway, patience: ConnectionLimits) -> uvicorn.Config:
     """Return uvicorn's settings, with the certificate loaded."""
     configured = gateway.config.gateway
-    settings = _settings(gateway, protocol(patience), _tls(gateway.home.path, configured))
+    http: Any = protocol(patience)
+    settings = uvicorn.Config(
+        build(gateway),
+        http=http,
+        **_tls(gateway.home.path, configured),
+        ws=WebSocketConnection,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ws_max_size=MOST_FRAME_BYTES,
+        ws_ping_interval=configured.ping_seconds,
+        ws_ping_timeout=configured.ping_seconds,
+        ws_per_message_deflate=False,
+    )
     try:
         settings.load()
     except (OSError, ssl.SSLError) as error:
@@ -88,26 +105,6 @@ def _tls(folder: Path, configured: GatewayConfig) -> dict[str, Any]:
         return {}
     certificate, key = folder / configured.certificate, folder / (configured.key or configured.certificate)
     return {"ssl_certfile": certificate, "ssl_keyfile": key}
-
-
-def _settings(gateway: Gateway, http: Any, tls: dict[str, Any]) -> uvicorn.Config:
-    return uvicorn.Config(
-        build(gateway),
-        http=http,
-        **tls,
-        ws=SocketProtocol,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        ws_max_size=MOST_FRAME_BYTES,
-        ws_ping_interval=gateway.config.gateway.ping_seconds,
-        ws_ping_timeout=gateway.config.gateway.ping_seconds,
-        ws_per_message_deflate=False,
-    )
 
 
 async def _started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
@@ -139,9 +136,8 @@ def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
 
 
 def _check_host(host: str) -> None:
-    with contextlib.suppress(ValueError):
-        if host == "localhost" or ipaddress.ip_address(host).is_loopback:
-            return
+    if host == "localhost" or is_loopback(host):
+        return
     raise HearthNetError(
         "bad_request",
         f"the gateway listens at {host!r} with TLS only: set [gateway] certificate and key to PEM files, or "

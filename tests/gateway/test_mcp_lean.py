@@ -11,10 +11,10 @@ import pytest
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import compile_schema
+from hearthnet.gateway.api.capabilities import is_for_clients
 from hearthnet.gateway.mcp.tools import (
     UNLISTED,
     McpTool,
-    may_be_called,
     output_schema,
     tools_of,
 )
@@ -28,7 +28,7 @@ MAX_LIST_BYTES = 24 * 1024
 """The size of all tools of the installation together, as transferred."""
 MAX_TOOL_BYTES = 2_560
 
-TOOLS = tools_of(one for one in contracts() if may_be_called(one))
+TOOLS = tools_of(one for one in contracts() if is_for_clients(one))
 LISTED = [one for one in TOOLS.values() if one.contract.name not in UNLISTED]
 FREE = {"type": "object"}
 COMBINED = {

@@ -17,14 +17,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
-from hearthnet.gateway.api.capabilities import described
+from hearthnet.gateway.api.capabilities import described, may_answer_whole
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.http.request_body import read_object
-from hearthnet.gateway.http.sse import MEDIA_TYPE, EventStream, Primed, encode, while_there
+from hearthnet.gateway.http.sse import MEDIA_TYPE, encode, streamed, while_there
 from hearthnet.gateway.runs.calls import (
     CallBody,
     Frames,
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.context import Gateway
 
-FIRST_SECONDS: Final = 5.0
-"""The time that an answer in events waits for its first one, so that an early error has an HTTP status."""
 _NAME: Final = "capability"
 """The path parameter for the capability, `name` or `name@major.minor`."""
 _Kind = TypeVar("_Kind")
@@ -125,7 +121,7 @@ class CallRoutes:
         asked = await self._resolve(client, given)
         if not isinstance(asked, CallBody):
             return await self._follow_ups.answer(client, asked)
-        if asked.contract.stream_schema is not None and not _may_answer_whole(asked.contract):
+        if asked.contract.stream_schema is not None and not may_answer_whole(asked.contract):
             before, last = await collected(self._stream(client, asked))
             frames = [{"event": frame["event"], "data": frame["data"]} for frame in before]
             return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
@@ -177,8 +173,7 @@ class CallRoutes:
     async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
         events = _Events()
         pieces = self._pieces(client, await self._frames(client, given), events)
-        primed = Primed.of(pieces, FIRST_SECONDS, events.failed)
-        return EventStream(await while_there(request.receive, primed))
+        return await streamed(request.receive, pieces, events.failed)
 
     async def _pieces(self, client: Client, frames: Frames, events: _Events) -> AsyncGenerator[bytes, None]:
         """Yield the frames as events; raise the error that ends them."""
@@ -232,9 +227,3 @@ def _read(given: dict[str, Any], kind: type[_Kind], where: str = "") -> _Kind:
 def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
     value = body.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _may_answer_whole(contract: Contract) -> bool:
-    """Return whether `input.stream` selects streaming; foreign tools use it as an argument."""
-    fields = contract.request_schema["properties"]["input"].get("properties", {})
-    return "stream" in fields and not is_provider_defined(contract.name)

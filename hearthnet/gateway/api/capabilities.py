@@ -51,12 +51,20 @@ def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[
 
 
 def covered(scope: Scope, contract: Contract) -> bool:
-    """Return whether a client may call this capability.
+    """Return whether a client with this scope may call this capability."""
+    return is_for_clients(contract) and scope.covers(contract.capability)
 
-    Capabilities for the node itself are never callable by clients.
-    """
-    own = contract.trust_required == SELF or contract.name in UNDELEGABLE or is_home_only(contract.name)
-    return not own and scope.covers(contract.capability)
+
+def is_for_clients(contract: Contract) -> bool:
+    """Return whether a client's token can carry this capability: it is not for the node itself."""
+    name = contract.name
+    return not (contract.trust_required == SELF or name in UNDELEGABLE or is_home_only(name))
+
+
+def may_answer_whole(contract: Contract) -> bool:
+    """Return whether `input.stream` selects streaming; foreign tools use it as an argument."""
+    fields = contract.request_schema["properties"]["input"].get("properties", {})
+    return "stream" in fields and not is_provider_defined(contract.name)
 
 
 def _page(contract: Contract, views: list[OfferView]) -> dict[str, Any]:
@@ -93,7 +101,7 @@ def check_installed(names: Iterable[str]) -> list[str]:
         contract = installed(name)
         if contract is None:
             foreign.append(name)
-        elif not covered(Scope((name,)), contract):
+        elif not is_for_clients(contract):
             raise HearthNetError(
                 "unauthorized", f"{name} is for the node itself; no client can call it, so leave it out"
             )

@@ -16,12 +16,12 @@ from msgspec import Meta, Struct
 from hearthnet.agent.tools.types import ClientCallRequest, PendingApproval
 from hearthnet.contracts import Contract, contracts
 from hearthnet.core.errors import CODES
+from hearthnet.gateway.api.capabilities import is_for_clients, may_answer_whole
 from hearthnet.gateway.openai.request import ChatCompletionRequest
 from hearthnet.gateway.runs.calls import CallBody
 from hearthnet.gateway.runs.requested_tools import OwnTool, ToolUse
 from hearthnet.gateway.runs.routes import CallDecision, EditPreview
 from hearthnet.gateway.runs.run import FollowUp
-from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
 
 Schema = dict[str, Any]
 CHAT: Final = "llm.chat"
@@ -221,7 +221,9 @@ def callable_here() -> list[Contract]:
 
     Capabilities that take input while they answer are left out.
     """
-    return [one for one in contracts() if _for_guests(one) and not (one.side_effects and one.stream_schema)]
+    return [
+        one for one in contracts() if is_for_clients(one) and not (one.side_effects and one.stream_schema)
+    ]
 
 
 def component(contract: Contract, part: str) -> str:
@@ -255,10 +257,7 @@ def _request(contract: Contract) -> Schema:
 
 def _response(contract: Contract) -> Schema:
     """Return the contract's response schema; collected frames if the capability only streams."""
-    if (
-        contract.stream_schema is None
-        or "stream" in contract.request_schema["properties"]["input"]["properties"]
-    ):
+    if contract.stream_schema is None or may_answer_whole(contract):
         return contract.response_schema
     frame = _closed(event={"type": "string"}, data={"type": "object"})
     output = _closed(frames={"type": "array", "items": frame}, final={"type": "object"})
@@ -277,7 +276,3 @@ def _tidy(schema: Any, without: frozenset[str] = frozenset()) -> Any:
         return schema
     inner = {name: _tidy(value, without) for name, value in schema.items() if name not in without}
     return {"items": {}, **inner} if schema.get("type") == "array" else inner
-
-
-def _for_guests(contract: Contract) -> bool:
-    return contract.trust_required != SELF and contract.name not in UNDELEGABLE

@@ -94,7 +94,7 @@ _NOBODY: Final = (
 )
 
 
-class Client(msgspec.Struct, frozen=True, repr_omit_defaults=True):
+class Client(msgspec.Struct, frozen=True):
     """The client of a request.
 
     `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for a member's own key.
@@ -280,10 +280,6 @@ class Clients:
             self._proved(client.bearer)
         elif client.id not in known or client.expires_at <= now:
             self.book.find(client.id)
-
-    def forget(self, client: str) -> None:
-        """Drop the tokens of a client that was removed."""
-        self._minted.pop(client, None)
 
     def scope_of(self, entry: StoredClient) -> Scope:
         """Return the present scope of a client of the book."""

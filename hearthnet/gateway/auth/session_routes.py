@@ -104,7 +104,6 @@ class _Door:
                 f"hearthnet clients remove {client.id}",
             )
         gateway.clients.book.remove(client.id)
-        gateway.clients.forget(client.id)
         answer = JSONResponse({"removed": client.id})
         answer.delete_cookie(gateway.clients.cookie, httponly=True, samesite="strict")
         return answer

@@ -17,6 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 HEARTBEAT_SECONDS: Final = 10.0
 HEARTBEAT: Final = b": still here\n\n"
+FIRST_SECONDS: Final = 5.0
+"""The time that a response waits for its first piece, so that an early error has an HTTP status."""
 MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -146,6 +148,19 @@ class EventStream(Response):
             if following is not None:
                 await end(following)
             await self._source.aclose()
+
+
+async def streamed(
+    receive: Receive, pieces: EventChunks, failed: Callable[[Exception], bytes]
+) -> EventStream:
+    """Return the response of `pieces`; raise an error that comes before the first one is waited for too long.
+
+    `failed` returns the piece that reports a later one.
+
+    Raises:
+        ClientGoneError: The client disconnected first.
+    """
+    return EventStream(await while_there(receive, Primed.of(pieces, FIRST_SECONDS, failed)))
 
 
 def _raise_error_of(first: asyncio.Future[bytes]) -> None:

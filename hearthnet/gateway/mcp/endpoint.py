@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
@@ -23,6 +24,12 @@ MOST_SESSIONS: Final = 256
 IDLE_SECONDS: Final = 1_800.0
 _CLIENT: Final = "hearthnet.client"
 _SERVER: Final = "hearthnet.gateway.mcp.server"
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """Return the one route of this part."""
+    gateway.mcp = McpEndpoint(gateway)
+    return [Route("/mcp", gateway.mcp)]
 
 
 class McpEndpoint:

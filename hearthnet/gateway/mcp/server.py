@@ -42,10 +42,11 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
+from hearthnet.gateway.api.capabilities import is_for_clients
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.mcp import elicitation, span
 from hearthnet.gateway.mcp.caller import Caller, OwnerCaller
-from hearthnet.gateway.mcp.tools import UNLISTED, McpTool, may_be_called, tool_failure, tool_result, tools_of
+from hearthnet.gateway.mcp.tools import UNLISTED, McpTool, tool_failure, tool_result, tools_of
 from hearthnet.telemetry.span import SpanRecord
 from hearthnet.trust.authorization.authority import SELF
 
@@ -131,9 +132,12 @@ class McpSide:
         self._connections.add(context.session._connection)
         await self._look()
         await self._learn(caller)
-        names = self._offered if caller.chosen else self._offered - _unlisted()
-        tools = [tool for tool in self._tools(caller).values() if tool.contract.id in names]
-        listed = [tool.listed(any_output=_is_modern(context)) for tool in tools]
+        hidden = frozenset() if caller.chosen else UNLISTED
+        listed = [
+            tool.listed(any_output=_is_modern(context))
+            for tool in self._tools(caller).values()
+            if tool.contract.id in self._offered and tool.contract.name not in hidden
+        ]
         return types.ListToolsResult(tools=[types.Tool.model_validate(one, by_name=False) for one in listed])
 
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
@@ -144,7 +148,7 @@ class McpSide:
             for name in sorted(there)
             if is_provider_defined(name) and (found := contract_fetch.cached_contract(name))
         ]
-        every = [contract for contract in (*contracts(), *provided) if may_be_called(contract)]
+        every = [contract for contract in (*contracts(), *provided) if is_for_clients(contract)]
         return tools_of(contract for contract in every if caller.covers(contract.capability))
 
     async def _learn(self, caller: Caller) -> None:
@@ -203,7 +207,9 @@ class McpSide:
             client_id = ids.new_ulid()
             body = tool.body(arguments, client_id)
             key = client_id if tool.contract.idempotent == "client_id" else ""
-            question = _question(elicitation.question(tool.contract, body, key))
+            question = types.ElicitRequestFormParams(
+                message=elicitation.question(tool.contract, body, key), requested_schema=elicitation.SCHEMA
+            )
             if not _can_ask(context):
                 needed: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
                 text = f"{tool.contract.id} {elicitation.CANNOT_ASK}"
@@ -330,14 +336,6 @@ def _can_ask(context: _Context) -> bool:
 def _is_modern(context: _Context) -> bool:
     """Return whether the client uses the protocol of 2026-07-28 or a later one."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-
-def _unlisted() -> frozenset[str]:
-    return frozenset(contract.id for contract in contracts() if contract.name in UNLISTED)
-
-
-def _question(message: str) -> types.ElicitRequestFormParams:
-    return types.ElicitRequestFormParams(message=message, requested_schema=elicitation.SCHEMA)
 
 
 def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:

@@ -16,8 +16,6 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import is_derived, is_provider_defined
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.api.capabilities import covered
-from hearthnet.trust.authorization.token import Scope
 
 Schema = dict[str, Any]
 UNLISTED: Final = frozenset(
@@ -175,11 +173,6 @@ def tools_of(contracts: Iterable[Contract]) -> dict[str, McpTool]:
     by_name = {contract.name: contract for contract in contracts if _fits(contract)}
     names = NameMap(by_name)
     return {names.to_safe(name): McpTool(names.to_safe(name), one) for name, one in by_name.items()}
-
-
-def may_be_called(contract: Contract) -> bool:
-    """Return whether a token can carry this capability."""
-    return covered(Scope((contract.name,)), contract)
 
 
 def _fits(contract: Contract) -> bool:

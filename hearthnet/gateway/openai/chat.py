@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http.errors import as_hearthnet_error, error_body
 from hearthnet.gateway.http.request_body import read_object
-from hearthnet.gateway.http.sse import EventStream, Primed, encode_data, while_there
+from hearthnet.gateway.http.sse import encode_data, streamed, while_there
 from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
 from hearthnet.gateway.openai.images import is_large, with_images_stored
 from hearthnet.gateway.openai.request import ANY_MODEL, TOOLS_SUFFIX, OpenAIRequest, read_request
@@ -33,6 +34,16 @@ if TYPE_CHECKING:
     from hearthnet.trust.authorization.token import Scope
 
 OWNER: Final = "hearthnet"
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """Return the routes of this part."""
+    chat = Chat(gateway)
+    return [
+        Route("/v1/models", chat.models, methods=["GET"]),
+        Route("/v1/models/{model:path}", chat.models, methods=["GET"]),
+        Route("/v1/chat/completions", chat.completions, methods=["POST"]),
+    ]
 
 
 def model_list(scope: Scope, views: Iterable[OfferView]) -> list[dict[str, Any]]:
@@ -89,7 +100,6 @@ def _page(name: str, about: dict[str, Any]) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": OWNER, "hearthnet": dict(about)}
 
 
-FIRST_SECONDS: Final = 5.0
 LARGE_AT_ONCE: Final = 4
 _DONE: Final = b"data: [DONE]\n\n"
 
@@ -117,8 +127,7 @@ class Chat:
         asked = await self._read_request(request)
         form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
         if asked.stream:
-            primed = Primed.of(self._pieces(client, asked, form), FIRST_SECONDS, _failed)
-            return EventStream(await while_there(request.receive, primed))
+            return await streamed(request.receive, self._pieces(client, asked, form), _failed)
         return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
 
     async def _read_request(self, request: Request) -> OpenAIRequest:

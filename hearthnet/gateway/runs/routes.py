@@ -9,8 +9,7 @@ POST /v1/runs/{run}/cancel
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -80,12 +79,3 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         Route("/v1/runs/{run}/preview", of_client(preview), methods=["POST"]),
         Route("/v1/runs/{run}/cancel", of_client(cancel), methods=["POST"]),
     ]
-
-
-@contextlib.asynccontextmanager
-async def lifespan(gateway: Gateway) -> AsyncIterator[None]:
-    """Close the store of the runs when the gateway ends."""
-    try:
-        yield
-    finally:
-        await gateway.runs.close()

@@ -148,6 +148,8 @@ class Channel:
         self.seq = 0
         """The number of the newest frame."""
         self.ended = False
+        self.closed = False
+        """Whether it can no longer be read."""
         self.left_at: float | None = None
         """The time at which the last reader left; None while there is one."""
         self._summary = Summary() if sums_up else None
@@ -155,7 +157,6 @@ class Channel:
         self._bytes = 0
         self._reader: ChannelReader | None = None
         self._room: asyncio.Future[None] | None = None
-        self._closed = False
 
     @property
     def full(self) -> bool:
@@ -167,14 +168,9 @@ class Channel:
         """Return whether a socket reads it now."""
         return self._reader is not None
 
-    @property
-    def closed(self) -> bool:
-        """Return whether it can no longer be read."""
-        return self._closed
-
     def put(self, event: str, data: dict[str, Any]) -> None:
         """Add the next frame; ignore it after the last one and after `close`."""
-        if self.ended or self._closed:
+        if self.ended or self.closed:
             return
         self.seq += 1
         self.ended = event in TERMINAL
@@ -194,7 +190,7 @@ class Channel:
         It waits while a reader is slow and, for a stream that cannot be summarized, while there is none. It
         also returns when the stream is closed.
         """
-        while self.full and not self._closed and (self._summary is None or self._reader is not None):
+        while self.full and not self.closed and (self._summary is None or self._reader is not None):
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -248,7 +244,7 @@ class Channel:
 
     def close(self) -> None:
         """Drop all frames; the stream can no longer be read."""
-        self._closed = True
+        self.closed = True
         self._kept.clear()
         self._bytes = 0
         self._make_room()

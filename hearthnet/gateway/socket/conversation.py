@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.errors import as_hearthnet_error
+from hearthnet.gateway.http.sse import ClientGoneError
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, ChannelWork
 from hearthnet.gateway.socket.engine import ABORT, SEND
@@ -43,10 +44,6 @@ Send = Callable[[Message], Awaitable[None]]
 _VERSION: Final = f"this gateway speaks {SUBPROTOCOL}; name it as the subprotocol"
 
 
-class ClientGone(Exception):
-    """Raised when the client has disconnected."""
-
-
 class Conversation:
     """One socket."""
 
@@ -61,8 +58,7 @@ class Conversation:
         self._receive = receive
         self._send = send
         self._since = self.traffic_at = self._moved = hub.now
-        several = scope.get("extensions", {}).get(SEND)
-        self._send_texts = self._send_each if several is None else several["send"]
+        self._send_texts = scope["extensions"][SEND]["send"]
         self._first: bytes = b""
         self._closing: Closed | None = None
         self._woken = asyncio.Event()
@@ -80,7 +76,7 @@ class Conversation:
         self._pumping = asyncio.create_task(self._pump(), name="socket")
         try:
             await self._listen(agreed)
-        except ClientGone:
+        except ClientGoneError:
             pass
         except Closed as closed:
             await self._end(closed)
@@ -141,7 +137,7 @@ class Conversation:
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
-                raise ClientGone
+                raise ClientGoneError
             text = message.get("text")
             frame = self.connection.receive(message.get("bytes") or b"" if text is None else text)
             self.traffic_at = self._hub.now
@@ -216,11 +212,6 @@ class Conversation:
             if connection.ended:
                 self.close(Closed(protocol.END))
 
-    async def _send_each(self, texts: list[bytes]) -> None:
-        """Send the texts one by one, for an engine without the extension."""
-        for text in texts:
-            await self._send({"type": "websocket.send", "text": text.decode("utf-8")})
-
     async def _end(self, closed: Closed) -> None:
         """Send the close, and wait until a client that reads has received it."""
         self.close(closed)
@@ -237,6 +228,4 @@ class Conversation:
 
     def _abort(self) -> None:
         """Cut the connection of a client that does not even receive the close."""
-        abort = self.scope.get("extensions", {}).get(ABORT)
-        if abort is not None:
-            abort["abort"]()
+        self.scope["extensions"][ABORT]["abort"]()

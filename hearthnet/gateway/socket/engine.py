@@ -25,14 +25,14 @@ CLOSE_SECONDS: Final = 5.0
 """The time in which a client must answer a close."""
 
 
-class SocketProtocol(WebSocketsSansIOProtocol):
+class WebSocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket connection; for `uvicorn.Config(ws=...)`."""
 
     def handle_connect(self, event: Request) -> None:
         """Offer the extensions to the application."""
         self.close_timeout = CLOSE_SECONDS
         super().handle_connect(event)
-        if self.handshake_initiated and not self.close_sent:
+        if not self.close_sent:
             self.scope["extensions"] |= {
                 ABORT: {"abort": self.transport.abort},
                 SEND: {"send": self.send_texts},

@@ -8,7 +8,7 @@ See: docs/protocol/gateway.md#client-frames, docs/protocol/gateway.md#server-fra
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -178,13 +178,9 @@ def _reason(data: bytes, error: HearthNetError) -> str:
         kind = read_json(data, _TYPE).type
     except HearthNetError:
         return "no JSON object with a type"
-    known = sorted(_KINDS)
-    if kind not in known:
-        return f"unknown type; known: {', '.join(known)}"
+    if kind not in _KINDS:
+        return f"unknown type; known: {', '.join(sorted(_KINDS))}"
     return f"{kind}: {error.message.removeprefix('unreadable JSON: ')}"[:100]
 
 
-_KINDS: Final = frozenset(
-    str(kind.__struct_config__.tag)
-    for kind in (CallFrame, Resume, Subscribe, Ack, ToolResult, Confirm, Cancel)
-)
+_KINDS: Final = frozenset(str(kind.__struct_config__.tag) for kind in get_args(ClientFrame))

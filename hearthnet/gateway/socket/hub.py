@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.core.errors import HearthNetError
@@ -24,8 +25,16 @@ from hearthnet.gateway.socket.work import CallWork, RunWork
 if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
 
+PATH: Final = "/v1/socket"
 _UNAUTHORIZED: Final = 401
 _FULL: Final = frozenset({"capacity_exceeded", "rate_limited"})
+
+
+def routes(gateway: Gateway) -> list[BaseRoute]:
+    """Return the one route of this part."""
+    settings = SocketSettings(idle_seconds=gateway.config.gateway.idle_close_seconds)
+    gateway.sockets = Hub(gateway, settings)
+    return [WebSocketRoute(PATH, gateway.sockets)]
 
 
 class Hub:

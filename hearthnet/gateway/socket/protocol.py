@@ -241,7 +241,6 @@ class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
     the number of streams of one client at once.
     """
 
-    ping_seconds: float = 30.0
     idle_seconds: float = 120.0
     linger_seconds: float = 60.0
     opening_seconds: float = 10.0

@@ -276,7 +276,7 @@ class MarketLook:
 
 
 class Readers:
-    """The clients under owner_of tokens a shared topic is read."""
+    """The clients under the tokens of which a shared topic is read."""
 
     def __init__(self) -> None:
         self._clients: dict[str, Client] = {}

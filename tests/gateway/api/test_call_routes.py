@@ -71,7 +71,7 @@ async def test_what_streams_is_collected_for_those_who_ask_for_json(shared: Hous
 async def test_frames_that_make_no_one_answer_are_collected(
     shared: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet.gateway.api.call_routes._may_answer_whole", lambda _contract: False)
+    monkeypatch.setattr("hearthnet.gateway.api.call_routes.may_answer_whole", lambda _contract: False)
     async with shared.http(shared.guest("llm.complete")) as http:
         body = {"params": ECHO, "input": {"prompt": "one two"}}
         answer = await http.post("/v1/call", json={"capability": "llm.complete", "body": body})
@@ -146,7 +146,7 @@ async def test_a_stream_comes_as_events_in_order(shared: House) -> None:
 async def test_progress_reaches_the_client_while_the_work_goes_on(
     shared: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hearthnet.gateway.api.call_routes.FIRST_SECONDS", 0.01)
+    monkeypatch.setattr("hearthnet.gateway.http.sse.FIRST_SECONDS", 0.01)
     steps = Steps()
     monkeypatch.setattr(shared.workshop, "go", steps)
     async with (

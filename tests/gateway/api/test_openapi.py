@@ -52,10 +52,10 @@ def test_every_schema_is_one_and_every_error_has_its_status() -> None:
 @pytest.mark.req("HTTP-9")
 @pytest.mark.asyncio
 async def test_every_route_is_in_it(house: House) -> None:
-    from hearthnet.gateway.app import parts
+    from hearthnet.gateway.app import routes_of
 
     described = {re.sub(r"^/v1/call/[a-z].*", "/v1/call/{capability}", path) for path in _paths()}
-    routes = [route for part in parts() for route in part.routes(house.gateway) if isinstance(route, Route)]
+    routes = [route for route in routes_of(house.gateway) if isinstance(route, Route)]
     paths = {route.path.replace(":path}", "}") for route in routes}
     own = {path for path in paths if not path.startswith(_ELSEWHERE) and path != "/"}
     assert own == described

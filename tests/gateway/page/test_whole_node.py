@@ -19,8 +19,8 @@ from websockets.typing import Subprotocol
 
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import GATEWAY, read_node_state
-from hearthnet.gateway.socket import PATH
 from hearthnet.gateway.socket.frames import SUBPROTOCOL
+from hearthnet.gateway.socket.hub import PATH
 from tests.gateway.events import events_of
 from tests.gateway.page.street import PATIENCE_MS, open_browser
 from tests.helpers.processes import kill, unused_port

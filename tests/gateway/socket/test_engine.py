@@ -14,7 +14,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from hearthnet.gateway.socket.engine import ABORT, SEND, SocketProtocol
+from hearthnet.gateway.socket.engine import ABORT, SEND, WebSocketConnection
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
 async def serving(app: App, ping: float | None = None) -> AsyncIterator[tuple[Server, str]]:
     config = uvicorn.Config(
         app,
-        ws=SocketProtocol,
+        ws=WebSocketConnection,
         lifespan="off",
         log_config=None,
         ws_ping_interval=ping,
