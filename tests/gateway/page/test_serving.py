@@ -104,13 +104,13 @@ def test_no_source_makes_markup_or_code_from_text(source: Path) -> None:
     assert not re.search(r"\bimport\s*\(", text)
     urls = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
     assert not urls
-    assert max(map(len, text.splitlines())) <= 140 or "texts" in source.name or "sayings" in source.name
+    assert max(map(len, text.splitlines())) <= 140 or "texts" in source.name
 
 
 @pytest.mark.req("PAGE-4")
 def test_every_text_that_is_used_is_there_and_the_others_are_not() -> None:
     keys = set(ask("texts"))
-    sources = "\n".join(path.read_text() for path in SOURCES if path.name not in ("texts.js", "sayings.js"))
+    sources = "\n".join(path.read_text() for path in SOURCES if path.name != "texts.js")
     named = {one for one in re.findall(r"\"([a-z_]+(?:\.[a-z_]+)+)\"", sources) if not one.endswith(".js")}
     names_of_capabilities = {
         one for one in named if one.split(".")[0] in ("llm", "rag", "mesh", "market")

@@ -122,7 +122,7 @@ def test_frames_make_cards_and_words_in_their_order() -> None:
     assert found["words"] == "Let me look."
     assert found["segments"] == [{"iteration": 1, "text": "Let me look.", "calls": ["a", "b"]}]
     search, post = found["calls"]
-    assert (search["status"], search["ms"], search["stages"]) == ("completed", 7, 2)
+    assert (search["status"], search["ms"]) == ("completed", 7)
     assert (post["status"], post["pending"]["confirmation_id"]) == ("waiting", "c1")
     assert found["waiting"] == ["b"]
     assert found["sources"] == [{"title": "Water", "date": "2024", "sources": ["WHO"]}]

@@ -2,9 +2,9 @@
 
 import { app } from "./app.js";
 import { AnswerView } from "./answer_view.js";
-import { decideIn } from "./deciding.js";
+import { decideIn } from "./decisions.js";
 import { announce, button, el, fill, labelled, select } from "./dom.js";
-import { setting } from "./kept.js";
+import { setting } from "./storage.js";
 import { over, waiting, words } from "./lib/answer.js";
 import { text, textOr } from "./texts.js";
 
@@ -149,7 +149,7 @@ export class AskView {
     const keep = (name) => (value) => { this.use[name] = value; setting.set(name, value); };
     const choice = (id, none, names) =>
       Object.assign(select([["", none], ...with_(names, this.use[id])], this.use[id], keep(id)), { id });
-    const model = choice("model", text("ask.model.any"), models.map((one) => one.name));
+    const model = choice("model", text("ask.model.any"), models);
     const corpus = choice("corpus", text("ask.corpus.none"), corpora);
     const open = this.options.querySelector("details")?.open;
     fill(this.options, labelled(text("ask.model"), model), labelled(text("ask.corpus"), corpus), this.#tools(open));

@@ -55,9 +55,9 @@ export class Catalog extends EventTarget {
     return this.#of(name).length > 0;
   }
 
-  /** The models, each once: `{name, tools}`; `tools` is how well it calls them. */
+  /** The names of the models, each once. */
   get models() {
-    return [...new Map(this.#of("llm.chat").map(({ params }) => [params.model, { name: params.model, tools: params.tools }])).values()];
+    return [...new Set(this.#of("llm.chat").map(({ params }) => params.model))];
   }
 
   get corpora() {

@@ -11,16 +11,16 @@ import { moment, text } from "./texts.js";
 
 /**
  * Asks about `pending` and gives what was decided, or null for "later".
- * `desk.decide(frame)` takes the decision, `desk.preview(arguments)` gives the edited call, where it can be edited;
+ * `requests.decide(frame)` takes the decision, `requests.preview(arguments)` gives the edited call, where it can be edited;
  * `schema` is that of the tool's arguments.
  */
-export function confirm(pending, desk, schema = null) {
-  return modal(text("confirm.title"), (sheet) => new Question(sheet, pending, desk, schema).show());
+export function confirm(pending, requests, schema = null) {
+  return modal(text("confirm.title"), (sheet) => new Question(sheet, pending, requests, schema).show());
 }
 
 class Question {
-  constructor(sheet, pending, desk, schema) {
-    Object.assign(this, { sheet, pending, desk, schema, original: pending, edited: null });
+  constructor(sheet, pending, requests, schema) {
+    Object.assign(this, { sheet, pending, requests, schema, original: pending, edited: null });
     this.error = el("p", { class: "error", role: "alert" });
   }
 
@@ -77,7 +77,7 @@ class Question {
       labelled(text("confirm.reason"), reason),
       el("div", { class: "buttons choices" },
         button("confirm.approve", () => this.#approve(), { class: "primary", "data-choice": "approve", disabled: !sound }),
-        this.desk.preview && button("confirm.edit", () => this.#edit(), { "data-choice": "edit" }),
+        this.requests.preview && button("confirm.edit", () => this.#edit(), { "data-choice": "edit" }),
         button("confirm.deny", () => this.#deny(reason.value), { class: "danger", "data-choice": "deny" }),
         button("confirm.later", () => this.sheet.close(null), { class: "quiet", "data-choice": "later" })),
     ];
@@ -100,7 +100,7 @@ class Question {
     const buttons = [...this.sheet.body.querySelectorAll("button")];
     buttons.forEach((one) => { one.disabled = true; });
     try {
-      this.sheet.close(await this.desk.decide({ confirmation_id: this.original.confirmation_id, ...(await make()) }));
+      this.sheet.close(await this.requests.decide({ confirmation_id: this.original.confirmation_id, ...(await make()) }));
     } catch (error) {
       this.fail(error);
       buttons.forEach((one) => { one.disabled = error instanceof Refused && one.dataset.choice === "approve"; });
@@ -121,7 +121,7 @@ class Question {
   async #preview(wanted) {
     this.error.textContent = "";
     try {
-      const pending = await this.desk.preview(wanted);
+      const pending = await this.requests.preview(wanted);
       const { confirmation_id, run, tool_call_id, capability } = this.original;
       checkShown({ ...pending, arguments_digest: "" }, { confirmation_id, run, tool_call_id, capability, arguments_digest: "" });
       checkEdited(pending, wanted);

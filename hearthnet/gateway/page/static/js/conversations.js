@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import { signedCall } from "./app.js";
-import * as kept from "./kept.js";
+import * as storage from "./storage.js";
 import { apply, blank, over, reopen, words } from "./lib/answer.js";
 import { ulid } from "./lib/bytes.js";
 import { Stream } from "./link.js";
@@ -23,8 +23,8 @@ export class Conversations extends EventTarget {
 
   /** What was kept; answers that were under way go on. */
   async load() {
-    this.list = (await kept.all("conversations")).sort((one, other) => other.at - one.at);
-    const records = (await kept.all("answers")).sort((one, other) => one.at - other.at);
+    this.list = (await storage.all("conversations")).sort((one, other) => other.at - one.at);
+    const records = (await storage.all("answers")).sort((one, other) => one.at - other.at);
     this.answers = new Map(records.map((record) => [record.id, record]));
     for (const record of records) if (!over(record.answer)) this.#goOn(record);
   }
@@ -37,10 +37,10 @@ export class Conversations extends EventTarget {
     return [...this.answers.values()].find((record) => record.answer.run === run);
   }
 
-  async begin(title, id = ulid()) {
-    const conversation = { id, title: title.slice(0, LONGEST_TITLE), at: Date.now() };
+  async begin(title) {
+    const conversation = { id: ulid(), title: title.slice(0, LONGEST_TITLE), at: Date.now() };
     this.list = [conversation, ...this.list];
-    await kept.keep("conversations", conversation);
+    await storage.keep("conversations", conversation);
     this.dispatchEvent(new Event("list"));
     return conversation;
   }
@@ -50,10 +50,10 @@ export class Conversations extends EventTarget {
       this.stop(record);
       this.#live.get(record.id)?.end();
       this.answers.delete(record.id);
-      await kept.drop("answers", record.id);
+      await storage.drop("answers", record.id);
     }
     this.list = this.list.filter((one) => one.id !== conversation);
-    await kept.drop("conversations", conversation);
+    await storage.drop("conversations", conversation);
     this.dispatchEvent(new Event("list"));
   }
 
@@ -75,8 +75,7 @@ export class Conversations extends EventTarget {
   #begin(record) {
     const { conversation, question, use } = record;
     const all = this.of(conversation);
-    const input = this.#input(all.slice(0, all.indexOf(record)), question, use);
-    const body = { params: use.model ? { model: use.model } : {}, input };
+    const body = this.#body(all.slice(0, all.indexOf(record)), question, use);
     this.#here.add(record.id);
     this.#open(record, { open: async () => ({ type: "call", ...(await signedCall("llm.chat", "2.0", body)) }) });
   }
@@ -89,8 +88,7 @@ export class Conversations extends EventTarget {
     const beginning = JSON.stringify([conversation, this.of(conversation).length, use]);
     if (beginning === this.#ready) return;
     this.#ready = beginning;
-    const input = { ...this.#input(this.of(conversation), "", use), max_tokens: 0 };
-    const body = { params: use.model ? { model: use.model } : {}, input };
+    const body = this.#body(this.of(conversation), "", use, { max_tokens: 0 });
     try {
       await post("/v1/call", await signedCall("llm.chat", "2.0", body));
     } catch (error) {
@@ -98,23 +96,26 @@ export class Conversations extends EventTarget {
     }
   }
 
-  #input(before, question, { corpus, tools }) {
+  /** The call of llm.chat that asks `question` after the answers `before`. */
+  #body(before, question, { model, corpus, tools }, more = {}) {
     const messages = before.flatMap((record) => {
       const said = words(record.answer);
       return said ? [{ role: "user", content: record.question }, { role: "assistant", content: said }] : [];
     });
     const wanted = [...(corpus ? [{ use: SEARCH, params: { corpus } }] : []), ...tools];
-    return {
+    const input = {
       messages: [...messages, { role: "user", content: question }],
       ...(wanted.length ? { tools: wanted } : {}),
       ...(corpus ? { tool_choice: { name: SEARCH } } : {}),
+      ...more,
     };
+    return { params: model ? { model } : {}, input };
   }
 
   async #record(conversation, question, more = {}) {
     const record = { id: ulid(), conversation, question, at: Date.now(), answer: blank(), kept: {}, ...more };
     this.answers.set(record.id, record);
-    await kept.keep("answers", record);
+    await storage.keep("answers", record);
     return record;
   }
 
@@ -166,7 +167,7 @@ export class Conversations extends EventTarget {
     record.kept = place ?? record.kept;
     const { link: _, ...whole } = record;
     try {
-      await kept.keep("answers", whole);
+      await storage.keep("answers", whole);
     } catch (error) {
       console.warn("this browser keeps nothing:", error.message);
     }

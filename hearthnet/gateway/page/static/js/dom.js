@@ -40,9 +40,8 @@ labelled.count = 0;
 
 /** A choice of `[value, label]`. */
 export function select(options, chosen, change = () => {}) {
-  const made = el("select", { on: { change: () => change(made.value) } },
+  return el("select", { on: { change: ({ target }) => change(target.value) } },
     options.map(([value, label]) => el("option", { value, selected: value === chosen }, label)));
-  return made;
 }
 
 /** Text from elsewhere, whatever is hidden in it shown as codes; its line breaks too, unless they are `plain`. */
@@ -79,13 +78,13 @@ export function fill(element, ...children) {
   return element;
 }
 
-let told = 0;
+let announced = 0;
 
 /** Says `words` to those who hear the page. Politely: what was being said is finished first. */
 export function announce(words) {
   const live = document.getElementById("live");
-  told += 1;
-  const turn = told;
+  announced += 1;
+  const turn = announced;
   live.textContent = "";
-  requestAnimationFrame(() => { if (turn === told) live.textContent = words; });
+  requestAnimationFrame(() => { if (turn === announced) live.textContent = words; });
 }

@@ -45,7 +45,7 @@ function json(values) {
 }
 
 function readObject(words) {
-  const [found] = [argumentsOf([{ name: "JSON", kind: "json", required: true }], { JSON: words }).JSON];
+  const found = argumentsOf([{ name: "JSON", kind: "json", required: true }], { JSON: words }).JSON;
   if (found === null || typeof found !== "object" || Array.isArray(found)) throw new BadField("JSON", "json");
   return found;
 }

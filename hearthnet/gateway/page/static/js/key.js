@@ -1,6 +1,6 @@
 // The page's own Ed25519 key. It cannot be taken out of the browser, by this page neither.
 
-import * as kept from "./kept.js";
+import * as storage from "./storage.js";
 import { keyId } from "./lib/signing.js";
 
 const NAME = "own";
@@ -12,7 +12,7 @@ export async function ownKey() {
 
 /** The key of this browser, or null. */
 export async function knownKey() {
-  const found = await kept.find("keys", NAME);
+  const found = await storage.find("keys", NAME);
   return found ? usable(found) : null;
 }
 
@@ -20,7 +20,7 @@ async function made() {
   const pair = await crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"]);
   const raw = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
   const key = { id: NAME, node: keyId(raw), secret: pair.privateKey };
-  await kept.keep("keys", key);
+  await storage.keep("keys", key);
   return usable(key);
 }
 

@@ -7,7 +7,7 @@ import { Catalog } from "./catalog.js";
 import { Conversations } from "./conversations.js";
 import { announce, el, fill } from "./dom.js";
 import { knownKey } from "./key.js";
-import { setting } from "./kept.js";
+import { setting } from "./storage.js";
 import { MarketView } from "./market.js";
 import { MeshView } from "./mesh.js";
 import { Runs, RunsView } from "./runs.js";

@@ -1,6 +1,6 @@
 // The market: posts, a search, and a form. A post is a call with an effect: it is shown, approved and signed as any.
 
-import { inWords, post, request } from "./api.js";
+import { inWords, post } from "./api.js";
 import { app, call, signedCall } from "./app.js";
 import { confirm } from "./confirm.js";
 import { announce, button, el, fill, labelled, select, shown } from "./dom.js";
@@ -126,7 +126,7 @@ async function effect(capability, version, body) {
   return confirm(pending, {
     decide: async ({ decision, approval }) => {
       if (decision !== "approve") return null;
-      return request("POST", "/v1/call", { ...(await signedCall(capability, version, pending.body)), approval });
+      return post("/v1/call", { ...(await signedCall(capability, version, pending.body)), approval });
     },
   });
 }

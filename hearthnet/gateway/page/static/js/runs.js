@@ -1,7 +1,7 @@
 // What waits for a decision: also runs that were begun elsewhere, or before the node was started again.
 
 import { inWords, post } from "./api.js";
-import { decide } from "./deciding.js";
+import { decide } from "./decisions.js";
 import { announce, button, el, fill, shown } from "./dom.js";
 import { Topic } from "./link.js";
 import { moment, text, textOr } from "./texts.js";

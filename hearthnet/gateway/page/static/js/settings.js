@@ -3,7 +3,7 @@
 import { inWords, request } from "./api.js";
 import { app } from "./app.js";
 import { button, el, labelled, select, shown } from "./dom.js";
-import { forgetAll, setting } from "./kept.js";
+import { forgetAll, setting } from "./storage.js";
 import { LANGUAGES, moment, spoken, text } from "./texts.js";
 
 const THEMES = ["system", "light", "dark"];

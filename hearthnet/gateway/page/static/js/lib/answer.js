@@ -11,35 +11,29 @@ const RULES = {
   token: (answer, { text }) => { segment(answer).text += text; },
   tool_call: (answer, { id, name, arguments: args }) => { Object.assign(call(answer, id, name), { arguments: args }); },
   tool_status: (answer, data) => {
-    Object.assign(call(answer, data.tool_call_id, data.name), { status: data.status, words: data.text });
+    Object.assign(call(answer, data.tool_call_id, data.name), { status: data.status });
   },
   tool_started: (answer, data) => {
     Object.assign(call(answer, data.tool_call_id, data.name), {
-      capability: data.capability, arguments: data.arguments, pending: null, status: "running",
+      arguments: data.arguments, pending: null, status: "running",
     });
   },
-  tool_progress: (answer, { tool_call_id: id, ...progress }) => {
-    const one = call(answer, id);
-    one.progress = progress;
-    one.stages += 1;
-  },
+  tool_progress: (answer, { tool_call_id: id, ...progress }) => { call(answer, id).progress = progress; },
   tool_result: (answer, data) => {
     Object.assign(call(answer, data.tool_call_id, data.name), {
-      status: data.status, failed: Boolean(data.is_error), ms: data.ms, bytes: data.bytes,
-      content: data.content, truncated: Boolean(data.truncated), pending: null, progress: null,
+      status: data.status, ms: data.ms, content: data.content, truncated: Boolean(data.truncated), pending: null,
+      progress: null,
     });
   },
   confirmation_required: (answer, data) => wait(answer, data),
-  confirmation_edited: (answer, data) => { call(answer, data.tool_call_id, data.name).edited = data; },
   suspended: (answer, data) => {
     answer.run = data.run;
     answer.state = "suspended";
     for (const pending of data.pending ?? []) wait(answer, pending);
   },
   snapshot: (answer, data) => sumUp(answer, data),
-  notice: (answer, { code, text }) => { answer.notices.push({ code, text }); },
+  notice: (answer, { text }) => { answer.notices.push({ text }); },
   progress: (answer, data) => { answer.progress = data; },
-  result: (answer, data) => { answer.result = data; },
   done: (answer, data) => {
     answer.state = "done";
     answer.done = data;
@@ -78,7 +72,7 @@ function segment(answer) {
 
 function call(answer, id, name = "") {
   if (!answer.calls.has(id)) {
-    answer.calls.set(id, { id, name, arguments: null, status: "pending", words: "", stages: 0, pending: null });
+    answer.calls.set(id, { id, name, arguments: null, status: "pending", pending: null });
   }
   const known = answer.segments.some((one) => one.calls.includes(id));
   if (!known) segment(answer).calls.push(id);
@@ -86,9 +80,8 @@ function call(answer, id, name = "") {
 }
 
 function wait(answer, pending) {
-  const one = call(answer, pending.tool_call_id, pending.name);
-  Object.assign(one, {
-    pending, capability: pending.capability, arguments: pending.arguments, status: "waiting", edited: null,
+  Object.assign(call(answer, pending.tool_call_id, pending.name), {
+    pending, arguments: pending.arguments, status: "waiting",
   });
 }
 
@@ -96,8 +89,8 @@ function wait(answer, pending) {
 function sumUp(answer, { text, truncated, calls, pending }) {
   answer.segments = [{ iteration: 0, text: truncated ? `… ${text}` : text, calls: [] }];
   for (const one of calls ?? []) {
-    const { tool_call_id: id, name, text: said, ...rest } = one;
-    Object.assign(call(answer, id, name), rest, said === undefined ? {} : { words: said }, { pending: null });
+    const { tool_call_id: id, name, text: _, ...rest } = one;
+    Object.assign(call(answer, id, name), rest, { pending: null });
   }
   for (const one of pending ?? []) wait(answer, one);
 }

@@ -1,4 +1,4 @@
-// Decisions about the calls of a run: asked in a dialog, told to the gateway over HTTP, heard by whoever drives the run.
+// Decisions about the calls of a run: made in a dialog, sent to the gateway over HTTP, read by the driver of the run.
 
 import { post } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -8,8 +8,8 @@ import { text, textOr } from "./texts.js";
 
 const STANDS = { approve: "approved", edit: "edited", deny: "denied" };
 
-/** What takes decisions about one call of a run. */
-function deskOf(pending) {
+/** The requests by which one call of a run is decided and previewed. */
+function requestsFor(pending) {
   const at = `/v1/runs/${pending.run}`;
   const call = pending.tool_call_id;
   return {
@@ -23,7 +23,7 @@ function deskOf(pending) {
 }
 
 /** Asks about what waits; the word that stands, or null for later. */
-export const decide = (pending, catalog) => confirm(pending, deskOf(pending), catalog.tool(pending.name)?.parameters_schema ?? null);
+export const decide = (pending, catalog) => confirm(pending, requestsFor(pending), catalog.tool(pending.name)?.parameters_schema ?? null);
 
 /** Asks about a call of an answer that is kept here; a run that nobody drives goes on. */
 export async function decideIn(conversations, catalog, record, call) {
