@@ -34,8 +34,6 @@ from hearthnet.trust.authorization.constraints import Constraints
 from hearthnet.trust.authorization.token import Scope, is_owner
 from hearthnet.trust.keys import Identity
 
-MODEL: Final = "llm.chat@2.0"
-
 
 class ClientPrincipal(msgspec.Struct, frozen=True):
     """The client for whom a run works.

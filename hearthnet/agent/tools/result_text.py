@@ -65,10 +65,10 @@ def json_text(value: Any) -> str:
     return _ENCODE(value).decode("utf-8")
 
 
-def too_deep(value: Any) -> bool:
-    """Return whether a JSON value is nested deeper than `DEEPEST`."""
+def too_deep(value: Any, most: int = DEEPEST + 1) -> bool:
+    """Return whether a JSON value has more than `most` levels; its innermost values are one."""
     level = [value]
-    for _ in range(DEEPEST + 1):
+    for _ in range(most):
         deeper: list[Any] = []
         for one in level:
             if isinstance(one, dict):

@@ -10,8 +10,8 @@ import hmac
 import os
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -57,7 +57,6 @@ class ClientStore:
 
     def __init__(self, home: Home) -> None:
         self._folder = home.clients
-        self._read: OrderedDict[str, tuple[tuple[int, int], StoredClient]] = OrderedDict()
 
     def add(
         self,
@@ -166,20 +165,10 @@ class ClientStore:
         path = self._file(client)
         try:
             status = path.stat()
-            seen = (status.st_ino, status.st_mtime_ns)
-            known = self._read.get(client)
-            if known is not None and known[0] == seen:
-                return known[1]
-            entry = msgspec.json.decode(path.read_bytes(), type=StoredClient)
+            entry = _read(path, status.st_ino, status.st_mtime_ns)
         except (OSError, msgspec.DecodeError):
-            self._read.pop(client, None)
             return None
-        if entry.id != client:
-            return None
-        self._read[client] = seen, entry
-        if len(self._read) > _MAX_CACHED:
-            self._read.popitem(last=False)
-        return entry
+        return entry if entry.id == client else None
 
     def _write(self, entry: StoredClient) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -194,6 +183,12 @@ class ClientStore:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@lru_cache(_MAX_CACHED)
+def _read(path: Path, _inode: int, _changed_ns: int) -> StoredClient:
+    """Return the client in a file; it is read again when its inode or time has changed."""
+    return msgspec.json.decode(path.read_bytes(), type=StoredClient)
 
 
 def hash_of(secret: str) -> str:

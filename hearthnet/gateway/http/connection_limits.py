@@ -19,6 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _log = logging.getLogger(__name__)
 _MOST_HEAD_BYTES: Final = 65_536
+_SENDS: Final = "sends its request"
+_READS: Final = "reads its answer"
 _SPARE_FILES: Final = 128
 _MAX_FILES: Final = 8_192
 _FULL: Final = (
@@ -48,8 +50,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, patience: ConnectionLimits, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
-        self._clock: asyncio.TimerHandle | None = None
-        self._reading: asyncio.TimerHandle | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """The running timers, by what the client does too slowly when one ends."""
         self._head_bytes = 0
         self._in_body = False
 
@@ -60,12 +62,11 @@ class GuardedProtocol(HttpToolsProtocol):
             transport.write(_FULL)
             transport.close()
         else:
-            self._expect(self._patience.head)
+            self._start(_SENDS, self._patience.head)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop all timers."""
-        self._settled()
-        self._has_read()
+        self._stop(_SENDS, _READS)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -75,8 +76,8 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         if self.transport.is_closing():
             return
-        if self._clock is None and self._is_between_requests():
-            self._expect(self._patience.head)
+        if _SENDS not in self._timers and self._is_between_requests():
+            self._start(_SENDS, self._patience.head)
         self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes > _MOST_HEAD_BYTES and not self._in_body and self.parser is not None:
@@ -92,29 +93,29 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Start the timer of the body."""
         self._head_bytes, self._in_body = 0, True
-        self._expect(self._patience.body)
+        self._start(_SENDS, self._patience.body)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Stop the timer of the body."""
         self._head_bytes, self._in_body = 0, False
-        self._settled()
+        self._stop(_SENDS)
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
         """Stop the timer; a WebSocket has timers of its own."""
-        self._settled()
+        self._stop(_SENDS)
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
         """Start the timer of a client that reads more slowly than is written."""
         super().pause_writing()
-        if self._reading is None:
-            self._reading = self.loop.call_later(self._patience.reading, self._cut, "reads its answer")
+        if _READS not in self._timers:
+            self._start(_READS, self._patience.reading)
 
     def resume_writing(self) -> None:
         """Stop the timer of a client that reads again."""
-        self._has_read()
+        self._stop(_READS)
         super().resume_writing()
 
     def _is_between_requests(self) -> bool:
@@ -130,23 +131,17 @@ class GuardedProtocol(HttpToolsProtocol):
         same = [one for one in connections if (getattr(one, "client", None) or ("",))[0] == address]
         return len(same) > patience.most_of_address
 
-    def _expect(self, seconds: float) -> None:
-        self._settled()
-        self._clock = self.loop.call_later(seconds, self._cut, "sends its request")
+    def _start(self, what: str, seconds: float) -> None:
+        self._stop(what)
+        self._timers[what] = self.loop.call_later(seconds, self._cut, what)
 
-    def _settled(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
-
-    def _has_read(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+    def _stop(self, *timers: str) -> None:
+        for what in timers:
+            if what in self._timers:
+                self._timers.pop(what).cancel()
 
     def _cut(self, what: str) -> None:
-        self._settled()
-        self._has_read()
+        self._stop(_SENDS, _READS)
         _log.info("a client at %s %s too slowly and is cut", self.client[0] if self.client else "?", what)
         self.transport.abort()
 

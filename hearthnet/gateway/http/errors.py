@@ -49,6 +49,7 @@ _OPENAIS: Final = "/v1"
 _NATIVE: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
 _FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
 """Errors that a repetition does not mend, although their status may suggest it to clients."""
+_PHRASES: Final = {404: "there is nothing here", 405: "this is not asked that way"}
 _CODES: Final = {404: "not_found", 405: "bad_request", 413: "payload_too_large", 401: "unauthorized"}
 
 
@@ -93,19 +94,14 @@ async def on_http_error(connection: HTTPConnection, error: Exception) -> JSONRes
     """Handle an exception of Starlette, for an unknown path or method."""
     status = error.status_code if isinstance(error, HTTPException) else HTTPStatus.BAD_REQUEST
     headers = getattr(error, "headers", None) or {}
-    said = f"{_phrase(status)}: {connection.scope.get('method', '')} {connection.url.path[:200]}"
+    phrase = _PHRASES.get(status, HTTPStatus(status).phrase.lower())
+    message = f"{phrase}: {connection.scope.get('method', '')} {connection.url.path[:200]}"
     path = connection.scope["path"]
     if status == HTTPStatus.NOT_FOUND and is_openais(path):
-        said += "; of OpenAI's API there are /v1/models and /v1/chat/completions"
-    answer = response(HearthNetError(_CODES.get(status, "bad_request"), said), path, status)
+        message += "; of OpenAI's API there are /v1/models and /v1/chat/completions"
+    answer = response(HearthNetError(_CODES.get(status, "bad_request"), message), path, status)
     answer.headers.update(headers)
     return answer
-
-
-def _phrase(status: int) -> str:
-    return {404: "there is nothing here", 405: "this is not asked that way"}.get(
-        status, HTTPStatus(status).phrase.lower()
-    )
 
 
 async def on_disconnect(_connection: HTTPConnection, _error: Exception) -> Response:
@@ -143,7 +139,7 @@ def error_body(error: HearthNetError) -> dict[str, Any]:
 
     {"error": {"message", "type", "param", "code", ...}}
     """
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "message": error.message,
         "type": _type(error.code),
         "param": param_of(error) or ("messages" if _is_overlong(error) else None),
@@ -152,7 +148,7 @@ def error_body(error: HearthNetError) -> dict[str, Any]:
     }
     more = error.to_body()
     extra = {name: more[name] for name in ("retry_after_ms", "alt_capabilities") if name in more}
-    return {"error": told | extra}
+    return {"error": body | extra}
 
 
 def param_of(error: HearthNetError) -> str:

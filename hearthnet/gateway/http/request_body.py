@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import Request
 
+from hearthnet.agent.tools.result_text import too_deep
 from hearthnet.core.canonical_json import canonical_json, read_json, refuse_repeated_keys
 from hearthnet.core.errors import HearthNetError
 
@@ -36,27 +37,8 @@ async def read_object(request: Request) -> dict[str, Any]:
 
 def _read(data: bytes) -> dict[str, Any]:
     value = read_json(data, _JSON)
-    check_depth(value)
+    if too_deep(value, _DEEPEST):
+        raise HearthNetError("bad_request", f"the JSON is nested more than {_DEEPEST} deep")
     refuse_repeated_keys(data)
     canonical_json(value)
     return value
-
-
-def check_depth(value: Any) -> None:
-    """Check the nesting of a JSON value.
-
-    Raises:
-        HearthNetError: `bad_request` if it is nested deeper than `_DEEPEST`.
-    """
-    level = [value]
-    for _ in range(_DEEPEST):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return
-    raise HearthNetError("bad_request", f"the JSON is nested more than {_DEEPEST} deep")
-
-
-def _inside(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []

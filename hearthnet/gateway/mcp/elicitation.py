@@ -1,8 +1,8 @@
 """Approval by a person over MCP: the question, and the seal that binds the answer to it.
 
 A client of the older protocols answers while its call waits. A client of the protocol of 2026-07-28 gets
-the question as the answer to its call, and calls again with the reply and the seal. The seal names the
-caller, the exact call and an expiry, and is valid once. Pure but for the key.
+the question as the answer to its call, and calls again with the reply and the seal. A seal is for the caller
+and the exact call, until it expires, and is valid once. Pure but for the key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
-from hearthnet.core.canonical_json import canonical_json, digest, read_json
+from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 
 LIFE_MS: Final = 600_000
@@ -37,10 +37,9 @@ CANNOT_ASK: Final = (
 )
 
 
-class SignedQuestion(msgspec.Struct, frozen=True):
-    """The content of a seal."""
+class OpenQuestion(msgspec.Struct, frozen=True):
+    """A question that waits for its answer; `expires` is in Unix ms."""
 
-    id: str
     caller: str
     capability: str
     digest: str
@@ -49,11 +48,11 @@ class SignedQuestion(msgspec.Struct, frozen=True):
 
 
 class ElicitationSigner:
-    """The seals of this process, each valid once."""
+    """The seals of this process, each valid once: the signed ids of its open questions."""
 
     def __init__(self) -> None:
         self._key = os.urandom(32)
-        self._open: dict[str, int] = {}
+        self._open: dict[str, OpenQuestion] = {}
 
     def seal(self, caller: str, contract: Contract, body: dict[str, Any], client_id: str, now: int) -> str:
         """Return a seal for exactly this call.
@@ -61,39 +60,33 @@ class ElicitationSigner:
         Raises:
             HearthNetError: `capacity_exceeded` while too many questions wait.
         """
-        self._open = {name: until for name, until in self._open.items() if until > now}
+        self._open = {number: one for number, one in self._open.items() if one.expires > now}
         if len(self._open) >= MOST_OPEN:
             raise HearthNetError("capacity_exceeded", "too many questions wait for an answer; try later")
-        sealed = SignedQuestion(
-            ids.new_ulid(now), caller, contract.id, digest(body), client_id, now + LIFE_MS
-        )
-        self._open[sealed.id] = sealed.expires
-        data = canonical_json(msgspec.to_builtins(sealed))
-        return f"{ids.b64(data)}.{self._mac(data)}"
+        number = ids.new_ulid(now)
+        self._open[number] = OpenQuestion(caller, contract.id, digest(body), client_id, now + LIFE_MS)
+        return f"{number}.{self._mac(number)}"
 
-    def open(self, text: str, caller: str, contract: Contract, now: int) -> SignedQuestion:
-        """Return the content of a seal and use it up.
+    def open(self, text: str, caller: str, contract: Contract, now: int) -> OpenQuestion:
+        """Return the question of a seal, which is used up.
 
         Raises:
             HearthNetError: `unauthorized` for text that is no seal, or one for another call; `expired` for a
                 seal that was used or waited too long.
         """
-        head, _, mac = text.partition(".")
-        try:
-            data = ids.unb64(head)
-        except (HearthNetError, ValueError) as error:
-            raise _refused() from error
-        if not hmac.compare_digest(mac, self._mac(data)):
+        number, _, mac = text.partition(".")
+        if not (text.isascii() and hmac.compare_digest(mac, self._mac(number))):
             raise _refused()
-        sealed = read_json(data, msgspec.json.Decoder(SignedQuestion))
-        if (sealed.caller, sealed.capability) != (caller, contract.id):
+        waiting = self._open.get(number)
+        if waiting is not None and (waiting.caller, waiting.capability) != (caller, contract.id):
             raise _refused()
-        if self._open.pop(sealed.id, 0) <= now:
+        if waiting is None or waiting.expires <= now:
             raise HearthNetError("expired", "this question was answered, or waited too long; call again")
-        return sealed
+        del self._open[number]
+        return waiting
 
-    def _mac(self, data: bytes) -> str:
-        return blake3.blake3(data, key=self._key).hexdigest()
+    def _mac(self, number: str) -> str:
+        return blake3.blake3(number.encode(), key=self._key).hexdigest()
 
 
 def question(contract: Contract, body: dict[str, Any], client_id: str) -> str:

@@ -24,8 +24,9 @@ from hearthnet.gateway.http.sse import encode_data, streamed, while_there
 from hearthnet.gateway.openai.answer import Form, OpenAIAnswer
 from hearthnet.gateway.openai.images import is_large, with_images_stored
 from hearthnet.gateway.openai.request import ANY_MODEL, TOOLS_SUFFIX, OpenAIRequest, read_request
-from hearthnet.gateway.openai.source import CHAT, RunSource
+from hearthnet.gateway.openai.source import RunSource
 from hearthnet.gateway.runs.calls import Frames
+from hearthnet.gateway.runs.requested_tools import CHAT
 
 if TYPE_CHECKING:
     from hearthnet.bus.routing.offer_registry import OfferView

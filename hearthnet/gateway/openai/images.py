@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from typing import Final
 
 import msgspec
@@ -60,5 +59,5 @@ async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
 def _decoded(text: str, path: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise invalid_part("the image's data is no base64", path) from error

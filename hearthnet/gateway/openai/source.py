@@ -19,6 +19,7 @@ from hearthnet.gateway.openai.answer import run_and_call, run_named_in
 from hearthnet.gateway.openai.request import OpenAIRequest
 from hearthnet.gateway.runs.calls import Frames, MeshCall, stream_frames
 from hearthnet.gateway.runs.follow_up import FollowUps
+from hearthnet.gateway.runs.requested_tools import CHAT
 from hearthnet.gateway.runs.run import FollowUp, NewRun
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.context import Gateway
 
-CHAT: Final = "llm.chat@2.0"
 _RUN_ENDED: Final = frozenset({"not_found", "expired"})
 _TEXT_SCHEMA: Final = {
     "type": "object",

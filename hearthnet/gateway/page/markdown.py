@@ -128,8 +128,8 @@ def _element(token: Token) -> Node:
             return "\n"
         case "fence" | "code_block":
             about = token.info.strip()
-            told = "" if _LANGUAGE.fullmatch(about) else f"{about}\n"
-            return {"tag": "pre", "children": [{"tag": "code", "children": [told + token.content]}]}
+            first_line = "" if _LANGUAGE.fullmatch(about) else f"{about}\n"
+            return {"tag": "pre", "children": [{"tag": "code", "children": [first_line + token.content]}]}
         case "code_inline":
             return {"tag": "code", "children": [token.content]}
     tag = "h4" if token.tag in _HEADINGS else token.tag

@@ -27,7 +27,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.runs.requested_tools import is_readying, is_run
+from hearthnet.gateway.runs.requested_tools import is_prewarming, is_run
 from hearthnet.gateway.runs.run import NewRun
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization.approval import Approval, sign_approval
@@ -108,9 +108,9 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, asked: CallBo
     client.check_covers(asked.contract.name)
     if is_run(asked.contract, asked.body):
         return NewRun(asked.body)
-    if not is_readying(asked.contract, asked.body):
+    if not is_prewarming(asked.contract, asked.body):
         return asked
-    return msgspec.structs.replace(asked, body=await runs.readying(client, asked.body))
+    return msgspec.structs.replace(asked, body=await runs.prewarming(client, asked.body))
 
 
 async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:
@@ -140,10 +140,8 @@ async def stream_frames(bus: Bus, call: MeshCall) -> Frames:
 
 async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
     """Return all frames but the last, and the last; raises the errors of `frames`."""
-    every: list[Frame] = []
     async with aclosing(frames):
-        async for frame in frames:
-            every.append(frame)  # noqa: PERF401
+        every = [frame async for frame in frames]
     if not every:
         raise HearthNetError(
             "partition", "the answer ended before it was done; ask again", details={"rule": "stream_broken"}

@@ -100,7 +100,7 @@ class ApprovalCache:
     """The approvals that were proposed, so that a client sees the same one again."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[bytes, Approval] = OrderedDict()
+        self._approvals: OrderedDict[bytes, Approval] = OrderedDict()
 
     def same(self, wanted: Approval) -> Approval:
         """Return the approval that was proposed earlier in place of `wanted`, else `wanted`.
@@ -108,10 +108,10 @@ class ApprovalCache:
         The two differ only in id and time.
         """
         alike = msgspec.structs.replace(wanted, id="", time=0).signing_bytes()
-        proposed = self._kept.pop(alike, wanted)
-        self._kept[alike] = proposed
-        if len(self._kept) > _MOST_PROPOSED:
-            self._kept.popitem(last=False)
+        proposed = self._approvals.pop(alike, wanted)
+        self._approvals[alike] = proposed
+        if len(self._approvals) > _MOST_PROPOSED:
+            self._approvals.popitem(last=False)
         return proposed
 
 

@@ -21,6 +21,8 @@ from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 
 MOST_TOOLS: Final = 512
+CHAT: Final = "llm.chat@2.0"
+"""The capability of runs, and of chats without tools of the mesh."""
 _CHAT: Final = "llm.chat"
 
 
@@ -45,7 +47,7 @@ def is_run(contract: Contract, body: Mapping[str, Any]) -> bool:
     return _names_tools(contract, body) and not _is_empty_answer(body)
 
 
-def is_readying(contract: Contract, body: Mapping[str, Any]) -> bool:
+def is_prewarming(contract: Contract, body: Mapping[str, Any]) -> bool:
     """Return whether a call is such a chat with `max_tokens` 0, without an answer.
 
     The model then only reads its beginning in advance (docs/decisions/0078).

@@ -18,13 +18,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from hearthnet.core.canonical_json import read_json
+from hearthnet.gateway.runs.follow_up import VIA
 from hearthnet.gateway.runs.run import DecisionBody
 
 if TYPE_CHECKING:
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.context import Gateway
-
-_VIA: Final = "http"
 
 
 class CallDecision(DecisionBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +54,7 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
 
     async def decide(client: Client, request: Request) -> Any:
         said, run = read_json(await request.body(), _DECISION), request.path_params["run"]
-        return await gateway.runs.decide(client, run, said.call, said, _VIA)
+        return await gateway.runs.decide(client, run, said.call, said, VIA)
 
     async def preview(client: Client, request: Request) -> Any:
         changed, run = read_json(await request.body(), _CHANGED), request.path_params["run"]

@@ -28,7 +28,7 @@ from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.agent.persistence.run_record import RunRecord
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.persistence.saved_runs import SavedRuns, toolbox_of
-from hearthnet.agent.runtime.client_authority import MODEL, ClientPrincipal
+from hearthnet.agent.runtime.client_authority import ClientPrincipal
 from hearthnet.agent.runtime.driver import ToolRun
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.ports import BusPort, ResultsPort
@@ -46,7 +46,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client, scope_error
 from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, ClientsPort, RunPrincipals
-from hearthnet.gateway.runs.requested_tools import provider_defined_names, tools_of
+from hearthnet.gateway.runs.requested_tools import CHAT, provider_defined_names, tools_of
 from hearthnet.gateway.runs.run import (
     AWAY_SECONDS,
     NOTED,
@@ -82,7 +82,7 @@ class RunListCache:
         """Create the cache; `clock` returns milliseconds since the epoch."""
         self._store = store
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, str, bool], _List] = OrderedDict()
+        self._lists: OrderedDict[tuple[str, str, bool], _List] = OrderedDict()
 
     async def get(
         self, client: Client, make: Callable[[Client], Awaitable[list[dict[str, Any]]]]
@@ -92,16 +92,16 @@ class RunListCache:
         The list must not be changed.
         """
         name, mark, now = _name(client), await self._store.version(), self._clock()
-        kept = self._kept.get(name)
-        if kept is not None and kept.mark == mark and kept.made_at <= now < kept.until:
-            return kept.runs
+        cached = self._lists.get(name)
+        if cached is not None and cached.mark == mark and cached.made_at <= now < cached.until:
+            return cached.runs
         runs = await make(client)
         # The expiry of a pending approval changes the list without a write to the store.
         ends = [one["expires_at"] for run in runs for one in run["pending"]]
-        self._kept[name] = _List(mark, now, min([now + FRESH_MS, *ends]), runs)
-        self._kept.move_to_end(name)
-        if len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
+        self._lists[name] = _List(mark, now, min([now + FRESH_MS, *ends]), runs)
+        self._lists.move_to_end(name)
+        if len(self._lists) > _MOST:
+            self._lists.popitem(last=False)
         return runs
 
 
@@ -215,7 +215,7 @@ class GatewayRuns:
             ended()
             raise
 
-    async def readying(self, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def prewarming(self, client: Client, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the call of `llm.chat` by which the model only reads the beginning of a run.
 
         There is no answer (docs/decisions/0078). Raises as `open`.
@@ -239,7 +239,7 @@ class GatewayRuns:
         self, client: Client, body: Mapping[str, Any], via: str
     ) -> tuple[ToolExecutor, dict[str, Any], list[str]]:
         """Return the executor for `body`, the rest of `body`, and the tools outside the scope."""
-        client.check_covers(MODEL)
+        client.check_covers(CHAT)
         given = dict(body.get("input") or {})
         requested = given.pop("tools", [])
         learned, hidden = await self._learned(client, requested)

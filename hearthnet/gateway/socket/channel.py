@@ -153,7 +153,7 @@ class Channel:
         self.left_at: float | None = None
         """The time at which the last reader left; None while there is one."""
         self._summary = Summary() if sums_up else None
-        self._kept: deque[Frame] = deque()
+        self._frames: deque[Frame] = deque()
         self._bytes = 0
         self._reader: ChannelReader | None = None
         self._room: asyncio.Future[None] | None = None
@@ -161,7 +161,7 @@ class Channel:
     @property
     def full(self) -> bool:
         """Return whether the limit of kept frames is reached."""
-        return len(self._kept) >= MOST_FRAMES or self._bytes >= MOST_BYTES
+        return len(self._frames) >= MOST_FRAMES or self._bytes >= MOST_BYTES
 
     @property
     def read(self) -> bool:
@@ -175,11 +175,11 @@ class Channel:
         self.seq += 1
         self.ended = event in TERMINAL
         text = frames.write(event, data, self.seq)
-        self._kept.append(Frame(self.seq, event, text))
+        self._frames.append(Frame(self.seq, event, text))
         self._bytes += len(text)
         if self._summary is not None:
             self._summary.take(event, data)
-            while self.full and self._reader is None and len(self._kept) > 1:
+            while self.full and self._reader is None and len(self._frames) > 1:
                 self._drop()
         if self._reader is not None:
             self._reader.wake()
@@ -229,29 +229,29 @@ class Channel:
         if self._missing(after):
             if most <= 0:
                 return []
-            return [self._snapshot(), *([self._kept[-1]] if self.ended else [])]
-        first = after - self._kept[0].seq + 1
-        taken = [self._kept[place] for place in range(first, min(first + max(most, 0), len(self._kept)))]
+            return [self._snapshot(), *([self._frames[-1]] if self.ended else [])]
+        first = after - self._frames[0].seq + 1
+        taken = [self._frames[place] for place in range(first, min(first + max(most, 0), len(self._frames)))]
         if self.ended and after + len(taken) == self.seq - 1:
-            taken.append(self._kept[-1])
+            taken.append(self._frames[-1])
         return taken
 
     def acknowledge(self, upto: int) -> None:
         """Drop the frames up to and including `upto`, except the last one of the stream."""
-        while self._kept and self._kept[0].seq <= upto and not self._only_end():
+        while self._frames and self._frames[0].seq <= upto and not self._only_end():
             self._drop()
         self._make_room()
 
     def close(self) -> None:
         """Drop all frames; the stream can no longer be read."""
         self.closed = True
-        self._kept.clear()
+        self._frames.clear()
         self._bytes = 0
         self._make_room()
 
     def _missing(self, after: int) -> bool:
         """Return whether the frame after `after` is no longer kept."""
-        return after < self.seq and not (self._kept and self._kept[0].seq <= after + 1)
+        return after < self.seq and not (self._frames and self._frames[0].seq <= after + 1)
 
     def _snapshot(self) -> Frame:
         seq = self.seq - 1 if self.ended else self.seq
@@ -259,10 +259,10 @@ class Channel:
         return Frame(seq, SNAPSHOT, frames.write(SNAPSHOT, said, seq))
 
     def _only_end(self) -> bool:
-        return self.ended and len(self._kept) == 1
+        return self.ended and len(self._frames) == 1
 
     def _drop(self) -> None:
-        self._bytes -= len(self._kept.popleft().text)
+        self._bytes -= len(self._frames.popleft().text)
 
     def _make_room(self) -> None:
         room, self._room = self._room, None

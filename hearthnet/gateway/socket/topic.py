@@ -226,21 +226,23 @@ class DiffLook:
         return {self._name: list(self._things.values())}
 
 
+_OF_OFFER: Final = [
+    "instance",
+    "capability",
+    "params",
+    "trust",
+    "service",
+    "version",
+    "in_flight",
+    "max_concurrent",
+]
+
+
 def offer_of(view: OfferView) -> dict[str, Any]:
     """Return the public data of an offer; `health` shows whether it is at its limit."""
     offer = view.offer
-    return {
-        "node": view.node,
-        "instance": offer.instance,
-        "capability": offer.capability,
-        "params": offer.params,
-        "trust": offer.trust,
-        "service": offer.service,
-        "version": offer.version,
-        "in_flight": offer.in_flight,
-        "max_concurrent": offer.max_concurrent,
-        "health": "full" if offer.in_flight >= offer.max_concurrent > 0 else "well",
-    }
+    health = "full" if offer.in_flight >= offer.max_concurrent > 0 else "well"
+    return {"node": view.node, **{name: getattr(offer, name) for name in _OF_OFFER}, "health": health}
 
 
 class MarketLook:

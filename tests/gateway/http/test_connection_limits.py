@@ -163,7 +163,7 @@ async def test_reader_in_bursts_gets_new_time_with_each(
         timers = []
         for _ in range(3):
             # The buffers between the two are full: the server waits for its reader.
-            timers.append(await wait_for(lambda: clients[0]._reading, DEADLINE))
+            timers.append(await wait_for(lambda: clients[0]._timers.get("reads its answer"), DEADLINE))
             read = await reader.readexactly(PIECES * PIECE // 8)
             while not timers[-1].cancelled():
                 read += await reader.readexactly(PIECE)

@@ -91,7 +91,7 @@ def test_what_is_not_acknowledged_is_kept_for_the_next_reader() -> None:
     assert seqs(first.read(made, 3)) == [1, 2, 3]
     made.acknowledge(2)
     made.detach(first, 10.0)
-    assert (made.left_at, len(made._kept), made.read) == (10.0, 3, False)
+    assert (made.left_at, len(made._frames), made.read) == (10.0, 3, False)
     second = Reader(after=2)
     made.attach(second, 2)
     assert made.left_at is None
@@ -140,7 +140,7 @@ def test_a_place_that_is_not_there_is_refused() -> None:
 @pytest.mark.req("SOCK-6")
 def test_a_reader_whose_place_is_gone_gets_the_sum_and_what_follows() -> None:
     made = stream(sums_up=True, count=MOST_FRAMES + 50)
-    assert len(made._kept) == MOST_FRAMES - 1
+    assert len(made._frames) == MOST_FRAMES - 1
     reader = Reader(after=10)
     made.attach(reader, 10)
     assert made.take(10, 0) == []
@@ -160,7 +160,7 @@ def test_the_sum_of_a_stream_that_has_ended_is_followed_by_its_end() -> None:
         ("done", MOST_FRAMES + 10),
     ]
     made.acknowledge(made.seq)
-    assert len(made._kept) == 1
+    assert len(made._frames) == 1
     assert [frame.event for frame in made.take(3, WINDOW)] == ["snapshot", "done"]
 
 
@@ -184,7 +184,7 @@ async def test_a_stream_without_a_sum_has_its_source_wait() -> None:
     made.close()
     await again
     made.put("token", {"text": "nobody is there"})
-    assert (made.seq, made.closed, len(made._kept)) == (MOST_FRAMES + 1, True, 0)
+    assert (made.seq, made.closed, len(made._frames)) == (MOST_FRAMES + 1, True, 0)
 
 
 @pytest.mark.req("SOCK-8")
@@ -197,7 +197,7 @@ async def test_bytes_count_as_frames_do(monkeypatch: pytest.MonkeyPatch) -> None
     summed = Channel("s", OWNER, sums_up=True)
     for _ in range(3):
         summed.put("token", {"text": "x" * 600})
-    assert len(summed._kept) == 1
+    assert len(summed._frames) == 1
     await summed.room()
 
 
@@ -210,11 +210,11 @@ async def test_while_it_is_read_a_stream_with_a_sum_waits_and_forgets_nothing() 
         made.put("token", {"text": "x"})
     waiting = asyncio.create_task(made.room())
     await asyncio.sleep(0)
-    assert (waiting.done(), len(made._kept)) == (False, MOST_FRAMES)
+    assert (waiting.done(), len(made._frames)) == (False, MOST_FRAMES)
     made.detach(reader, 1.0)
     await waiting
     made.put("token", {"text": "x"})
-    assert len(made._kept) == MOST_FRAMES - 1
+    assert len(made._frames) == MOST_FRAMES - 1
 
 
 @pytest.mark.req("SOCK-5", "SOCK-7")
