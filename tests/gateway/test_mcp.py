@@ -149,6 +149,7 @@ async def test_a_seal_is_for_one_call_of_one_client(shared: House) -> None:
             (other, ARTICLE, seal, "unauthorized"),
             (client, ARTICLE, forged, "unauthorized"),
             (client, ARTICLE, "no seal", "unauthorized"),
+            (client, ARTICLE, "é.é", "unauthorized"),
         ):
             answer = await call(who, arguments, request_state=state, input_responses=yes)
             assert said(answer).startswith(code)
@@ -246,6 +247,16 @@ async def test_strangers_and_others_sessions_are_refused(shared: House) -> None:
         assert (foreign.status_code, "may not ask here" in foreign.text) == (401, True)
         shared.gateway.clients.book.remove(mine.entry.id)
         assert (await http.post("/mcp", json=listing, headers=session)).status_code == 401
+
+
+@pytest.mark.req("GATE-12")
+async def test_mcp_request_counts_once(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    monkeypatch.setattr(shared.gateway.limits, "request", counted.append)
+    guest = shared.guest(QUERY)
+    async with shared.http(guest) as http:
+        await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert counted == [guest.entry.id]
 
 
 @pytest.mark.req("MCP-7")

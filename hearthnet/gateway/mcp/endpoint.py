@@ -45,7 +45,6 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; raise authentication errors before anything is read."""
         client = await self._gateway.clients.from_request(Request(scope))
-        self._gateway.limits.request(client.id)
         manager = await self._opened()
         from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
         from mcp.server.auth.provider import AccessToken
