@@ -72,7 +72,9 @@ class AuthMiddleware:
                 return
             if sending.begun:
                 raise
-            await _refuse(scope, receive, sending, errors.as_hearthnet_error(error))
+            # A WebSocket that is not open yet gets an HTTP response, too.
+            refusal = errors.response(errors.as_hearthnet_error(error), scope["path"])
+            await refusal(scope, receive, sending)
 
     def _check(self, connection: HTTPConnection) -> None:
         _check_once(connection.scope)
@@ -183,11 +185,6 @@ class _Answer:
 
 def _too_large(most: int) -> HearthNetError:
     return HearthNetError("payload_too_large", f"a request has {most} bytes at most")
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, error: HearthNetError) -> None:
-    """Send the error; a WebSocket that is not open yet gets an HTTP response."""
-    await errors.response(error, scope["path"])(scope, receive, send)
 
 
 def _host_names() -> set[str]:

@@ -128,7 +128,10 @@ def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
             listener.bind((host, settings.port))
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise _no_address(host, error) from error
+                reason = error.strerror or type(error).__name__
+                raise HearthNetError(
+                    "bad_request", f"the gateway cannot listen at {host!r}: {reason}; see [gateway] host"
+                ) from error
             _log.info("port %d is in use or not ours; a free one is taken", settings.port)
             listener.bind((host, 0))
         listener.listen(_BACKLOG)
@@ -142,13 +145,6 @@ def _check_host(host: str) -> None:
         "bad_request",
         f"the gateway listens at {host!r} with TLS only: set [gateway] certificate and key to PEM files, or "
         'host to "127.0.0.1"',
-    )
-
-
-def _no_address(host: str, error: OSError) -> HearthNetError:
-    reason = error.strerror or type(error).__name__
-    return HearthNetError(
-        "bad_request", f"the gateway cannot listen at {host!r}: {reason}; see [gateway] host"
     )
 
 

@@ -82,14 +82,6 @@ def _fields(tool: BoundTool, section: str) -> Mapping[str, Any]:
     return fields
 
 
-def requires_approval(tool: Tool) -> bool:
-    """Return whether approving a call of `tool` takes a signed approval.
-
-    That is so for every effect that a provider carries out.
-    """
-    return isinstance(tool, BoundTool) and tool.contract.side_effects
-
-
 class ApprovalLookup(Protocol):
     """The decisions of people about the calls of a run."""
 
@@ -252,10 +244,10 @@ class ClientApprover:
     async def approval_template(self, tool: Tool, asked: PendingApproval) -> Approval | None:
         """Return the approval that the client has to sign for `asked`.
 
-        None where the client has no key, or the call takes no approval. Raises what
+        None where the client has no key, or the call has no effect that a provider carries out. Raises what
         `approval_template` raises.
         """
-        if not self.key or not isinstance(tool, BoundTool) or not requires_approval(tool):
+        if not self.key or not isinstance(tool, BoundTool) or not tool.contract.side_effects:
             return None
         return await approval_template(tool, asked, self.key, self._actor, self._community, self._bus)
 

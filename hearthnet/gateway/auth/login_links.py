@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -70,18 +69,15 @@ class LinkBook:
 
     def sweep(self) -> None:
         """Remove expired links and unreadable files."""
-        for path in self._files():
+        for path in self._folder.iterdir():
+            if not _FILE.fullmatch(path.name):
+                continue
             try:
                 over = msgspec.json.decode(path.read_bytes(), type=Link).expires_at <= now_ms()
             except (OSError, msgspec.DecodeError):
                 over = True
             if over:
                 path.unlink(missing_ok=True)
-
-    def _files(self) -> list[Path]:
-        if not self._folder.is_dir():
-            return []
-        return [path for path in self._folder.iterdir() if _FILE.fullmatch(path.name)]
 
 
 def link(url: str, code: str) -> str:
