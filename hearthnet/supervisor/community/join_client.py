@@ -27,7 +27,7 @@ from hearthnet.nats.client import NatsClient
 from hearthnet.supervisor.nats.leaf_links import Upstream, linked, remote
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NAME, NatsProcess, last_words
-from hearthnet.supervisor.nats.server_config import BusLogin, GuestSettings, render_guest
+from hearthnet.supervisor.nats.server_config import ANY_PORT, BusLogin, ServerSettings, render
 from hearthnet.supervisor.os.disk import make_folder
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.trust import signed_document
@@ -58,15 +58,19 @@ async def temporary_server(folder: Path, invite: Identity, upstream: Upstream) -
     make_folder(folder)
     login, system_login = invite.login(), Login(secrets.token_bytes(32))
     log = LogFile(folder / f"{NAME}.log")
-    settings = GuestSettings(
+    settings = ServerSettings(
         name=f"hearthnet-guest-{secrets.token_hex(8)}",
+        port=ANY_PORT,
         ports=folder,
-        invite=BusLogin(invite.node_id, login.public),
+        jetstream=None,
+        members=(),
+        store_login="",
         system_login=system_login.public,
+        invites=(BusLogin(invite.node_id, login.public),),
         remote=remote(upstream, login, folder),
     )
     nats = NatsProcess(log, folder / f"{NAME}.log")
-    await nats.start(folder / "server.conf", render_guest(settings), folder)
+    await nats.start(folder / "server.conf", render(settings), folder)
     try:
         system = await NatsAdmin.connect(nats.url, system_login)
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,16 +32,23 @@ class Session(NamedTuple):
     is_leaf: bool
 
 
+_T = TypeVar("_T")
+
+
 class _Refusal(msgspec.Struct):
     description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _Refusal | None = None
 
 
 class _Server(msgspec.Struct):
     id: str
 
 
-class _Answer(msgspec.Struct, kw_only=True):
-    error: _Refusal | None = None
+class _About(msgspec.Struct, Generic[_T]):
+    data: _T
 
 
 class _Settings(msgspec.Struct):
@@ -50,10 +57,6 @@ class _Settings(msgspec.Struct):
 
 class _JetStream(msgspec.Struct):
     config: _Settings
-
-
-class _AboutJetStream(_Answer, kw_only=True):
-    data: _JetStream
 
 
 class _Connection(msgspec.Struct):
@@ -67,10 +70,6 @@ class _Connections(msgspec.Struct):
     connections: tuple[_Connection, ...] = ()
 
 
-class _AboutConnections(_Answer, kw_only=True):
-    data: _Connections
-
-
 class _LeafLink(msgspec.Struct):
     id: int
     is_spoke: bool = False
@@ -78,10 +77,6 @@ class _LeafLink(msgspec.Struct):
 
 class _LeafLinks(msgspec.Struct):
     leafs: tuple[_LeafLink, ...] = ()
-
-
-class _AboutLeafs(_Answer, kw_only=True):
-    data: _LeafLinks
 
 
 class _Listener(msgspec.Struct):
@@ -92,19 +87,12 @@ class _Variables(msgspec.Struct):
     leaf: _Listener = msgspec.field(default_factory=_Listener)
 
 
-class _AboutServer(_Answer, kw_only=True):
-    data: _Variables
-
-
 class _ClientInfo(msgspec.Struct):
     kind: str = ""
 
 
 class _Connected(msgspec.Struct):
     client: _ClientInfo
-
-
-_T = TypeVar("_T")
 
 
 class NatsAdmin:
@@ -134,7 +122,7 @@ class NatsAdmin:
         Raises:
             HearthNetError: `internal_error` if it does not.
         """
-        about = await self._ask("JSZ", _AboutJetStream, FIRST_ANSWER_SECONDS, config=True)
+        about = await self._ask("JSZ", _About[_JetStream], FIRST_ANSWER_SECONDS, config=True)
         if not about.data.config.sync_always:
             raise HearthNetError(
                 "internal_error",
@@ -143,7 +131,7 @@ class NatsAdmin:
 
     async def leaf_port(self) -> int:
         """Return the port of the leaf listener, 0 where there is none."""
-        return (await self._ask("VARZ", _AboutServer, FIRST_ANSWER_SECONDS)).data.leaf.port
+        return (await self._ask("VARZ", _About[_Variables], FIRST_ANSWER_SECONDS)).data.leaf.port
 
     async def reload(self) -> None:
         """Make the server read its configuration again.
@@ -164,7 +152,7 @@ class NatsAdmin:
         offset, total = 0, 1
         while offset < total:
             about = await self._ask(
-                "CONNZ", _AboutConnections, auth=True, acc=BUS_ACCOUNT, offset=offset, limit=_PAGE
+                "CONNZ", _About[_Connections], auth=True, acc=BUS_ACCOUNT, offset=offset, limit=_PAGE
             )
             # A link that this server made to another one has no login.
             found += [
@@ -180,11 +168,8 @@ class NatsAdmin:
 
         The server checks no permissions of those.
         """
-        return {each.id for each in (await self._ask("LEAFZ", _AboutLeafs)).data.leafs if each.is_spoke}
-
-    async def links(self) -> int:
-        """Return the number of leaf links in both directions that both sides have accepted."""
-        return len((await self._ask("LEAFZ", _AboutLeafs)).data.leafs)
+        about = await self._ask("LEAFZ", _About[_LeafLinks])
+        return {each.id for each in about.data.leafs if each.is_spoke}
 
     async def kick(self, session: Session) -> None:
         """Close a connection; ignore one that is closed already."""

@@ -91,13 +91,14 @@ class ServerSettings:
     """The variables of the configuration.
 
     With `port` -1 the server chooses one, and writes it to the folder `ports`. `own` is the id of the node
-    that owns the server: only that node receives and answers requests of operators.
+    that owns the server: only that node receives and answers requests of operators. A temporary server of
+    the holder of an invite has no `jetstream`, and needs no `store_login`.
     """
 
     name: str
     port: int
     ports: Path
-    jetstream: Path
+    jetstream: Path | None
     members: tuple[Member | BusLogin, ...]
     store_login: str
     system_login: str
@@ -106,17 +107,6 @@ class ServerSettings:
     remote: LeafRemote | None = None
     own: str = ""
     operators: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class GuestSettings:
-    """A temporary server of the holder of an invite: one login, one leaf link, no storage."""
-
-    name: str
-    ports: Path
-    invite: BusLogin
-    system_login: str
-    remote: LeafRemote
 
 
 def login_line(login: Login) -> bytes:
@@ -128,31 +118,22 @@ def login_line(login: Login) -> bytes:
 
 
 def render(settings: ServerSettings) -> str:
-    """Return the text of `server.conf`.
-
-    Each setting of `jetstream` has its own line; the server misreads them otherwise.
-    """
+    """Return the text of `server.conf`."""
     users = "\n".join([*_bus_users(settings), *_operators(settings)])
     return f"""\
 # Written by `hearthnet up` from the roster, at every start and on change. Changes made here are lost.
-{_head(settings.name, settings.port, settings.ports)}
-jetstream {{
-  store_dir: {_quote(str(settings.jetstream))}
-  sync_interval: always
-}}
-accounts {{
+server_name: {_quote(settings.name)}
+listen: "127.0.0.1:{settings.port}"
+ports_file_dir: {_quote(str(settings.ports))}
+max_payload: {MAX_PAYLOAD}
+{_PINGS}
+{_jetstream(settings.jetstream)}accounts {{
   HN {{
     users: [
 {users}
     ]
   }}
-  STORE {{
-    jetstream: enabled
-    users: [
-      {{ nkey: {settings.store_login} }}
-    ]
-  }}
-  SYS {{
+{_store(settings)}  SYS {{
     users: [
       {{ nkey: {settings.system_login} }}
     ]
@@ -162,34 +143,29 @@ system_account: SYS
 {_leafnodes(settings.listener, settings.remote)}"""
 
 
-def render_guest(settings: GuestSettings) -> str:
-    """Return the configuration of a temporary server: loopback, any free port, no JetStream."""
-    allowed = invite_permissions(settings.invite.node_id)
+def _jetstream(folder: Path | None) -> str:
+    """Return the section `jetstream`; each setting has its own line, since the server misreads others."""
+    if folder is None:
+        return ""
     return f"""\
-{_head(settings.name, ANY_PORT, settings.ports)}
-accounts {{
-  HN {{
-    users: [
-{_bus_user(settings.invite.login, allowed)}
-    ]
-  }}
-  SYS {{
-    users: [
-      {{ nkey: {settings.system_login} }}
-    ]
-  }}
+jetstream {{
+  store_dir: {_quote(str(folder))}
+  sync_interval: always
 }}
-system_account: SYS
-{_leafnodes(None, settings.remote)}"""
+"""
 
 
-def _head(name: str, port: int, ports: Path) -> str:
+def _store(settings: ServerSettings) -> str:
+    if settings.jetstream is None:
+        return ""
     return f"""\
-server_name: {_quote(name)}
-listen: "127.0.0.1:{port}"
-ports_file_dir: {_quote(str(ports))}
-max_payload: {MAX_PAYLOAD}
-{_PINGS}"""
+  STORE {{
+    jetstream: enabled
+    users: [
+      {{ nkey: {settings.store_login} }}
+    ]
+  }}
+"""
 
 
 def _bus_users(settings: ServerSettings) -> Iterator[str]:

@@ -31,114 +31,56 @@ COUNTED_SECONDS: Final = 25 * 60 * 60
 """The lifetime of a counter: longer than the longest life of a token, a day, and its hour of grace."""
 
 
-def market_stream() -> StreamConfig:
-    """Return the stream of the market's posts.
-
-    It alone allows the erasure of single messages: a member may delete its own posts (docs/decisions/0124).
-    """
-    kept = _events("MARKET", "mk.post.*.*")
-    kept.deny_delete = False
-    return kept
-
-
-def community_stream() -> StreamConfig:
-    """Return the stream of the community's events and of token revocations.
-
-    The latter expire with their tokens.
-    """
-    kept = _events("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*")
-    kept.allow_msg_ttl = True
-    return kept
-
-
-def counter_stream() -> StreamConfig:
-    """Return the stream of the uses of tokens; a message adds to the number of its subject."""
-    from nats.js import api
-
-    kept = _permanent("COUNTERS", "ct.>")
-    kept.discard = api.DiscardPolicy.OLD  # the new number replaces the old one
-    kept.max_msgs_per_subject = 1
-    kept.max_age = COUNTED_SECONDS
-    kept.allow_msg_counter = True
-    return kept
-
-
-def claim_stream() -> StreamConfig:
-    """Return the stream under the key-value bucket of claims, in the layout of NATS clients."""
-    kept = _permanent(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>")
-    kept.max_msgs_per_subject = 1
-    return kept
-
-
-def audit_stream() -> StreamConfig:
-    """Return the stream of the audit log: one subject, so that its sequence is the chain's."""
-    return _permanent("AUDIT", "au.entry")
-
-
 RUN_SECONDS: Final = 25 * 60 * 60
 """The lifetime of a saved run: a day in which it can be resumed, and an hour to report its expiry."""
 
 
-def run_stream() -> StreamConfig:
-    """Return the stream of saved runs.
+def promised_streams() -> tuple[StreamConfig, ...]:
+    """Return all streams, as NATS's own clients lay them out where these use them too."""
+    from nats.js.api import DiscardPolicy
 
-    A run's new state replaces the old one; a decision is written once.
-    """
-    from nats.js import api
-
-    kept = _permanent("RUNS", "rn.run.*", "rn.said.*.*")
-    kept.discard = api.DiscardPolicy.OLD
-    kept.max_msgs_per_subject = 1
-    kept.max_age = RUN_SECONDS
-    return kept
-
-
-def _events(name: str, *subjects: str) -> StreamConfig:
-    """Return a stream in which each subject takes one permanent message."""
-    kept = _permanent(name, *subjects)
-    kept.discard_new_per_subject = True
-    kept.max_msgs_per_subject = 1
-    return kept
-
-
-def _permanent(name: str, *subjects: str) -> StreamConfig:
-    """Return a stream from which nothing is ever removed."""
-    from nats.js import api
-
-    return api.StreamConfig(
-        name=name,
-        subjects=list(subjects),
-        storage=api.StorageType.FILE,
-        retention=api.RetentionPolicy.LIMITS,
-        discard=api.DiscardPolicy.NEW,
-        max_msgs=-1,
-        max_bytes=-1,
-        max_age=0,
-        allow_direct=True,
-        deny_delete=True,
-        deny_purge=True,
+    # The first message of a subject stays; or the newest one replaces it.
+    first: dict[str, Any] = {"discard_new_per_subject": True, "max_msgs_per_subject": 1}
+    newest: dict[str, Any] = {"discard": DiscardPolicy.OLD, "max_msgs_per_subject": 1}
+    return (
+        # It alone allows the erasure of single messages: a member may delete its own posts (decisions/0124).
+        _stream("MARKET", "mk.post.*.*", deny_delete=False, **first),
+        # Revocations expire with their tokens.
+        _stream("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*", allow_msg_ttl=True, **first),
+        _stream("COUNTERS", "ct.>", allow_msg_counter=True, max_age=COUNTED_SECONDS, **newest),
+        _stream(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>", max_msgs_per_subject=1),
+        # One subject, so that its sequence is the chain's.
+        _stream("AUDIT", "au.entry"),
+        _stream("RUNS", "rn.run.*", "rn.said.*.*", max_age=RUN_SECONDS, **newest),
+        # It cannot deny purging: an object's entry replaces the previous one by a roll-up, which the server
+        # forbids together with purging. Its content is addressed by hash.
+        _stream(
+            f"OBJ_{BLOBS}",
+            f"$O.{BLOBS}.C.>",
+            f"$O.{BLOBS}.M.>",
+            deny_delete=False,
+            deny_purge=False,
+            allow_rollup_hdrs=True,
+        ),
     )
 
 
-def blob_stream() -> StreamConfig:
-    """Return the stream under the object store `blobs`, as NATS's own clients lay it out.
-
-    It cannot deny purging: an object's entry replaces the previous one by a roll-up, which the server forbids
-    together with purging. Its content is addressed by hash.
-    """
+def _stream(name: str, *subjects: str, **others: Any) -> StreamConfig:
+    """Return a stream from which nothing is ever removed, unless `others` say otherwise."""
     from nats.js import api
 
-    return api.StreamConfig(
-        name=f"OBJ_{BLOBS}",
-        subjects=[f"$O.{BLOBS}.C.>", f"$O.{BLOBS}.M.>"],
-        storage=api.StorageType.FILE,
-        discard=api.DiscardPolicy.NEW,
-        max_msgs=-1,
-        max_bytes=-1,
-        max_age=0,
-        allow_rollup_hdrs=True,
-        allow_direct=True,
-    )
+    permanent: dict[str, Any] = {
+        "storage": api.StorageType.FILE,
+        "retention": api.RetentionPolicy.LIMITS,
+        "discard": api.DiscardPolicy.NEW,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_age": 0,
+        "allow_direct": True,
+        "deny_delete": True,
+        "deny_purge": True,
+    }
+    return api.StreamConfig(name=name, subjects=list(subjects), **permanent | others)
 
 
 async def ensure(js: JetStreamContext, folder: Path) -> None:
@@ -150,23 +92,11 @@ async def ensure(js: JetStreamContext, folder: Path) -> None:
     """
     from nats.js import errors
 
-    for wanted in _everything():
+    for wanted in promised_streams():
         try:
             await _ensure(js, wanted, folder)
         except errors.APIError as error:
             raise _refused(wanted, error) from error
-
-
-def _everything() -> tuple[StreamConfig, ...]:
-    return (
-        market_stream(),
-        community_stream(),
-        counter_stream(),
-        claim_stream(),
-        audit_stream(),
-        run_stream(),
-        blob_stream(),
-    )
 
 
 async def _ensure(js: JetStreamContext, wanted: StreamConfig, folder: Path) -> None:

@@ -128,7 +128,7 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
     names = {stream.config.name for stream in await js.streams_info()}
     assert names == {"MARKET", "COMMUNITY", "COUNTERS", "AUDIT", "RUNS", "KV_claims", "OBJ_blobs"}
     found = (await js.stream_info("MARKET")).config
-    assert streams.differences(streams.market_stream(), found) == []
+    assert streams.differences(streams.promised_streams()[0], found) == []
     assert found.max_msgs_per_subject == 1
     assert found.discard_new_per_subject
     assert not found.deny_delete  # what its author deletes is erased
@@ -181,7 +181,7 @@ async def test_streams_are_made_once_and_weaker_ones_are_refused(nats_server: La
     await streams.ensure(js, tmp_path)
     assert (await js.stream_info("MARKET")).state.messages == 1
     await js.delete_stream("MARKET")
-    weaker = streams.market_stream()
+    weaker = streams.promised_streams()[0]
     weaker.deny_purge = False
     weaker.max_age = 60.0
     weaker.deny_delete = True
