@@ -11,6 +11,7 @@ from typing import Final
 import click
 from click import UsageError
 
+from hearthnet.cli.input.options import Commands
 from hearthnet.cli.output.suggest import unknown
 
 _COMMANDS: Final = (
@@ -65,7 +66,7 @@ Exit codes: 0 ok, 1 other error, 2 usage, 3 node not running, 4 refused,
 """
 
 
-class Commands(click.Group):
+class RootCommands(Commands):
     """The commands of `hearthnet`, in the order in which a new user needs them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -91,15 +92,11 @@ class Commands(click.Group):
 
 
 @click.group(
-    cls=Commands,
+    cls=RootCommands,
     name="hearthnet",
     help=_HELP,
     epilog=_EPILOG,
-    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.pass_context
-def app(context: click.Context) -> None:
-    """Print the help if there is no command."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+def app() -> None:
+    """Share what the computers of a household can do."""

@@ -19,10 +19,11 @@ from typing import Final, TextIO
 from click import Abort, ClickException, UsageError
 
 from hearthnet.cli.app import app
-from hearthnet.cli.input.options import CommandSettings, home_at
+from hearthnet.cli.input.options import CommandSettings
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import INTERRUPTED, OK, OTHER, HearthNetError, first_of
+from hearthnet.core.home import Home
 
 PROGRAM: Final = "hearthnet"
 _NOWHERE: Final = logging.NullHandler()
@@ -104,7 +105,7 @@ def _unforeseen(error: Exception, settings: CommandSettings) -> HearthNetError:
     from hearthnet.supervisor.os.log_file import LogFile
 
     incident = new_ulid()
-    path = home_at(settings.home).log("cli")
+    path = Home.resolve(settings.home).log("cli")
     text = f"{now_ms()} {incident} {' '.join(sys.argv[1:2])}\n{''.join(traceback.format_exception(error))}"
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hearthnet.cli.input.argument_form import read_pairs
-from hearthnet.cli.input.json_input import read_body
+from hearthnet.cli.input.json_input import read_json
 from hearthnet.cli.input.local_call import fill_client_id, on_bus
 from hearthnet.cli.input.options import common_options, settings_of
 from hearthnet.cli.output import terminal
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hearthnet.bus.calls.unary import ReceivedReply
     from hearthnet.contracts.contract import Contract
 
+_BODY_FORM = '{"params": {...}, "input": {...}}'
+
 
 @click.command("call")
 @click.argument("name")
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--body",
     metavar="JSON|@FILE|-",
-    help='The request, {"params": {...}, "input": {...}}; - reads it from stdin.',
+    help=f"The request, {_BODY_FORM}; - reads it from stdin.",
 )
 @common_options
 @click.option(
@@ -63,7 +65,7 @@ def command(
 
     if body is not None and pairs:
         raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)
-    request = None if body is None else read_body(body)
+    request = None if body is None else read_json(body, "--body", _BODY_FORM)
     if is_provider_defined(name):
         contract = on_bus(home, lambda bus: bus.fetch_contract(name))
     else:
@@ -76,19 +78,15 @@ def command(
     contract.check_request(request)
     if made:
         terminal.info(f"client_id {made} (the same one again has no second effect)")
-    how: _How = {"timeout_seconds": timeout, "token": "" if token is None else read_token(token)}
+    options: dict[str, Any] = {
+        "timeout_seconds": timeout,
+        "token": "" if token is None else read_token(token),
+    }
     if streams(contract, request):
         settings_of(context).frames = json
-        on_bus(home, lambda bus: _stream(bus, name, request, how, json))
+        on_bus(home, lambda bus: _stream(bus, name, request, options, json))
     else:
-        _show(on_bus(home, lambda bus: bus.call(name, request, **how)), json)
-
-
-class _How(TypedDict):
-    """The options of a call, beside its body."""
-
-    timeout_seconds: float | None
-    token: str
+        _show(on_bus(home, lambda bus: bus.call(name, request, **options)), json)
 
 
 def streams(contract: Contract, request: dict[str, Any]) -> bool:
@@ -105,9 +103,9 @@ def _show(reply: ReceivedReply, json: bool) -> None:
     terminal.line(terminal.styled(f"from {ids.short_id(reply.provider)}: {as_json(reply.meta)}", "dim"))
 
 
-async def _stream(bus: Bus, name: str, request: dict[str, Any], how: _How, json: bool) -> None:
+async def _stream(bus: Bus, name: str, request: dict[str, Any], options: dict[str, Any], json: bool) -> None:
     text_open = False
-    async with bus.stream(name, request, **how) as stream:
+    async with bus.stream(name, request, **options) as stream:
         async for frame in stream:
             if json:
                 terminal.json_line({"event": frame.event, "data": frame.data, "seq": frame.seq})

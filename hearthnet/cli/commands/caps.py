@@ -49,7 +49,7 @@ def _report(views: list[OfferView], name: str | None, json: bool) -> None:
     if name is not None and not views:
         raise _nothing(name)
     if json:
-        terminal.json_page(offers_as_json(views))
+        terminal.json_page([offer_as_json(view) for view in views])
     elif views:
         _show(views)
     else:
@@ -72,7 +72,7 @@ async def _watch(bus: Bus, name: str, json: bool) -> None:
     async with bus.watch(name) as changes:
         async for change in changes:
             if json:
-                terminal.json_line({"event": change.event, **_as_json(change.view)})
+                terminal.json_line({"event": change.event, **offer_as_json(change.view)})
             else:
                 terminal.line(f"{time.strftime('%H:%M:%S')}  {change.event:<8}  {_one(change.view)}")
 
@@ -84,11 +84,6 @@ def _one(view: OfferView) -> str:
     return f"{one_line(str(view.capability))}  {who}  {busy}  {params_text(view.params)}"
 
 
-def offers_as_json(views: list[OfferView]) -> list[dict[str, Any]]:
-    """Return the offers as `caps --json` prints them."""
-    return [_as_json(view) for view in views]
-
-
 def _nothing(name: str) -> Exception:
     from hearthnet.bus.bus import find_contract
 
@@ -96,7 +91,8 @@ def _nothing(name: str) -> Exception:
     return HearthNetError("not_found", f"nobody in the mesh offers {contract.id} now; see: hearthnet status")
 
 
-def _as_json(view: OfferView) -> dict[str, Any]:
+def offer_as_json(view: OfferView) -> dict[str, Any]:
+    """Return an offer as `caps --json` prints it."""
     offer = view.offer
     contract = contract_of(str(view.capability))
     return {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.input.local_call import on_bus
+from hearthnet.cli.input.local_call import on_bus, running_node
 from hearthnet.cli.input.member_lookup import roster_of
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.input.settings_file import settings
@@ -90,12 +90,13 @@ def add(
         life_ms=seconds * 1000,
         check=functools.partial(check_room, identity, community),
     )
+    node = running_node(home)
+    url = "" if node is None else node.gateway_url
     if json:
-        terminal.json_page(_row(entry) | {"secret": api_key(entry, secret), "url": _url(home) or None})
+        terminal.json_page(_row(entry) | {"secret": api_key(entry, secret), "url": url or None})
         return
     terminal.line(api_key(entry, secret))
     terminal.info(f"for {one_line(name)} ({entry.id}); it is not shown again")
-    url = _url(home)
     if url:
         terminal.info(f"the gateway is at {url}; the base URL of the OpenAI API is {url}/v1")
 
@@ -181,16 +182,6 @@ def _cells(entry: StoredClient, now: int) -> tuple[str, ...]:
     left = duration(entry.expires_at - now) if entry.expires_at > now else "over"
     key = entry.key[:20] if entry.key else "-"
     return (entry.id, one_line(entry.name), one_line(entry.principal), key, one_line(may), left)
-
-
-def _url(home: Home) -> str:
-    """Return the address of the gateway, empty if none runs."""
-    from hearthnet.core.node_state import read_node_state
-
-    try:
-        return read_node_state(home).gateway_url
-    except HearthNetError:
-        return ""
 
 
 @click.command("link")

@@ -7,7 +7,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -105,7 +105,10 @@ class _Order(NamedTuple):
 async def _ingest(
     home: Home, order: _Order, texts: list[TextFile], summary: dict[str, Any], display: ProgressDisplay
 ) -> None:
-    async with _connected(home) as (bus, store):
+    from hearthnet.bus.bus import Bus
+    from hearthnet.bus.store import Store
+
+    async with await Bus.connect(home, name="cli") as bus, await Store.connect(home, name="cli") as store:
         most = largest(await bus.offers("rag.ingest"))
         outcomes: dict[int, dict[str, Any] | HearthNetError] = {}
         waiting = iter(enumerate(texts))
@@ -116,7 +119,9 @@ async def _ingest(
                 if isinstance(outcome, HearthNetError) and is_full(outcome.to_body()):
                     return  # no other file would fare better
 
-        await _all_or_none([take() for _ in range(_AT_ONCE)])
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(_AT_ONCE):
+                tasks.create_task(take())
     summary["not_tried"] = [str(file.path) for number, file in enumerate(texts) if number not in outcomes]
     for number, outcome in sorted(outcomes.items()):
         file = texts[number]
@@ -129,17 +134,6 @@ async def _ingest(
 def is_full(failure: dict[str, Any]) -> bool:
     """Return whether the error means a full disk; for occupied places it has a retry time."""
     return failure["error"] == _FULL and "retry_after_ms" not in failure
-
-
-async def _all_or_none(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all of them; the first error cancels the others and is raised."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _outcome(
@@ -223,15 +217,6 @@ def _counts(added: list[dict[str, Any]]) -> str:
     pages = sum(one.get("pages") or 0 for one in added)
     passages = counted(sum(one["chunks_indexed"] for one in added), "passage")
     return f"{counted(pages, 'page')}, {passages}" if pages else passages
-
-
-@contextlib.asynccontextmanager
-async def _connected(home: Home) -> AsyncIterator[tuple[Bus, Store]]:
-    from hearthnet.bus.bus import Bus
-    from hearthnet.bus.store import Store
-
-    async with await Bus.connect(home, name="cli") as bus, await Store.connect(home, name="cli") as store:
-        yield bus, store
 
 
 @contextlib.contextmanager

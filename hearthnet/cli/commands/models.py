@@ -44,11 +44,11 @@ def list_models(home: Home, json: bool) -> None:
 
 
 def _report(views: list[OfferView], json: bool) -> None:
-    from hearthnet.cli.commands.caps import offers_as_json
+    from hearthnet.cli.commands.caps import offer_as_json
     from hearthnet.cli.workflows.question_plan import ModelOffer
 
     if json:
-        terminal.json_page(offers_as_json(views))
+        terminal.json_page([offer_as_json(view) for view in views])
         return
     if not views:
         terminal.line(

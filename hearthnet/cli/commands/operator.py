@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.input.local_call import running_node
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.suggest import unknown
@@ -49,7 +50,8 @@ def create(name: str, home: Home, json: bool) -> None:
 
     load_identity(home.device_key)  # raises if there is no home
     operator = operators.create(home, name)
-    url = _url(home)
+    node = running_node(home)
+    url = "" if node is None else node.server.url
     taken = bool(url) and _becomes(operator, url, True)
     terminal.result(
         json,
@@ -94,21 +96,11 @@ def remove(name: str, home: Home, json: bool) -> None:
         raise unknown("operator", name, known, "there is none at all; see: hearthnet operator create --help")
     gone = [operator for operator in operators.read(home, terminal.info) if operator.name == name]
     operators.remove(home, name)
-    url = _url(home)
-    ended = all(_becomes(operator, url, False) for operator in gone) if url else True
+    node = running_node(home)
+    ended = node is None or all(_becomes(operator, node.server.url, False) for operator in gone)
     terminal.result(json, {"name": name, "removed": True}, f"{name} is no operator any more")
     if not ended:
         terminal.info("the node still takes the login; see: hearthnet logs up")
-
-
-def _url(home: Home) -> str:
-    """Return the address of the node's server, empty if no node runs."""
-    from hearthnet.core.node_state import read_node_state
-
-    try:
-        return read_node_state(home).server.url
-    except HearthNetError:
-        return ""
 
 
 def _becomes(operator: Operator, url: str, welcome: bool) -> bool:

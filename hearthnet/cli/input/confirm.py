@@ -16,7 +16,6 @@ import select
 import sys
 import termios
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
@@ -43,9 +42,7 @@ class Keyboard:
         asyncio.get_running_loop().add_reader(self._descriptor, self._read)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
 
     def forget(self) -> None:

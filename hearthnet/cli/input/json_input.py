@@ -11,13 +11,6 @@ from hearthnet.cli.output.text import one_line
 from hearthnet.core.canonical_json import json_fault
 from hearthnet.core.errors import HearthNetError
 
-_FORM = '{"params": {...}, "input": {...}}'
-
-
-def read_body(source: str) -> Any:
-    """Return the body of a call in `source`, as `read_json` does."""
-    return read_json(source, "--body", _FORM)
-
 
 def read_json(source: str, option: str, form: str) -> Any:
     """Return the JSON value in `source`: the text itself, `@` and a file's name, or `-`.

@@ -8,15 +8,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
     from hearthnet.contracts.contract import Contract
+    from hearthnet.core.node_state import NodeState
 
 _RETRY_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.02
 _T = TypeVar("_T")
+
+
+def running_node(home: Home) -> NodeState | None:
+    """Return the state of the node that runs in `home`, None if none does."""
+    from hearthnet.core.node_state import read_node_state
+
+    try:
+        return read_node_state(home)
+    except HearthNetError:
+        return None
 
 
 def on_bus(home: Home, work: Callable[[Bus], Awaitable[_T]], name: str = "cli") -> _T:

@@ -8,10 +8,10 @@ See: docs/protocol/identity.md#text-forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hearthnet.cli.output.suggest import nearest
+from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line, shorten
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hearthnet.trust.community.roster import Roster
 
 NAME_WIDTH: Final = 40
-_MOST: Final = 12
 
 
 class KnownMember(NamedTuple):
@@ -59,33 +58,26 @@ def display_name(display_name: str) -> str:
     return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
 
 
-def resolve_member(text: str, known: Iterable[KnownMember], what: str = "member") -> KnownMember:
+def resolve_member(text: str, known: Sequence[KnownMember]) -> KnownMember:
     """Return the node with a full id, a short id or a unique display name `text`.
 
     Raises:
         HearthNetError: `not_found` if there is none, with the nearest names; `bad_request` if several have
             that name, with their ids.
     """
-    everybody = list(known)
     wanted = text.strip()
     for match in (_is_id, _is_name, _is_name_in_any_case):
-        found = [one for one in everybody if match(one, wanted)]
+        found = [one for one in known if match(one, wanted)]
         if len(found) == 1:
             return found[0]
         if found:
             raise HearthNetError(
                 "bad_request",
-                f"{len(found)} {what}s are called {one_line(wanted)!r}: "
+                f"{len(found)} members are called {one_line(wanted)!r}: "
                 f"{', '.join(ids.short_id(one.node_id) for one in found)}; name one by its id",
                 alt=[one.node_id for one in found],
             )
-    names = [one.name for one in everybody]
-    near = nearest(wanted, names)
-    hint = (
-        f"did you mean {' or '.join(near)}?" if near else f"there is {', '.join(names[:_MOST]) or 'nobody'}"
-    )
-    shown = one_line(shorten(wanted, 80))
-    raise HearthNetError("not_found", f"there is no {what} {shown!r}; {hint}", alt=near)
+    raise unknown("member", wanted, [one.name for one in known], "there is nobody")
 
 
 def _is_id(one: KnownMember, text: str) -> bool:

@@ -22,11 +22,6 @@ class CommandSettings:
     home: Path | None = None
 
 
-def home_at(path: Path | None) -> Home:
-    """Return the data folder of the option `--home`, else of HEARTHNET_HOME or the default."""
-    return Home.resolve(path)
-
-
 def settings_of(context: click.Context) -> CommandSettings:
     """Return the settings of this invocation."""
     return context.ensure_object(CommandSettings)
@@ -35,7 +30,7 @@ def settings_of(context: click.Context) -> CommandSettings:
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Store the option in the settings before the command runs; `--home` becomes a `Home`."""
     setattr(settings_of(context), str(parameter.name), value)
-    return home_at(value) if parameter.name == "home" else value
+    return Home.resolve(value) if parameter.name == "home" else value
 
 
 class Commands(click.Group):

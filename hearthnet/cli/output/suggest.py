@@ -11,19 +11,14 @@ from hearthnet.core.errors import HearthNetError
 _MOST: Final = 12
 
 
-def nearest(name: str, known: Collection[str]) -> list[str]:
-    """Return up to three of `known` that are similar to `name`, the most similar first."""
-    from difflib import get_close_matches
-
-    return get_close_matches(name, sorted(known), n=3, cutoff=0.5)
-
-
 def unknown(what: str, name: str, known: Collection[str], empty: str) -> HearthNetError:
     """Return the error for an unknown `what` called `name`.
 
-    It names the nearest of `known`, else all of them, else has the text `empty`.
+    It names up to three of `known` that are similar, else all of them, else has the text `empty`.
     """
-    near = nearest(name, known)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, sorted(known), n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     elif known:

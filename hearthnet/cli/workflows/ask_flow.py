@@ -167,8 +167,10 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
         connected = settings_file.model_names(home)
         late = asyncio.get_running_loop().time() >= last
         try:
-            told = await dynamic_tools(bus, [name for name in question.tools if is_provider_defined(name)])
-            offered = Offered(await bus.offers(), bus.peer.node_id, home.config_file, connected, tools, told)
+            fetched = await dynamic_tools(bus, [name for name in question.tools if is_provider_defined(name)])
+            offered = Offered(
+                await bus.offers(), bus.peer.node_id, home.config_file, connected, tools, fetched
+            )
             names = [name.partition("@")[0] if is_provider_defined(name) else name for name in question.tools]
             plan = offered.plan(question.corpus, names, question.model)
             if late or not (plan.notices and starting):

@@ -274,15 +274,11 @@ def _fields(model: ModelConfig) -> dict[str, Any]:
 
 
 def _place(model: ModelConfig) -> dict[str, Any]:
-    return {"name": model.name, "kind": model.kind, "url": _without_login(model.url), "model": model.model}
+    """Return the model and its server, without user and password, which must not be displayed."""
+    from hearthnet.models.urls import without_login
 
-
-def _without_login(url: str) -> str:
-    """Return the URL without user and password, which must not be displayed."""
-    from urllib.parse import urlsplit, urlunsplit
-
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    url, _ = without_login(model.url)
+    return {"name": model.name, "kind": model.kind, "url": url, "model": model.model}
 
 
 def _as_json(model: ModelConfig, tested: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:

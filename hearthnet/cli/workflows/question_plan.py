@@ -148,28 +148,20 @@ def _away(name: str, others: Sequence[str]) -> HearthNetError:
     return HearthNetError("not_found", message, alt=list(others))
 
 
+@dataclass(frozen=True, slots=True)
 class Offered:
     """The offers of the mesh, for one question.
 
     `own` is this node's id, `config` the settings file, `connected` are the models in it, `settings` are its
-    settings for tools, `told` the tools that came with no installation.
+    settings for tools, `fetched` the tools that came with no installation.
     """
 
-    def __init__(
-        self,
-        views: Sequence[OfferView],
-        own: str,
-        config: Path,
-        connected: Sequence[str] = (),
-        settings: ToolSettings = _USUAL,
-        told: Sequence[ToolDefinition] = (),
-    ) -> None:
-        self._views = views
-        self._own = own
-        self._config = config
-        self._connected = connected
-        self._settings = settings
-        self._told = {tool.name: tool for tool in told}
+    views: Sequence[OfferView]
+    own: str
+    config: Path
+    connected: Sequence[str] = ()
+    settings: ToolSettings = _USUAL
+    fetched: Sequence[ToolDefinition] = ()
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
         """Return the model and the tools.
@@ -180,7 +172,7 @@ class Offered:
         """
         names = list(dict.fromkeys(tools))
         if names or corpus is not None:
-            self._settings.check()
+            self.settings.check()
         if corpus is not None:
             self._check_corpus(corpus)
             names = names if SEARCH in names else [SEARCH, *names]
@@ -195,7 +187,7 @@ class Offered:
     @property
     def corpora(self) -> list[str]:
         """The corpora that can be searched."""
-        found = {view.params.get("corpus") for view in self._views if view.capability.name == "rag.query"}
+        found = {view.params.get("corpus") for view in self.views if view.capability.name == "rag.query"}
         return sorted(name for name in found if isinstance(name, str))
 
     def _check_corpus(self, corpus: str) -> None:
@@ -208,7 +200,7 @@ class Offered:
         if wanted is not None:
             known = [name for model, _ in found for name in model.names]
             found = [one for one in found if wanted in one[0].names]
-            if not found and wanted in self._connected:
+            if not found and wanted in self.connected:
                 raise _away(wanted, known)
             if not found:
                 raise unknown("model", wanted, known, self._no_model())
@@ -224,8 +216,8 @@ class Offered:
     def _models(self) -> list[tuple[ModelOffer, bool]]:
         """Return each model, and whether it is another node's."""
         return [
-            (ModelOffer(view.params), view.node != self._own)
-            for view in self._views
+            (ModelOffer(view.params), view.node != self.own)
+            for view in self.views
             if view.capability.name == "llm.chat"
         ]
 
@@ -257,16 +249,16 @@ class Offered:
         return HearthNetError(error.code, message, details=error.details, alt=[name])
 
     def _no_model(self) -> str:
-        return f"fetch the built-in one with `hearthnet models install`, or connect one in {self._config}"
+        return f"fetch the built-in one with `hearthnet models install`, or connect one in {self.config}"
 
     def _free(self, model: ModelOffer) -> Plan:
         """Return the plan for a question without named tools.
 
         A model that can choose gets the default tools that are offered.
         """
-        if model.tools != "yes" or not self._settings.enabled:
+        if model.tools != "yes" or not self.settings.enabled:
             return Plan(model, (), "auto")
-        return Plan(model, tuple(available_tools(self._settings.default_set, self._views).tools), "auto")
+        return Plan(model, tuple(available_tools(self.settings.default_set, self.views).tools), "auto")
 
     def _tools(self, names: list[str], corpus: str | None) -> Availability:
         """Return the named tools that can be called now, and the others.
@@ -275,12 +267,12 @@ class Offered:
             HearthNetError: `not_found` if none of them can be called.
         """
         bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
-        told = [self._told[name] for name in names if name in self._told]
-        chosen = available_tools([name for name in names if name not in self._told], self._views, bound)
-        if not (chosen.tools or told):
+        fetched = {tool.name: tool for tool in self.fetched if tool.name in names}
+        chosen = available_tools([name for name in names if name not in fetched], self.views, bound)
+        if not (chosen.tools or fetched):
             reasons = "; ".join(tool.notice for tool in chosen.missing)
             raise HearthNetError("not_found", f"{reasons}; see: hearthnet tools")
-        return Availability([*chosen.tools, *told], chosen.missing)
+        return Availability([*chosen.tools, *fetched.values()], chosen.missing)
 
     def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
         """Return the corpus to search if none is named: the only one, else the model's choice."""

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from hearthnet.cli.input.json_input import read_body
+from hearthnet.cli.input.json_input import read_json
 from hearthnet.core.errors import HearthNetError
 
+FORM = '{"params": {...}, "input": {...}}'
 BODY = {"params": {}, "input": {"query": "Wasser für alle"}}
 TEXT = '{"params": {}, "input": {"query": "Wasser für alle"}}'
 
@@ -18,7 +19,7 @@ def test_text_a_file_and_stdin_are_read_alike(tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "body.json"
     file.write_text(TEXT, encoding="utf-8-sig")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
-    assert read_body(TEXT) == read_body(f"@{file}") == read_body("-") == BODY
+    assert [read_json(source, "--body", FORM) for source in (TEXT, f"@{file}", "-")] == [BODY] * 3
 
 
 @pytest.mark.req("CLI-5")
@@ -34,7 +35,7 @@ def test_text_a_file_and_stdin_are_read_alike(tmp_path: Path, monkeypatch: pytes
 )
 def test_malformed_json_names_the_place(text: str, complaint: str) -> None:
     with pytest.raises(HearthNetError) as caught:
-        read_body(text)
+        read_json(text, "--body", FORM)
     assert caught.value.code == "bad_request"
     assert caught.value.message.startswith(f"malformed JSON in {complaint}")
     assert caught.value.message.endswith('; it must be {"params": {...}, "input": {...}}')
@@ -43,7 +44,7 @@ def test_malformed_json_names_the_place(text: str, complaint: str) -> None:
 def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
     missing = tmp_path / "nothing.json"
     with pytest.raises(HearthNetError) as caught:
-        read_body(f"@{missing}")
+        read_json(f"@{missing}", "--body", FORM)
     assert (caught.value.code, caught.value.message) == ("not_found", f"there is no file {missing}")
 
 
@@ -56,5 +57,5 @@ def test_a_file_that_is_no_text_or_no_file_is_refused(tmp_path: Path) -> None:
         ("@", "--body names no file; write its name, or - for stdin"),
     ):
         with pytest.raises(HearthNetError) as caught:
-            read_body(source)
+            read_json(source, "--body", FORM)
         assert (caught.value.code, caught.value.message) == ("bad_request", message)

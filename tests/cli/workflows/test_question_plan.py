@@ -95,7 +95,7 @@ def test_with_nothing_named_only_a_model_that_can_choose_gets_tools() -> None:
 
 @pytest.mark.req("TOOL-58", "ASK-3")
 def test_with_nothing_named_the_owner_s_settings_say_which_tools() -> None:
-    views = offered(chat(GOOD), SYSTEM, POST)._views
+    views = offered(chat(GOOD), SYSTEM, POST).views
 
     def given(**fields: Any) -> list[str]:
         mesh = Offered(views, OWN, Path("/home/hearthnet.toml"), (), ToolSettings(**fields))
@@ -247,7 +247,7 @@ def test_other_errors_are_told_as_they_are(error: HearthNetError) -> None:
 
 @pytest.mark.req("LLM-43")
 def test_a_model_that_is_connected_and_away_is_not_said_to_be_unknown() -> None:
-    views = offered(chat(GOOD))._views
+    views = offered(chat(GOOD)).views
     mesh = Offered(views, OWN, Path("/home/hearthnet.toml"), ("toy",))
     away = refused(mesh, None, (), "toy")
     assert away.code == "not_found"
