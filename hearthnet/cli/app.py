@@ -49,7 +49,6 @@ _MODULES: Final = {
     **dict.fromkeys(("up", "status", "version"), "node"),
     "link": "clients",
     "revoke": "members",
-    "service": "contract",
 }
 """The modules that have several commands, each under its name; any other is the `command` of its own."""
 _HELP: Final = """Share what the computers of a household can do.

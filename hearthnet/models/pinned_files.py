@@ -32,11 +32,7 @@ class Pin(msgspec.Struct, frozen=True):
 
     def packaged(self) -> Path | None:
         """Return the path of the file in the package, existing or not; None without the package."""
-        try:
-            files = metadata.distribution(self.package).files or []
-        except metadata.PackageNotFoundError:
-            return None
-        return next((Path(str(file.locate())) for file in files if str(file).endswith(self.ending)), None)
+        return packaged_file(self.package, self.ending)
 
     def intact(self, seen: FileStamp, memory: Path) -> bool:
         """Return whether `seen` is the expected file; blocks while it is hashed.
@@ -48,12 +44,25 @@ class Pin(msgspec.Struct, frozen=True):
         """
         if seen.size != self.size:
             return False
-        if _recall(memory) != seen:
-            with open(seen.path, "rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
-                    return False
+        if _recall(memory) != seen and sha256_of(Path(seen.path)) != self.sha256:
+            return False
         _remember(memory, seen)
         return True
+
+
+def packaged_file(package: str, ending: str) -> Path | None:
+    """Return the path of a package's file, existing or not; None without the package."""
+    try:
+        files = metadata.distribution(package).files or []
+    except metadata.PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())) for file in files if str(file).endswith(ending)), None)
+
+
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file in hex; raises OSError."""
+    with file.open("rb") as data:
+        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def look(file: Path | None) -> FileStamp | None:

@@ -38,7 +38,7 @@ from hearthnet.supervisor.os.os_process import (
 )
 from hearthnet.supervisor.ready_file import ReadyFile
 from hearthnet.supervisor.services import service_process
-from hearthnet.supervisor.services.service_process import ServiceProcess, Status, StatusPipe
+from hearthnet.supervisor.services.service_process import ServiceProcess, StatusPipe, StatusReport
 from hearthnet.supervisor.services.specs import ChildSpec, choose, installed
 from hearthnet.trust.keys import Identity
 from tests.helpers.processes import child_environment
@@ -325,9 +325,9 @@ def test_a_closed_output_is_no_reason_to_end(tmp_path: Path) -> None:
 
 
 def test_progress_in_words() -> None:
-    assert Status("starting", "loading").progress == "loading"
-    assert Status("starting", "loading", 1, 2).progress == "loading 1/2"
-    assert Status("starting", "reading", 0.5).progress == "reading 0.5"
+    assert StatusReport("starting", "loading").progress == "loading"
+    assert StatusReport("starting", "loading", 1, 2).progress == "loading 1/2"
+    assert StatusReport("starting", "reading", 0.5).progress == "reading 0.5"
 
 
 def double(tmp_path: Path, *behaviours: str) -> tuple[ServiceProcess, int]:
@@ -386,7 +386,7 @@ async def test_a_command_line_too_long_for_the_system_is_an_error_in_words(tmp_p
 
 @pytest.mark.asyncio
 async def test_a_status_line_without_end_is_not_heard(caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[Status] = []
+    heard: list[StatusReport] = []
     pipe = StatusPipe("market", heard.append)
     child_end = os.dup(pipe.child_end)
     pipe.started()

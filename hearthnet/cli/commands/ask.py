@@ -5,6 +5,8 @@ See: docs/tools.md#a-run.
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from hearthnet.cli.input.options import frames_option, home_option, settings_of
@@ -43,8 +45,6 @@ def command(
     first, with all it would send, to be approved, edited or refused. Without a terminal to ask at, nothing is
     sent, and the exit code is 7. Ctrl-C stops the model.
     """
-    import asyncio
-
     if not text.strip():
         raise click.UsageError("there is no question; write one in quotes", context)
     if any("\ud800" <= character <= "\udfff" for character in text):  # bytes that Python could not decode

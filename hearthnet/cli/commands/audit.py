@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from hearthnet.cli.input.member_lookup import display_name, roster_of
-from hearthnet.cli.input.options import Commands, common_options
+from hearthnet.cli.input.member_lookup import principal_name, roster_of
+from hearthnet.cli.input.options import Commands, common_options, roster_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import counted, one_line
-from hearthnet.core import ids
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
-    from hearthnet.cli.workflows.audit_trail import AuditedCall, Verdict
+    from hearthnet.cli.workflows.audit_trail import Verdict
     from hearthnet.trust.community.roster import Roster
 
 _HEADINGS: Final = ("entry", "time", "capability", "for", "consent", "outcome")
@@ -39,17 +39,23 @@ def command() -> None:
 @common_options
 def list_calls(limit: int, home: Home, json: bool) -> None:
     """Show the newest calls with side effects, newest last."""
-    import asyncio
-
     from hearthnet.cli.workflows.audit_trail import newest
 
     calls = asyncio.run(newest(home, limit))
-    if json:
-        terminal.json_page([call.as_json() for call in calls])
-    elif calls:
-        _show(calls, roster_of(home))
-    else:
-        terminal.line("nothing with side effects was called here yet")
+    roster, now = roster_of(home), now_ms()
+    rows = [
+        (
+            str(call.began.sequence),
+            format_time(call.began.time, now),
+            one_line(call.began.capability),
+            principal_name(call.began.principal or call.began.caller, roster),
+            call.consent,
+            call.outcome,
+        )
+        for call in calls
+    ]
+    empty = "nothing with side effects was called here yet"
+    terminal.listing(json, [call.as_json() for call in calls], _HEADINGS, rows, empty)
 
 
 @command.command()
@@ -74,12 +80,7 @@ def export(file: Path, home: Home, json: bool) -> None:
 
 @command.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--roster",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="The members of the community that an exported log is from. Default: those of this home.",
-)
+@roster_option("an exported log")
 @common_options
 def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> None:
     """Verify that the log is complete and unaltered.
@@ -87,8 +88,6 @@ def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> No
     Without FILE it is the log of the running node. An exported log in FILE needs no node. The first problem
     is reported with its entry, and the exit code is 4.
     """
-    import asyncio
-
     from hearthnet.bus.session.keyring import load_roster
     from hearthnet.cli.workflows.audit_trail import verify_file, verify_running
 
@@ -101,39 +100,15 @@ def verify(file: Path | None, roster: Path | None, home: Home, json: bool) -> No
     terminal.result(json, verdict.as_json(), lambda: _print_verdict(verdict, members))
 
 
-def _show(calls: list[AuditedCall], roster: Roster) -> None:
-    now = now_ms()
-    terminal.table(
-        _HEADINGS,
-        [
-            (
-                str(call.began.sequence),
-                format_time(call.began.time, now),
-                one_line(call.began.capability),
-                _named(call.began.principal or call.began.caller, roster),
-                call.consent,
-                call.outcome,
-            )
-            for call in calls
-        ],
-    )
-
-
-def _named(principal: str, roster: Roster) -> str:
-    """Return the name of a principal: a member's, a gateway guest's, else a short id."""
-    node, _, guest = principal.partition("/")
-    member = roster.member(node)
-    name = ids.short_id(node) if member is None else display_name(member.display_name)
-    return f"{one_line(guest)} of {name}" if guest else name
-
-
 def _print_verdict(verdict: Verdict, roster: Roster) -> None:
     now = now_ms()
     calls = counted(verdict.calls, "call")
     until = "" if verdict.as_of is None else f", as it was {format_time(verdict.as_of, now)}"
-    terminal.line(f"whole: {verdict.entries} entries of {calls}, by {_named(verdict.node, roster)}{until}")
+    terminal.line(
+        f"whole: {verdict.entries} entries of {calls}, by {principal_name(verdict.node, roster)}{until}"
+    )
     for began in verdict.open:
-        what = f"{one_line(began.capability)} for {_named(began.principal, roster)}"
+        what = f"{one_line(began.capability)} for {principal_name(began.principal, roster)}"
         terminal.line(
             f"entry {began.sequence}: {what} began {format_time(began.time, now)} and has not ended"
         )

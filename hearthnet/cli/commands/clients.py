@@ -108,12 +108,13 @@ def list_(home: Home, json: bool) -> None:
     from hearthnet.gateway.auth.client_store import ClientStore
 
     entries, now = ClientStore(home).entries(), now_ms()
-    if json:
-        terminal.json_page([_row(entry) for entry in entries])
-    elif entries:
-        terminal.table(_HEADINGS, [_cells(entry, now) for entry in entries])
-    else:
-        terminal.line("there is no client; make one with: hearthnet clients add NAME, or: hearthnet link")
+    terminal.listing(
+        json,
+        [_row(entry) for entry in entries],
+        _HEADINGS,
+        [_cells(entry, now) for entry in entries],
+        "there is no client; make one with: hearthnet clients add NAME, or: hearthnet link",
+    )
 
 
 @command.command()

@@ -1,4 +1,4 @@
-"""`hearthnet service` and `hearthnet contract`: services of your own, and the contracts of a package.
+"""`hearthnet contract`: the contracts of a package.
 
 Contracts are signed, so that other homes may call what the package offers.
 
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 
 
-@click.command("key")
+@click.group("contract", cls=Commands)
+def command() -> None:
+    """Contracts of a package of your own: what authors of services need."""
+
+
+@command.command("key")
 @click.argument("file", type=_FILE)
 @json_option
 def key(file: Path, json: bool) -> None:
@@ -51,7 +56,7 @@ def key(file: Path, json: bool) -> None:
     )
 
 
-@click.command("sign")
+@command.command("sign")
 @click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--key", "key_file", type=_FILE, required=True, help="The file that hearthnet contract key made."
@@ -110,11 +115,6 @@ def _signed(path: Path, identity: Identity) -> tuple[Contract, Contract]:
     return contract, shared
 
 
-@click.group("contract", cls=Commands)
-def command() -> None:
-    """Contracts of a package of your own: what authors of services need."""
-
-
 @command.command("freeze")
 @click.argument("source", metavar="MODULE[:SERVICE]")
 @click.option(
@@ -149,31 +149,3 @@ def freeze(source: str, out: Path | None, check: bool) -> None:
     if check and differs:
         terminal.error("not frozen as they are; write them with: hearthnet contract freeze")
         click.get_current_context().exit(OTHER)
-
-
-command.add_command(key)
-command.add_command(sign)
-
-
-@click.group("service")
-def service() -> None:
-    """Begin a service of your own."""
-
-
-@service.command("new")
-@click.argument("name")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path(),
-    metavar="DIR",
-    help="Where its folder is made. Default: here.",
-)
-def new(name: str, folder: Path) -> None:
-    """Write a package with one capability and its test to the new folder NAME."""
-    from hearthnet.cli.workflows.new_service import write_service
-
-    place = write_service(name, folder)
-    terminal.line(one_line(str(place)))
-    terminal.info("install it with its test tools, then run its test: pip install -e '.[test]' && pytest")

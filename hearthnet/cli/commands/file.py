@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,23 +112,19 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
         blobs, silent = await list_files(bus, full_prefix(prefix), node)
         for who, why in silent:
             terminal.info(f"{ids.short_id(who)} does not say what it keeps: {one_line(why)}")
-        if json:
-            terminal.json_page(blobs)
-        elif not blobs:
-            terminal.line("nothing is kept; put something with: hearthnet file put FILE")
-        else:
-            rows = [
-                (
-                    blob["cid"][:23],
-                    size(blob["size_bytes"]),
-                    one_line(blob["name"]) or "-",
-                    "shared" if blob["shared"] else "yours" if blob["mine"] else "home",
-                    blob["until"] or "-",
-                    ids.short_id(blob["node"]),
-                )
-                for blob in blobs
-            ]
-            terminal.table(("hash", "size", "name", "whose", "until", "node"), rows)
+        rows = [
+            (
+                blob["cid"][:23],
+                size(blob["size_bytes"]),
+                one_line(blob["name"]) or "-",
+                "shared" if blob["shared"] else "yours" if blob["mine"] else "home",
+                blob["until"] or "-",
+                ids.short_id(blob["node"]),
+            )
+            for blob in blobs
+        ]
+        empty = "nothing is kept; put something with: hearthnet file put FILE"
+        terminal.listing(json, blobs, ("hash", "size", "name", "whose", "until", "node"), rows, empty)
 
     on_bus(home, print_files)
 
@@ -168,8 +165,6 @@ def verify(cids: tuple[str, ...], home: Home, json: bool) -> int:
     CID is the hash of the content to read. Default: all of it. The exit code is 1 if something is damaged.
     Putting the same file again repairs it.
     """
-    import asyncio
-
     from hearthnet.cli.workflows import file_verify
 
     found = asyncio.run(file_verify.verified(home, cids, quiet=json))
@@ -188,12 +183,12 @@ async def _put(bus: Bus, path: Path, options: Any, json: bool) -> TransferResult
 
 async def _get(bus: Bus, cid: str, nodes: list[str], path: Path | None, json: bool) -> TransferResult:
     from hearthnet.bus import blob_transfer
-    from hearthnet.cli.workflows.file_transfer import Pipe, Target, progress
+    from hearthnet.cli.workflows.file_transfer import Pipe, progress, target_file
 
     with progress("reading", cid[:23], None, quiet=json or path is None) as told:
         if path is None:
             return await blob_transfer.fetch(bus, cid, nodes, Pipe(sys.stdout.buffer), told)
-        async with Target(path, cid) as target:
+        async with target_file(path, cid) as target:
             done = await blob_transfer.fetch(bus, cid, nodes, target, told)
             await target.finish()
             return done

@@ -11,7 +11,7 @@ import click
 
 from hearthnet.cli.input.local_call import call_local_node, on_bus
 from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
-from hearthnet.cli.input.options import Commands, common_options
+from hearthnet.cli.input.options import Commands, common_options, only_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
@@ -45,12 +45,7 @@ def command() -> None:
     "--uses", type=click.IntRange(min=1), default=1, show_default=True, help="For how many calls at most."
 )
 @click.option("--for", "seconds", type=Span(1, _DAY), help="For how long, up to 24h; else until midnight.")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Only calls with this value in a field of params, or of the input as input.FIELD.",
-)
+@only_option
 @click.option("--node", metavar="NODE", help="The member that carries it out; else the one that offers it.")
 @common_options
 def add(

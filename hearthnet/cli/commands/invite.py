@@ -97,12 +97,18 @@ def list_invites(home: Home, json: bool) -> None:
     """List the open invites; works without a running node."""
     roster = roster_of(home)
     found = open_invites(roster)
-    if json:
-        terminal.json_page([invite_as_json(invite) for invite in found])
-    elif found:
-        _show_open(roster, found)
-    else:
-        terminal.line("there is no open invite; make one with: hearthnet invite create")
+    names, now = {one.node_id: one.name for one in members(roster)}, now_ms()
+    rows = [
+        (
+            one.event_id,
+            display_name(one.display_name or _node_of(one)),
+            names.get(one.inviter) or ids.short_id(one.inviter),
+            format_time(one.expires_at, now),
+        )
+        for one in found
+    ]
+    empty = "there is no open invite; make one with: hearthnet invite create"
+    terminal.listing(json, [invite_as_json(invite) for invite in found], _HEADINGS, rows, empty)
 
 
 def open_invites(roster: Roster) -> list[Invite]:
@@ -120,22 +126,6 @@ def invite_as_json(invite: Invite) -> dict[str, Any]:
         "inviter": invite.inviter,
         "expires_at": rfc3339(invite.expires_at),
     }
-
-
-def _show_open(roster: Roster, found: list[Invite]) -> None:
-    names = {one.node_id: one.name for one in members(roster)}
-    terminal.table(
-        _HEADINGS,
-        [
-            (
-                one.event_id,
-                display_name(one.display_name or _node_of(one)),
-                names.get(one.inviter) or ids.short_id(one.inviter),
-                format_time(one.expires_at, now_ms()),
-            )
-            for one in found
-        ],
-    )
 
 
 def _node_of(invite: Invite) -> str:

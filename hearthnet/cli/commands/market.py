@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +11,7 @@ import click
 
 from hearthnet.cli.input.local_call import call_node, on_bus
 from hearthnet.cli.input.member_lookup import display_name, roster_of
-from hearthnet.cli.input.options import Commands, common_options
+from hearthnet.cli.input.options import Commands, common_options, roster_option
 from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
@@ -172,8 +173,6 @@ def post(
     A post that cannot be sent now waits in the outbox, over restarts, and is posted once. See: hearthnet
     outbox list
     """
-    import asyncio
-
     from hearthnet.bus.bus import find_contract
 
     given: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
@@ -255,12 +254,7 @@ async def _exported(bus: Bus, wanted: dict[str, Any]) -> dict[str, Any]:
 
 @command.command("verify")
 @click.argument("file", metavar="FILE")
-@click.option(
-    "--roster",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="The members of the community that the export is from. Default: those of this home.",
-)
+@roster_option("the export")
 @common_options
 def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
     """Prove the authors of the events in an export, without any node.

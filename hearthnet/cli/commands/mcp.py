@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -53,8 +54,6 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
       hearthnet mcp add notes --read-only read_text_file -- \\
           npx -y @modelcontextprotocol/server-filesystem ~/notes
     """
-    import asyncio
-
     server = _config(name, program, given)
     known = {one.name for one in settings_file.settings(home).mcp.servers}
     if name in known:
@@ -72,8 +71,6 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
 @common_options
 def list_(home: Home, json: bool) -> None:
     """List the MCP servers of this node, and their present tools."""
-    import asyncio
-
     states = asyncio.run(_states(home, settings_file.settings(home).mcp.servers))
     if json:
         terminal.json_page({"servers": states})
@@ -105,8 +102,6 @@ def serve(home: Home) -> None:
     Its tools are what the mesh offers. Each call with an effect is shown to you through the program first,
     with all that would be sent. The node has to run: hearthnet up.
     """
-    import asyncio
-
     from hearthnet.gateway.mcp.server import serve_stdio
 
     asyncio.run(serve_stdio(home))
@@ -141,8 +136,6 @@ def _check_program(name: str) -> None:
 
 async def _settled(home: Home, server: McpServerConfig) -> dict[str, Any]:
     """Return the server's state once tools or problem are known, or after a time limit."""
-    import asyncio
-
     end = asyncio.get_running_loop().time() + WAIT_SECONDS
     while True:
         state = (await _states(home, (server,)))[0]

@@ -102,22 +102,17 @@ def install(json: bool) -> None:
 
 def model_file() -> Path | None:
     """Return the model's file, None if its package is not installed in this environment."""
-    import importlib.metadata
+    from hearthnet.models.pinned_files import packaged_file
 
-    try:
-        files = importlib.metadata.distribution(PACKAGE).files or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    paths = (Path(str(file.locate())) for file in files if file.name.endswith(FILE_SUFFIX))
-    return next((path for path in paths if path.is_file()), None)
+    path = packaged_file(PACKAGE, FILE_SUFFIX)
+    return path if path is not None and path.is_file() else None
 
 
 def intact(path: Path) -> bool:
     """Return whether the file is the expected model."""
-    import hashlib
+    from hearthnet.models.pinned_files import sha256_of
 
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == SHA256
+    return sha256_of(path) == SHA256
 
 
 def _fetch(*, again: bool) -> None:

@@ -5,6 +5,7 @@ See: docs/operations.md.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -73,15 +74,9 @@ def list_(home: Home, json: bool) -> None:
     from hearthnet.supervisor.community import operators
 
     found = operators.read(home, terminal.info)
-    if json:
-        terminal.json_page([_as_json(operator) for operator in found])
-    elif found:
-        terminal.table(
-            _HEADINGS,
-            [(each.name, each.login.public, one_line(str(each.seed_file))) for each in found],
-        )
-    else:
-        terminal.line("there is no operator; make one with: hearthnet operator create NAME")
+    rows = [(each.name, each.login.public, one_line(str(each.seed_file))) for each in found]
+    empty = "there is no operator; make one with: hearthnet operator create NAME"
+    terminal.listing(json, [_as_json(operator) for operator in found], _HEADINGS, rows, empty)
 
 
 @command.command()
@@ -105,7 +100,6 @@ def remove(name: str, home: Home, json: bool) -> None:
 
 def _becomes(operator: Operator, url: str, welcome: bool) -> bool:
     """Return whether the server soon accepts the login, or refuses it if not `welcome`."""
-    import asyncio
     import time
 
     end = time.monotonic() + _LOGIN_SECONDS

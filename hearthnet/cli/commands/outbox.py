@@ -5,6 +5,7 @@ See: docs/market.md, "While the node is away".
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -32,34 +33,28 @@ def list_calls(home: Home, json: bool) -> None:
     """List waiting calls, and those that could not be sent, with the reason."""
     now = now_ms()
     states = outbox_of(home).states(now)
-    if json:
-        terminal.json_page(
-            [
-                {
-                    "client_id": state.call.id,
-                    "capability": state.call.capability,
-                    "input": state.call.body.get("input", {}),
-                    "time": state.call.time,
-                    "expires": state.call.expires,
-                    "code": state.code,
-                    "message": state.message,
-                }
-                for state in states
-            ]
+    values = [
+        {
+            "client_id": state.call.id,
+            "capability": state.call.capability,
+            "input": state.call.body.get("input", {}),
+            "time": state.call.time,
+            "expires": state.call.expires,
+            "code": state.code,
+            "message": state.message,
+        }
+        for state in states
+    ]
+    rows = [
+        (
+            state.call.id,
+            one_line(state.call.capability),
+            one_line(str(state.call.body.get("input", {}).get("title", "-"))),
+            one_line(state.message) or f"waits until {format_time(state.call.expires, now)}",
         )
-    elif not states:
-        terminal.line("nothing waits")
-    else:
-        rows = [
-            (
-                state.call.id,
-                one_line(state.call.capability),
-                one_line(str(state.call.body.get("input", {}).get("title", "-"))),
-                one_line(state.message) or f"waits until {format_time(state.call.expires, now)}",
-            )
-            for state in states
-        ]
-        terminal.table(("client id", "capability", "title", "state"), rows)
+        for state in states
+    ]
+    terminal.listing(json, values, ("client id", "capability", "title", "state"), rows, "nothing waits")
 
 
 @command.command("remove")
@@ -67,8 +62,6 @@ def list_calls(home: Home, json: bool) -> None:
 @common_options
 def remove(client_id: str, home: Home, json: bool) -> None:
     """Withdraw a waiting call, or take away the notice of one that could not be sent."""
-    import asyncio
-
     asyncio.run(outbox_of(home).remove(client_id))
     terminal.result(json, {"client_id": client_id}, f"withdrawn: {client_id}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
 from hearthnet.cli.input.options import Commands, common_options, frames_option, home_option, settings_of
@@ -31,8 +33,6 @@ def list_runs(home: Home, json: bool) -> None:
 
     The state of each says how many of its calls wait for a decision.
     """
-    import asyncio
-
     from hearthnet.cli.workflows.run_commands import list_all
 
     asyncio.run(list_all(home, json=json))
@@ -43,8 +43,6 @@ def list_runs(home: Home, json: bool) -> None:
 @common_options
 def show(run: str, home: Home, json: bool) -> None:
     """Show the calls of RUN: what would be sent, who decided when and how, and the result."""
-    import asyncio
-
     from hearthnet.cli.workflows.run_commands import show_one
 
     asyncio.run(show_one(home, run, json=json))
@@ -76,8 +74,6 @@ def approve(
 
     If no process drives the run, this alone sends nothing; then continue with: hearthnet runs resume RUN
     """
-    import asyncio
-
     from hearthnet.cli.workflows.run_commands import approve_call
 
     if edit is not None and arguments is not None:
@@ -97,8 +93,6 @@ def deny(run: str, call: str | None, reason: str, home: Home, json: bool) -> int
 
     The model gets the refusal when the run continues.
     """
-    import asyncio
-
     from hearthnet.cli.workflows.run_commands import deny_call
 
     return asyncio.run(deny_call(home, run, call, reason, json=json))
@@ -115,8 +109,6 @@ def resume(context: click.Context, run: str, frames: bool, home: Home) -> int:
     Calls without a decision are asked about here, as in `hearthnet ask`. A process that drove the run until
     now stops.
     """
-    import asyncio
-
     from hearthnet.cli.workflows.ask_flow import resume as go_on
 
     return asyncio.run(go_on(home, run, settings_of(context)))
@@ -127,8 +119,6 @@ def resume(context: click.Context, run: str, frames: bool, home: Home) -> int:
 @common_options
 def cancel(run: str, home: Home, json: bool) -> None:
     """End RUN; its waiting calls are never sent."""
-    import asyncio
-
     from hearthnet.cli.workflows.run_commands import cancel_one
 
     asyncio.run(cancel_one(home, run, json=json))

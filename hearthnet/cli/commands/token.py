@@ -13,7 +13,7 @@ import click
 
 from hearthnet.cli.input.local_call import call_local_node
 from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
-from hearthnet.cli.input.options import Commands, common_options
+from hearthnet.cli.input.options import Commands, common_options, only_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_time
 from hearthnet.cli.output.text import as_json, one_line
@@ -56,12 +56,7 @@ def command() -> None:
     "MCP server. May be given several times.",
 )
 @click.option("--corpus", "corpora", multiple=True, metavar="NAME", help="Only this corpus.")
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Only calls with this value in a field of params, or of the input as input.FIELD.",
-)
+@only_option
 @click.option("--ttl", type=Span(1, _DAY), default="1h", show_default=True, help="For how long, up to 24h.")
 @click.option("--calls", type=click.IntRange(min=1), help="At most so many calls, at each node.")
 @click.option("--effects", type=click.IntRange(min=0), help="At most so many that change something.")

@@ -5,6 +5,7 @@ See: docs/tools.md#the-parts.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import click
@@ -23,8 +24,6 @@ def command(home: Home, json: bool) -> None:
     The use is counted in the runs of the last day that called something: in how many of them the tool was
     shown, and how often it was called. `hearthnet ask --tool NAME` has a model call one.
     """
-    import asyncio
-
     rows = asyncio.run(_rows(home))
     if json:
         terminal.json_page({"tools": rows})

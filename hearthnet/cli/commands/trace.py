@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -51,8 +52,6 @@ class CollectedSpans:
 
     async def new(self, limit: int) -> list[Step]:
         """Return the steps since the last call, by start; at most `limit` of each process."""
-        import asyncio
-
         from hearthnet.core import process_lock
 
         known = [path.name for path in process_lock.everybody(self._home)]
@@ -163,17 +162,12 @@ def _check_code(code: str) -> None:
 
 async def _list(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
     steps = (await CollectedSpans(bus, home, wanted).new(limit))[-limit:]
-    if json:
-        terminal.json_page(steps)
-    elif steps:
-        terminal.table(_HEADINGS, [_row(step, bus.peer.node_id) for step in steps])
-    else:
-        terminal.line("no such step yet; ask for something, such as: hearthnet ask")
+    rows = [_row(step, bus.peer.node_id) for step in steps]
+    empty = "no such step yet; ask for something, such as: hearthnet ask"
+    terminal.listing(json, steps, _HEADINGS, rows, empty)
 
 
 async def _follow(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
-    import asyncio
-
     from hearthnet.core.node_state import read_node_state
 
     seen = CollectedSpans(bus, home, wanted)

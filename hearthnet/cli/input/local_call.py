@@ -47,13 +47,11 @@ def on_bus(home: Home, work: Callable[[Bus], Awaitable[_T]], name: str = "cli") 
     return asyncio.run(connected())
 
 
-def call_node(
-    home: Home, capability: str, given: dict[str, Any], params: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def call_node(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return the output of `capability` with the input `given`; it is checked before a node is looked for."""
     from hearthnet.bus.bus import find_contract
 
-    request = {"params": params or {}, "input": given}
+    request = {"params": {}, "input": given}
     find_contract(capability).check_request(request)
 
     async def called(bus: Bus) -> dict[str, Any]:

@@ -58,6 +58,14 @@ def display_name(display_name: str) -> str:
     return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
 
 
+def principal_name(principal: str, roster: Roster | None = None) -> str:
+    """Return a principal for people: its name in `roster`, else its short id; after the name of a guest."""
+    node, _, guest = principal.partition("/")
+    member = roster.member(node) if roster is not None else None
+    name = ids.short_id(node) if member is None else display_name(member.display_name)
+    return f"{one_line(guest)} of {name}" if guest else name
+
+
 def resolve_member(text: str, known: Sequence[KnownMember]) -> KnownMember:
     """Return the node with a full id, a short id or a unique display name `text`.
 

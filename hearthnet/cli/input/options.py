@@ -63,6 +63,23 @@ frames_option: Final = click.option(
     help="Print one JSON frame a line on stdout, and nothing else.",
 )
 
+only_option: Final = click.option(
+    "--only",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Only calls with this value in a field of params, or of the input as input.FIELD.",
+)
+
+
+def roster_option(source: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option `--roster` of a command that verifies `source`."""
+    return click.option(
+        "--roster",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help=f"The members of the community that {source} is from. Default: those of this home.",
+    )
+
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--home` and `--json`, which nearly every command has."""

@@ -39,7 +39,6 @@ def insert(home: Home, entry: ModelConfig | McpServerConfig) -> None:
     Raises:
         HearthNetError: `bad_request` with the place of the error in the file.
     """
-    import msgspec
     import tomlkit
 
     settings(home)
@@ -49,8 +48,7 @@ def insert(home: Home, entry: ModelConfig | McpServerConfig) -> None:
     if table.get(key) is None:
         table[key] = tomlkit.aot()
     added: Any = tomlkit.inline_table() if isinstance(table[key], tomlkit.items.Array) else tomlkit.table()
-    fields = msgspec.to_builtins(entry)
-    added.update({name: value for name, value in fields.items() if value not in (None, "")})
+    added.update(fields_of(entry))
     table[key].append(added)
     write(home, tomlkit.dumps(page))
 
@@ -68,6 +66,14 @@ def delete(home: Home, entry: ModelConfig | McpServerConfig) -> None:
     if not entries:
         del page[section][key]
     write(home, tomlkit.dumps(page))
+
+
+def fields_of(entry: ModelConfig | McpServerConfig) -> dict[str, Any]:
+    """Return the fields of an entry that have a value."""
+    import msgspec
+
+    fields = msgspec.to_builtins(entry)
+    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _place(entry: ModelConfig | McpServerConfig) -> tuple[str, str]:

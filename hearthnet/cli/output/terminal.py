@@ -62,7 +62,7 @@ def write(text: str) -> None:
 
 
 def status_line(text: str) -> bool:
-    """Show `text` temporarily in the current line of a terminal, until `wipe`.
+    """Show `text` temporarily in the current line of a terminal, until `clear_status`.
 
     Returns whether stdout is a terminal that can show it.
     """
@@ -74,7 +74,7 @@ def status_line(text: str) -> bool:
 
 
 def clear_status() -> None:
-    """Erase the text of `passing`."""
+    """Erase the text of `status_line`."""
     write(_WIPE)
 
 
@@ -119,6 +119,18 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     line(styled(_row(headings, widths, most), "bold"))
     for row in cells:
         line(_row(row, widths, most))
+
+
+def listing(
+    json: bool, values: Any, headings: Sequence[str], rows: Sequence[Sequence[str]], empty: str
+) -> None:
+    """Write a list: `values` as JSON, or for a person `rows` as a table, without any the line `empty`."""
+    if json:
+        json_page(values)
+    elif rows:
+        table(headings, rows)
+    else:
+        line(empty)
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], most: int | None) -> str:

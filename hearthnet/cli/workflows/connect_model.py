@@ -100,7 +100,9 @@ def test(name: str, home: Home, json: bool) -> None:
     models = [model for model in known if name in (model.name, model.model)]
     if not models:
         raise _unknown(name, known)
-    outcomes = [(model, call_local_node(home, CHECK, _fields(model))["tested"]) for model in models]
+    outcomes = [
+        (model, call_local_node(home, CHECK, settings_file.fields_of(model))["tested"]) for model in models
+    ]
     if json:
         terminal.json_page([{**_place(model), **tested} for model, tested in outcomes])
         return
@@ -263,14 +265,6 @@ def _reloaded(home: Home) -> str:
         return str(call_local_node(home, RELOAD, {})["problem"])
     except HearthNetError as error:
         return "" if error.code in ("partition", "not_found") else error.message
-
-
-def _fields(model: ModelConfig) -> dict[str, Any]:
-    """Return a model of the settings as input of the check."""
-    import msgspec
-
-    fields = msgspec.to_builtins(model)
-    return {name: value for name, value in fields.items() if value not in (None, "")}
 
 
 def _place(model: ModelConfig) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from hearthnet.trust.community.quorum import min_rank
 from hearthnet.trust.community.replay import LEVELS
 
 if TYPE_CHECKING:
-    from hearthnet.trust.community.invites import InviteText
     from hearthnet.trust.community.roster import Roster
 
 _TEXT_BYTES: Final = 16_384
@@ -170,7 +169,6 @@ class CosignCommand(Signer):
         )
 
     def known(self, proposal: Proposal) -> KnownMember:
-        """Return the member that the proposal is about."""
         return resolve_member(proposal.target_node_id, members(self.roster))
 
 
@@ -181,16 +179,13 @@ class Revoking(CosignCommand):
     capability = "community.revoke@1.0"
 
     def question(self, proposal: Proposal, known: KnownMember) -> str:
-        """Return the question, with member, community and reason."""
         name, why = one_line(self.roster.name), one_line(proposal.what)
         return f"Put {known} out of {name} ({why})? Only a new invite brings it back."
 
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """Return the target and the reason."""
         return {"target_node_id": proposal.target_node_id, "reason": proposal.what}
 
     def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
-        """Print one line."""
         terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
 
 
@@ -201,15 +196,12 @@ class Demoting(CosignCommand):
     capability = "community.demote@1.0"
 
     def question(self, proposal: Proposal, known: KnownMember) -> str:
-        """Return the question, with member, community and level."""
         return f"Make {known} {one_line(proposal.what)} in {one_line(self.roster.name)}?"
 
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """Return the target and the level."""
         return {"target_node_id": proposal.target_node_id, "new_level": proposal.what}
 
     def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
-        """Print one line."""
         terminal.line(f"{known} is {one_line(proposal.what)} now")
 
 
@@ -269,7 +261,6 @@ class Inviting(Signer):
         return question
 
     def call(self, proposal: Proposal) -> dict[str, Any]:
-        """Return target, name and expiry."""
         named = {"display_name": proposal.what} if proposal.what else {}
         return {
             **named,
@@ -285,6 +276,7 @@ class Inviting(Signer):
 def show_new(output: dict[str, Any], good: str) -> None:
     """Print a new invite as text and QR code, with instructions; `good` is its validity."""
     from hearthnet.cli.output import qr
+    from hearthnet.supervisor.nats.address import parse
     from hearthnet.trust.community import invites
 
     text = one_line(str(output["invite"]))
@@ -295,14 +287,8 @@ def show_new(output: dict[str, Any], good: str) -> None:
         f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
         f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
     )
-    if _on_loopback(invites.decode(text)):
+    if parse(invites.decode(text).address).on_loopback:
         terminal.info(
             "only homes on this computer can use it: to be reached by others, set host in [community] of "
             "hearthnet.toml, start the node again and make a new invite"
         )
-
-
-def _on_loopback(invite: InviteText) -> bool:
-    from hearthnet.supervisor.nats.address import parse
-
-    return parse(invite.address).on_loopback

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import is_hidden, one_line
@@ -51,34 +51,27 @@ class FileSource:
 @contextlib.asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[FileSource]:
     """Open the file, or stdin for `-`, and read it once for its hashes."""
-    try:
-        with _file(path) as file:
-            yield FileSource(file, path, await asyncio.to_thread(_manifest, file, path))
-    except OSError as error:
-        raise _trouble(Path(tempfile.gettempdir()) if str(path) == "-" else path, error) from error
+    with _os_errors(Path(tempfile.gettempdir()) if str(path) == "-" else path), _file(path) as file:
+        yield FileSource(file, path, await asyncio.to_thread(_manifest, file, path))
+
+
+@contextlib.asynccontextmanager
+async def target_file(path: Path, cid: str) -> AsyncIterator[Target]:
+    """Open a temporary file beside `path`: a new one, or that of an earlier attempt."""
+    part = path.with_name(f".{cid[7:23]}.part")
+    with _os_errors(path):
+        file = await asyncio.to_thread(_open_part, part)
+    with file:
+        yield Target(file, part, path)
 
 
 class Target:
-    """The file to write: a temporary file beside it until it is complete.
+    """The file to write, of which the correct part is reused; made by `target_file`."""
 
-    The correct part of an earlier attempt's file is reused.
-    """
-
-    def __init__(self, path: Path, cid: str) -> None:
+    def __init__(self, file: IO[bytes], part: Path, path: Path) -> None:
+        self._file = file
+        self._part = part
         self._path = path
-        self._part = path.with_name(f".{cid[7:23]}.part")
-        self._file: IO[bytes] | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            self._file = await asyncio.to_thread(_open_part, self._part)
-        except OSError as error:
-            raise _trouble(self._path, error) from error
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        if self._file is not None:
-            self._file.close()
 
     async def begin(self, manifest: Manifest) -> int:
         """Return the number of chunks that exist and are correct."""
@@ -93,7 +86,7 @@ class Target:
         await asyncio.to_thread(self._finish)
 
     def _begin(self, manifest: Manifest) -> int:
-        file, count = self._opened(), 0
+        file, count = self._file, 0
         while count < manifest.count and manifest.holds(count, _read_at(file, count)):
             count += 1
         file.seek(count * CHUNK_BYTES if count < manifest.count else manifest.size)
@@ -101,24 +94,14 @@ class Target:
         return count
 
     def _write(self, data: bytes) -> None:
-        try:
-            self._opened().write(data)
-        except OSError as error:
-            raise _trouble(self._part, error) from error
+        with _os_errors(self._part):
+            self._file.write(data)
 
     def _finish(self) -> None:
-        file = self._opened()
-        try:
-            file.flush()
-            os.fsync(file.fileno())
+        with _os_errors(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
             self._part.replace(self._path)
-        except OSError as error:
-            raise _trouble(self._path, error) from error
-
-    def _opened(self) -> IO[bytes]:
-        if self._file is None:
-            raise RuntimeError("the target is not open")
-        return self._file
 
 
 class Pipe:
@@ -136,13 +119,9 @@ class Pipe:
         await asyncio.to_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
-        try:
+        with _os_errors(Path("stdout")):
             self._file.write(data)
             self._file.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _trouble(Path("stdout"), error) from error
 
 
 class FoundContent(NamedTuple):
@@ -326,11 +305,16 @@ def _open_part(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b")
 
 
-def _trouble(path: Path, error: OSError) -> HearthNetError:
-    code = "not_found" if isinstance(error, FileNotFoundError) else "bad_request"
-    if error.errno == errno.ENOSPC:
-        return HearthNetError(
-            "capacity_exceeded",
-            f"{one_line(str(path))}: no room is left on that disk; make room, then try again",
-        )
-    return HearthNetError(code, f"{one_line(str(path))}: {error.strerror or error}")
+@contextlib.contextmanager
+def _os_errors(path: Path) -> Iterator[None]:
+    """Translate an OSError inside the block to an error about `path`; a broken pipe stays one."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            message = f"{one_line(str(path))}: no room is left on that disk; make room, then try again"
+            raise HearthNetError("capacity_exceeded", message) from error
+        code = "not_found" if isinstance(error, FileNotFoundError) else "bad_request"
+        raise HearthNetError(code, f"{one_line(str(path))}: {error.strerror or error}") from error

@@ -17,11 +17,10 @@ from hearthnet.bus.session.keyring import load_identity
 from hearthnet.bus.store import Store
 from hearthnet.cli.input import yes_no
 from hearthnet.cli.input.json_input import read_json
-from hearthnet.cli.input.member_lookup import roster_of
+from hearthnet.cli.input.member_lookup import principal_name, roster_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import as_json, counted, one_line, shorten
-from hearthnet.core import ids
 from hearthnet.core.errors import OK, REFUSED, HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
@@ -67,10 +66,8 @@ async def list_all(home: Home, *, json: bool) -> None:
         listing = await saved.listing()
         waiting = [await saved.waiting(record) for record in listing.runs]
     runs = list(zip(listing.runs, waiting, strict=True))
-    if json:
-        found = [_listed(record, asked) for record, asked in runs]
-        terminal.json_page([*found, *({"run": run, "state": "altered"} for run in listing.altered)])
-        return
+    values = [_listed(record, asked) for record, asked in runs]
+    values += [{"run": run, "state": "altered"} for run in listing.altered]
     now = now_ms()
     rows = [
         (
@@ -83,10 +80,7 @@ async def list_all(home: Home, *, json: bool) -> None:
         for record, asked in runs
     ]
     rows += [(run, "", "", "altered", _ALTERED) for run in listing.altered]
-    if rows:
-        terminal.table(_HEADINGS, rows)
-    else:
-        terminal.line("no run of the last day called anything")
+    terminal.listing(json, values, _HEADINGS, rows, "no run of the last day called anything")
 
 
 async def show_one(home: Home, run: str, *, json: bool) -> None:
@@ -205,18 +199,12 @@ def _run_owner(record: RunRecord) -> str:
     if record.principal == record.owner:
         return "you"
     return (
-        "you, at the page" if is_owner(record.principal, record.owner) else _principal_name(record.principal)
+        "you, at the page" if is_owner(record.principal, record.owner) else principal_name(record.principal)
     )
 
 
 def _for(record: RunRecord) -> str:
     return "" if record.principal == record.owner else f", for {_run_owner(record)}"
-
-
-def _principal_name(principal: str) -> str:
-    """Return a principal for people: a short id, with the guest's name if it is one."""
-    node, _, guest = principal.partition("/")
-    return f"{one_line(guest)} of {ids.short_id(node)}" if guest else ids.short_id(node)
 
 
 def _question(record: RunRecord) -> str:
@@ -232,7 +220,7 @@ def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
         reason = one_line(signed.decision.reason) if isinstance(signed.decision, Deny) else ""
         how = f"{one_line(signed.via)}{': ' if reason else ''}{reason}"
         terminal.line(
-            f"  {signed.word} {format_time(signed.time, now)} by {_principal_name(signed.by)}, {how}"
+            f"  {signed.word} {format_time(signed.time, now)} by {principal_name(signed.by)}, {how}"
         )
     if effect.grant:
         terminal.line(f"  allowed by the standing grant {effect.grant}, use {effect.use}")

@@ -25,7 +25,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.community_sync import LINGER_MS
 from hearthnet.supervisor.community.join_client import JoinClient, temporary_server
-from hearthnet.supervisor.nats import address, certificate
+from hearthnet.supervisor.nats import address
 from hearthnet.supervisor.nats.home_setup import Report, make_folders, settings_and_key
 from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
 from hearthnet.supervisor.os.disk import file_errors, make_folder, write_whole
@@ -44,7 +44,7 @@ _EVENTS: Final = Path("jetstream", "STORE", "streams", "COMMUNITY")
 """The folder of the community's events, below that of JetStream."""
 
 
-class Joined(NamedTuple):
+class JoinOutcome(NamedTuple):
     """The outcome of joining.
 
     `display_name` is the name of this node for the others, `members` counts it too; `moved_aside` is the new
@@ -60,7 +60,7 @@ class Joined(NamedTuple):
     moved_aside: Path | None
 
 
-def redeem(home: Home, text: str, report: Report) -> Joined:
+def redeem(home: Home, text: str, report: Report) -> JoinOutcome:
     """Join the community of the invite `text` with `home`, whose node must be stopped.
 
     `report` takes lines for a person.
@@ -100,7 +100,7 @@ class _Joining:
         self._inside = False
         self._has_requested = asked_before
 
-    async def run(self, held: Roster | None, report: Report) -> Joined:
+    async def run(self, held: Roster | None, report: Report) -> JoinOutcome:
         """Request to join, then write the files."""
         upstream = await self._upstream()
         known = held if held is not None and held.community_id == self._invite.community_id else None
@@ -112,7 +112,7 @@ class _Joining:
         save_upstream(self._home, upstream)
         if aside is not None:
             self._home.community_key.unlink(missing_ok=True)
-        return Joined(
+        return JoinOutcome(
             community_id=roster.community_id,
             name=roster.name,
             node_id=self._identity.node_id,
@@ -127,6 +127,8 @@ class _Joining:
         place, fingerprint = address.parse(self._invite.address), self._invite.fingerprint
         if not fingerprint:
             return Upstream(str(place))  # LeafRemote accepts it on loopback only
+        from hearthnet.supervisor.nats import certificate
+
         return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, report: Report) -> Roster:

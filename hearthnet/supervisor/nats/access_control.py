@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.nats.nats_admin import NatsAdmin, Session
+from hearthnet.supervisor.nats.nats_admin import NatsAdmin, ServerConnection
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.trust.community.roster import Roster
 
@@ -97,7 +97,7 @@ class AccessControl:
             ) from error
         return False
 
-    def _shut(self, sessions: list[Session], hubs: set[int]) -> bool:
+    def _shut(self, sessions: list[ServerConnection], hubs: set[int]) -> bool:
         found = {each.login for each in sessions if each.connection in hubs}
         new = found - self._shut_out - {self._own.login}
         for login in new:
@@ -108,7 +108,7 @@ class AccessControl:
         self._shut_out |= new
         return bool(new)
 
-    def _strangers(self, sessions: list[Session], hubs: set[int]) -> list[Session]:
+    def _strangers(self, sessions: list[ServerConnection], hubs: set[int]) -> list[ServerConnection]:
         members, invites, operators = self.admitted
         known = {*(entry.login for entry in (*members, *invites)), *operators}
         return [session for session in sessions if session.login not in known or session.connection in hubs]

@@ -1,8 +1,8 @@
 """The certificate of a home's server, verified by the fingerprint of its key.
 
 The key is permanent; the certificate is made again when the computer has other names. A home that once
-received a certificate trusts what its key signs, so that this needs no new invite. `cryptography` is
-imported only where a certificate is made or fetched.
+received a certificate trusts what its key signs, so that this needs no new invite. This module
+is imported only where a certificate is made or fetched, because of `cryptography`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,22 @@ import ipaddress
 import socket
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.os.disk import file_errors, write_whole
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 FETCH_SECONDS: Final = 5.0
 _NAME: Final = "HearthNet home"
@@ -64,10 +71,6 @@ async def fetch(address: Address, fingerprint: str) -> str:
         HearthNetError: `partition` if no server answers with TLS; `invalid_signature` if another server, with
             another key, answers.
     """
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import Encoding
-
     # Only the TLS handshake is sent, and of the answer only the key's fingerprint is used.
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -97,22 +100,14 @@ async def fetch(address: Address, fingerprint: str) -> str:
 
 
 def _new_key(path: Path) -> Ed25519PrivateKey:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     private = Ed25519PrivateKey.generate()
-    text = private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     with file_errors(path):
         write_whole(path, text)
     return private
 
 
 def _load_key(path: Path) -> Ed25519PrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     with file_errors(path):
         data = path.read_bytes()
     with contextlib.suppress(ValueError, TypeError):
@@ -127,8 +122,6 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _covers(path: Path, public: Ed25519PublicKey, names: tuple[str, ...]) -> bool:
-    from cryptography import x509
-
     with contextlib.suppress(ValueError, OSError):
         found = x509.load_pem_x509_certificate(path.read_bytes())
         extension = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
@@ -137,10 +130,6 @@ def _covers(path: Path, public: Ed25519PublicKey, names: tuple[str, ...]) -> boo
 
 
 def _issue(private: Ed25519PrivateKey, names: tuple[str, ...]) -> bytes:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
-    from cryptography.x509.oid import NameOID
-
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
     public = private.public_key()
     builder = (
@@ -154,8 +143,6 @@ def _issue(private: Ed25519PrivateKey, names: tuple[str, ...]) -> bytes:
 
 
 def _subjects(names: tuple[str, ...]) -> list[x509.GeneralName]:
-    from cryptography import x509
-
     found: list[x509.GeneralName] = []
     for name in names:
         try:
@@ -167,6 +154,4 @@ def _subjects(names: tuple[str, ...]) -> list[x509.GeneralName]:
 
 def _fingerprint(public: Ed25519PublicKey) -> str:
     """Return the SHA-256 of the public key as in a certificate (SubjectPublicKeyInfo), in hex."""
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
     return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

@@ -16,7 +16,7 @@ import msgspec
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.supervisor.nats import address, certificate
+from hearthnet.supervisor.nats import address
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
@@ -160,6 +160,8 @@ class Leaf:
         host = self._settings.host
         announced = self._announced(0)
         if not address.is_loopback(host):
+            from hearthnet.supervisor.nats import certificate
+
             self._tls = Certificate(self._home.nats / _CERTIFICATE, self._home.nats / _KEY)
             names = certificate.local_names(announced.host)
             self._fingerprint = certificate.ensure(*self._tls, names)

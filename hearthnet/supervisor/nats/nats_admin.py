@@ -24,7 +24,7 @@ _PAGE: Final = 1024
 _LEAF: Final = "Leafnode"
 
 
-class Session(NamedTuple):
+class ServerConnection(NamedTuple):
     """A connection of a client or leaf link into the bus account, with its login."""
 
     connection: int
@@ -146,9 +146,9 @@ class NatsAdmin:
                 f"nats-server refuses the new configuration: {answer.error.description.strip()}",
             )
 
-    async def sessions(self) -> list[Session]:
+    async def sessions(self) -> list[ServerConnection]:
         """Return all incoming connections of the bus account, of clients and leaf links."""
-        found: list[Session] = []
+        found: list[ServerConnection] = []
         offset, total = 0, 1
         while offset < total:
             about = await self._ask(
@@ -156,7 +156,7 @@ class NatsAdmin:
             )
             # A link that this server made to another one has no login.
             found += [
-                Session(each.cid, each.authorized_user, each.kind == _LEAF)
+                ServerConnection(each.cid, each.authorized_user, each.kind == _LEAF)
                 for each in about.data.connections
                 if each.authorized_user
             ]
@@ -171,7 +171,7 @@ class NatsAdmin:
         about = await self._ask("LEAFZ", _About[_LeafLinks])
         return {each.id for each in about.data.leafs if each.is_spoke}
 
-    async def kick(self, session: Session) -> None:
+    async def kick(self, session: ServerConnection) -> None:
         """Close a connection; ignore one that is closed already."""
         await self._command("KICK", cid=session.connection)
 

@@ -34,7 +34,7 @@ HOPELESS_STARTS: Final = 2
 _NEWS = Callable[["ServiceProcess"], None]
 
 
-class Status(msgspec.Struct, frozen=True):
+class StatusReport(msgspec.Struct, frozen=True):
     """One line.
 
     `starting` has the stage and its progress (`current` of `total`); `ready` has the offers, again when they
@@ -60,7 +60,7 @@ class Status(msgspec.Struct, frozen=True):
 class StatusPipe:
     """Both ends of the pipe: a service inherits `child_end`, its reports go to `on_status`."""
 
-    def __init__(self, name: str, on_status: Callable[[Status], None]) -> None:
+    def __init__(self, name: str, on_status: Callable[[StatusReport], None]) -> None:
         self._name = name
         self._on_status = on_status
         self._own_end, self.child_end = os.pipe()
@@ -97,7 +97,7 @@ class StatusPipe:
 
     def _read_status(self, line: bytes) -> None:
         try:
-            status = msgspec.json.decode(line, type=Status)
+            status = msgspec.json.decode(line, type=StatusReport)
         except msgspec.DecodeError as error:
             _log.warning("%s: sent a status line that is none: %s", self._name, error)
         else:
@@ -181,7 +181,7 @@ class ServiceProcess:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _on_status(self, status: Status) -> None:
+    def _on_status(self, status: StatusReport) -> None:
         if status.state == "failed":
             self._reason = status.note
         elif status.state == "ready":

@@ -145,7 +145,9 @@ def test_a_post_waits_for_the_node_and_is_withdrawn_or_posted_once(tmp_path: Pat
     (third,) = [one for one in shell.json("outbox", "list", "--json") if one["input"]["title"] == "Nor"]
     assert "withdrawn: " in shell.run("outbox", "remove", third["client_id"]).stdout
     assert shell.json("outbox", "remove", gone["client_id"], "--json") == {"client_id": gone["client_id"]}
+    assert [one["input"]["title"] for one in shell.json("outbox", "list", "--json")] == ["Later"]
     assert shell.run("outbox", "remove", gone["client_id"]).returncode == 5
+    assert [one["client_id"] for one in shell.json("outbox", "list", "--json")] == [kept["client_id"]]
     with shell.node():
         wait_for_sync(lambda: shell.json("outbox", "list", "--json") == [], 30, "the outbox to be empty")
         listed = shell.json("call", "market.list", "--json", "--body", '{"params": {}, "input": {}}')

@@ -109,6 +109,7 @@ def test_what_keeps_a_server_from_working_is_said(lone: Shell, tmp_path: Path) -
     states = {state["name"]: state for state in lone.json("mcp", "list", "--json")["servers"]}
     assert "is started again" in states["broken"]["problem"]
     assert lone.json("mcp", "remove", "broken", "--json") == {"removed": "broken"}
+    assert "broken" not in [state["name"] for state in lone.json("mcp", "list", "--json")["servers"]]
 
 
 @pytest.mark.req("MCPADD-9", "MCPADD-11")
@@ -141,10 +142,12 @@ def test_without_a_node_the_settings_are_listed_and_changed(here: Here, home: Pa
     assert (state["running"], state["tools"]) == (False, [])
     (server,) = load_config(Home(home)).mcp.servers
     assert (server.env, server.command) == (("HOME",), ("sh", "-c", "${HN_X}"))
+    assert here("mcp", "add", "other", "--", "sh") == 0
     assert here("mcp", "remove", "t") == 5
-    assert "there is no MCP server 't'; there is s" in here.err
+    assert "there is no MCP server 't'; there is other, s" in here.err
     assert here("mcp", "remove", "s") == 0
-    assert load_config(Home(home)).mcp.servers == ()
+    assert here.out == "removed: s: sh -c ${HN_X}\n"
+    assert [server.name for server in load_config(Home(home)).mcp.servers] == ["other"]
 
 
 @pytest.mark.req("MCPADD-11")

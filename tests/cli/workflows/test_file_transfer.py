@@ -14,12 +14,12 @@ import pytest
 from hearthnet.cli.workflows import file_transfer
 from hearthnet.cli.workflows.file_transfer import (
     Pipe,
-    Target,
     check_name,
     file_name,
     full_prefix,
     opened,
     place_for,
+    target_file,
 )
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.manifest import CHUNK_BYTES, manifest_of
@@ -79,7 +79,7 @@ async def test_a_file_is_whole_or_not_there_and_goes_on(tmp_path: Path, left: in
     path, manifest = tmp_path / "out", manifest_of(DATA)
     part = tmp_path / f".{CID[7:23]}.part"
     part.write_bytes((DATA + b"x" * 50)[:left])
-    async with Target(path, CID) as target:
+    async with target_file(path, CID) as target:
         have = await target.begin(manifest)
         assert have == (3 if left == len(DATA) else min(left, 2 * CHUNK_BYTES) // CHUNK_BYTES)
         for index in range(have, 3):
@@ -94,7 +94,7 @@ async def test_a_file_is_whole_or_not_there_and_goes_on(tmp_path: Path, left: in
 @pytest.mark.asyncio
 async def test_what_was_left_and_is_wrong_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / f".{CID[7:23]}.part").write_bytes(DATA[:CHUNK_BYTES] + bytes(CHUNK_BYTES) + b"the end")
-    async with Target(tmp_path / "out", CID) as target:
+    async with target_file(tmp_path / "out", CID) as target:
         assert await target.begin(manifest_of(DATA)) == 1
 
 
@@ -110,11 +110,11 @@ async def test_trouble_with_files_is_said(tmp_path: Path) -> None:
                 pass
         assert (caught.value.code, caught.value.message) == (code, f"{path}: {reason}")
     with pytest.raises(HearthNetError, match=r"no folder/.*: No such file or directory$") as nowhere:
-        async with Target(tmp_path / "no folder" / "out", CID):
+        async with target_file(tmp_path / "no folder" / "out", CID):
             pass
     assert nowhere.value.code == "not_found"
     (tmp_path / "out").mkdir()
-    async with Target(tmp_path / "out", CID) as target:
+    async with target_file(tmp_path / "out", CID) as target:
         assert await target.begin(manifest_of(DATA)) == 0
 
         class Full(io.BytesIO):
@@ -124,13 +124,11 @@ async def test_trouble_with_files_is_said(tmp_path: Path) -> None:
         with pytest.raises(HearthNetError, match=r"/out: Is a directory$") as taken:
             await target.finish()
         assert taken.value.code == "bad_request"
-        target._opened().close()
+        target._file.close()
         target._file = Full()
         with pytest.raises(HearthNetError, match="no room is left on that disk; make room") as full:
             await target.write(0, b"x")
         assert full.value.code == "capacity_exceeded"
-    with pytest.raises(RuntimeError, match="the target is not open"):
-        await Target(tmp_path / "x", CID).finish()
 
 
 @pytest.mark.req("FILE-20")
