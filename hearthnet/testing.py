@@ -174,8 +174,8 @@ def _up(folder: Path) -> Iterator[Path]:
         until = time.monotonic() + _START_SECONDS
         while not ready.exists():
             if process.poll() is not None or time.monotonic() > until:
-                said = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-                raise HearthNetError("internal_error", "the node did not start:\n" + "\n".join(said))
+                lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+                raise HearthNetError("internal_error", "the node did not start:\n" + "\n".join(lines))
             time.sleep(_PAUSE_SECONDS)
         yield home
     finally:

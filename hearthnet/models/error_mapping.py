@@ -103,19 +103,19 @@ def of_status(
     return HearthNetError(code, message, retry_after_ms=wait, details={"status": status, **details})
 
 
-def _classify(code: str, said: str, named: str) -> tuple[str, dict[str, Any]]:
+def _classify(code: str, message: str, named: str) -> tuple[str, dict[str, Any]]:
     """Return the code, and the details by which clients recognise a context that is too long."""
-    if code in _OVERFLOWING and _OVERFLOW.search(f"{named} {said}"):
+    if code in _OVERFLOWING and _OVERFLOW.search(f"{named} {message}"):
         return "bad_request", {"rule": CONTEXT_LENGTH}
     return code, {}
 
 
-def _mend(code: str, said: str, key_variable: str) -> str:
+def _mend(code: str, message: str, key_variable: str) -> str:
     """Return the remedy, if one follows from the code and the server's message."""
     if code == "unauthorized" and not key_variable:
         return "it wants a key: name its variable with --key-env, or as api_key_env in the config"
     if code == "bad_request":
-        return next(mend for words, mend in _REQUEST_MENDS if words.search(said))
+        return next(mend for words, mend in _REQUEST_MENDS if words.search(message))
     return _MENDS.get(code, "").format(variable=key_variable)
 
 
@@ -124,16 +124,16 @@ def of_error_in_stream(model: str, error: Any) -> HearthNetError:
     return of_error(model, _status(error), _server_message(json.dumps(error).encode()), _named(error))
 
 
-def of_error(model: str, status: int | None, said: str, named: str = "") -> HearthNetError:
+def of_error(model: str, status: int | None, message: str, named: str = "") -> HearthNetError:
     """Return the error inside an answer: by its HTTP `status` if it has one, else by `named`."""
     kind = named.lower()
     code = next((code for part, code in _TYPES if part in kind), "internal_error")
     code = code if status is None else _CODES.get(status, "internal_error")
-    code, details = _classify(code, said, named)
+    code, details = _classify(code, message, named)
     wait = _DEFAULT_WAIT_MS if code in _WAITING else None
     return HearthNetError(
         code,
-        f"{model}: the server reported in mid-answer: {said or 'nothing'}",
+        f"{model}: the server reported in mid-answer: {message or 'nothing'}",
         retry_after_ms=wait,
         details=details,
     )
@@ -191,24 +191,24 @@ def _named(error: Any) -> str:
 def _error_of(body: bytes) -> Any:
     """Return the object that describes the error in an answer, in the form of most vendors."""
     try:
-        said: Any = json.loads(body)
+        value: Any = json.loads(body)
     except ValueError:
         return None
-    return said.get("error", said) if isinstance(said, Mapping) else said
+    return value.get("error", value) if isinstance(value, Mapping) else value
 
 
 def _server_message(body: bytes) -> str:
     """Return the server's message, in one line and without its markup."""
     text = body.decode("utf-8", "replace").strip()
     try:
-        said: Any = json.loads(text)
+        value: Any = json.loads(text)
     except ValueError:
-        said = "an HTML page" if text[:1] == "<" else text
-    while isinstance(said, Mapping) and (found := [said[key] for key in _WORDS if said.get(key)]):
-        said = found[0]
-    if isinstance(said, list) and said:
-        return _server_message(json.dumps(said[0]).encode())
-    return " ".join(str(said).split())[:_MESSAGE_LIMIT] or "nothing"
+        value = "an HTML page" if text[:1] == "<" else text
+    while isinstance(value, Mapping) and (found := [value[key] for key in _WORDS if value.get(key)]):
+        value = found[0]
+    if isinstance(value, list) and value:
+        return _server_message(json.dumps(value[0]).encode())
+    return " ".join(str(value).split())[:_MESSAGE_LIMIT] or "nothing"
 
 
 def _wait(headers: Mapping[str, str], body: bytes) -> int:
@@ -218,8 +218,8 @@ def _wait(headers: Mapping[str, str], body: bytes) -> int:
             return max(0, round(float(headers[name]) * factor))
         except (KeyError, ValueError):
             continue
-    told = _RETRY_DELAY.search(body) or _DURATION.fullmatch(headers.get("x-ratelimit-reset-requests", ""))
-    return _until(headers) or (_milliseconds(told) if told else None) or _DEFAULT_WAIT_MS
+    delay = _RETRY_DELAY.search(body) or _DURATION.fullmatch(headers.get("x-ratelimit-reset-requests", ""))
+    return _until(headers) or (_milliseconds(delay) if delay else None) or _DEFAULT_WAIT_MS
 
 
 def _until(headers: Mapping[str, str]) -> int | None:
@@ -231,8 +231,8 @@ def _until(headers: Mapping[str, str]) -> int | None:
     return max(0, round((end - now).total_seconds() * 1000))
 
 
-def _milliseconds(told: re.Match[Any]) -> int:
+def _milliseconds(delay: re.Match[Any]) -> int:
     """Parse a duration such as 12s, 1m30s or 250ms."""
-    text = told[1].decode() if isinstance(told[1], bytes) else told[1]
+    text = delay[1].decode() if isinstance(delay[1], bytes) else delay[1]
     pieces = re.findall(r"([\d.]+)(ms|s|m|h)", text)
     return round(sum(float(number) * _UNITS[unit] for number, unit in pieces))

@@ -34,19 +34,19 @@ class Pin(msgspec.Struct, frozen=True):
         """Return the path of the file in the package, existing or not; None without the package."""
         return packaged_file(self.package, self.ending)
 
-    def intact(self, seen: FileStamp, memory: Path) -> bool:
-        """Return whether `seen` is the expected file; blocks while it is hashed.
+    def intact(self, stamp: FileStamp, memory: Path) -> bool:
+        """Return whether `stamp` is the expected file; blocks while it is hashed.
 
         `memory` is the file that stores the result.
 
         Raises:
             OSError: The file cannot be read.
         """
-        if seen.size != self.size:
+        if stamp.size != self.size:
             return False
-        if _recall(memory) != seen and sha256_of(Path(seen.path)) != self.sha256:
+        if _recall(memory) != stamp and sha256_of(Path(stamp.path)) != self.sha256:
             return False
-        _remember(memory, seen)
+        _remember(memory, stamp)
         return True
 
 
@@ -83,7 +83,7 @@ def _recall(memory: Path) -> FileStamp | None:
         return None
 
 
-def _remember(memory: Path, seen: FileStamp) -> None:
+def _remember(memory: Path, stamp: FileStamp) -> None:
     with contextlib.suppress(OSError):  # without a stored result, the file is hashed again
         memory.parent.mkdir(parents=True, exist_ok=True)
-        memory.write_bytes(msgspec.json.encode(seen))
+        memory.write_bytes(msgspec.json.encode(stamp))

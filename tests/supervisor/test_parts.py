@@ -502,12 +502,15 @@ def test_the_table_says_how_other_homes_are_reached(
 def test_a_link_that_is_lost_is_told_once_with_the_reason() -> None:
     log: list[str] = []
     watch = LinkWatch("kitchen:7422", lambda: "\n".join(log))
-    assert watch.look(there=False, now=0.0) == ""
-    assert (watch.look(there=True, now=1.0), watch.state) == ("linked to the home at kitchen:7422", "linked")
+    assert watch.look(is_linked=False, now=0.0) == ""
+    assert (watch.look(is_linked=True, now=1.0), watch.state) == (
+        "linked to the home at kitchen:7422",
+        "linked",
+    )
     # What is back at once was not lost.
-    assert watch.look(there=False, now=2.0) == ""
-    assert watch.look(there=True, now=3.0) == ""
-    assert watch.look(there=False, now=4.0) == ""
+    assert watch.look(is_linked=False, now=2.0) == ""
+    assert watch.look(is_linked=True, now=3.0) == ""
+    assert watch.look(is_linked=False, now=4.0) == ""
     for said, reason in (
         ("Leafnode Error 'Authorization Violation'", "it refuses this node"),
         ("tls: failed to verify certificate: x509", "another server than the one that was joined"),
@@ -515,10 +518,10 @@ def test_a_link_that_is_lost_is_told_once_with_the_reason() -> None:
         ("", "no answer"),
     ):
         log[:] = [said]
-        text = watch.look(there=False, now=10.0)
+        text = watch.look(is_linked=False, now=10.0)
         assert text.startswith("no link to the home at kitchen:7422 (")
         assert reason in text
         assert "works alone" in text
-        assert (watch.state, watch.look(there=False, now=99.0)) == ("lost", "")
-        assert watch.look(there=True, now=99.0)
-        watch.look(there=False, now=4.0)
+        assert (watch.state, watch.look(is_linked=False, now=99.0)) == ("lost", "")
+        assert watch.look(is_linked=True, now=99.0)
+        watch.look(is_linked=False, now=4.0)

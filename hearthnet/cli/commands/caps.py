@@ -80,8 +80,8 @@ async def _watch(bus: Bus, name: str, json: bool) -> None:
 def _one(view: OfferView) -> str:
     offer = view.offer
     busy = f"{offer.in_flight}/{offer.max_concurrent}"
-    who = f"{ids.short_id(view.node)}  {one_line(offer.service) or '-'}"
-    return f"{one_line(str(view.capability))}  {who}  {busy}  {params_text(view.params)}"
+    provider = f"{ids.short_id(view.node)}  {one_line(offer.service) or '-'}"
+    return f"{one_line(str(view.capability))}  {provider}  {busy}  {params_text(view.params)}"
 
 
 def _nothing(name: str) -> Exception:

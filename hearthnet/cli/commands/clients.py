@@ -154,19 +154,19 @@ def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, 
     return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
 
 
-def _one(given: str, entries: list[StoredClient]) -> StoredClient:
-    """Return the client with the given id or name; raise if there is none, or several."""
-    found = [entry for entry in entries if given in (entry.id, entry.name)]
+def _one(text: str, entries: list[StoredClient]) -> StoredClient:
+    """Return the client with the id or name `text`; raise if there is none, or several."""
+    found = [entry for entry in entries if text in (entry.id, entry.name)]
     if len(found) == 1:
         return found[0]
     if found:
         raise HearthNetError(
             "bad_request",
-            f"{len(found)} clients are called {one_line(given)!r}; name one by its id: "
+            f"{len(found)} clients are called {one_line(text)!r}; name one by its id: "
             f"{', '.join(entry.id for entry in found)}",
         )
     names = [entry.name for entry in entries]
-    raise unknown("client", given, names, "there is none at all; see: hearthnet clients add --help")
+    raise unknown("client", text, names, "there is none at all; see: hearthnet clients add --help")
 
 
 def _row(entry: StoredClient) -> dict[str, Any]:

@@ -79,10 +79,10 @@ def show(name: str, home: Home, json: bool) -> None:
 @click.argument("name")
 @click.argument("documents", nargs=-1, metavar="DOCUMENT...")
 @click.option("--all", "everything", is_flag=True, help="Every document of the corpus, and so the corpus.")
-@click.option("--yes", "given", is_flag=True, help="Do not ask; for --all.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask; for --all.")
 @common_options
 def remove(
-    name: str, documents: tuple[str, ...], everything: bool, given: bool, home: Home, json: bool
+    name: str, documents: tuple[str, ...], everything: bool, confirmed: bool, home: Home, json: bool
 ) -> None:
     """Remove documents from a corpus; they are no longer found. --all asks first.
 
@@ -97,25 +97,25 @@ def remove(
         there = on_bus(home, lambda bus: _documents(bus, name))
         count = f"more than {_MOST} documents" if there["truncated"] else None
         count = count or counted(len(there["documents"]), "document")
-        confirm(f"Remove the corpus {name} with {count}?", given=given, option="--yes")
+        confirm(f"Remove the corpus {name} with {count}?", confirmed=confirmed, option="--yes")
 
     async def removed(bus: Bus) -> list[dict[str, Any]]:
-        gone: list[dict[str, Any]] = []
+        outputs: list[dict[str, Any]] = []
         while True:
             listed = await _documents(bus, name)
-            wanted = listed["documents"] if everything else [_meant(listed, text) for text in documents]
-            for one in wanted:
+            targets = listed["documents"] if everything else [_meant(listed, text) for text in documents]
+            for one in targets:
                 body = {"params": {"corpus": name}, "input": {"doc_cid": one["doc_cid"]}}
                 output = (await bus.call("rag.remove@1.0", body)).output
-                gone.append({**output, "title": one["title"]})
+                outputs.append({**output, "title": one["title"]})
             if not (everything and listed["truncated"]):
-                return gone
+                return outputs
 
-    gone = on_bus(home, removed)
+    outputs = on_bus(home, removed)
     if json:
-        terminal.json_page({"corpus": name, "removed": gone})
+        terminal.json_page({"corpus": name, "removed": outputs})
         return
-    for one in gone:
+    for one in outputs:
         terminal.line(f"removed  {one_line(one['title'])}: {counted(one['chunks_removed'], 'passage')}")
 
 

@@ -110,8 +110,8 @@ def list_blobs(prefix: str, node: str | None, home: Home, json: bool) -> None:
 
     async def print_files(bus: Bus) -> None:
         blobs, silent = await list_files(bus, full_prefix(prefix), node)
-        for who, why in silent:
-            terminal.info(f"{ids.short_id(who)} does not say what it keeps: {one_line(why)}")
+        for silent_node, why in silent:
+            terminal.info(f"{ids.short_id(silent_node)} does not say what it keeps: {one_line(why)}")
         rows = [
             (
                 blob["cid"][:23],
@@ -177,19 +177,19 @@ async def _put(bus: Bus, path: Path, options: Any, json: bool) -> TransferResult
     from hearthnet.cli.workflows.file_transfer import opened, progress
 
     async with opened(path) as source:
-        with progress("putting", options.name, source.manifest.size, quiet=json) as told:
-            return await blob_transfer.put(bus, source, options, told)
+        with progress("putting", options.name, source.manifest.size, quiet=json) as on_progress:
+            return await blob_transfer.put(bus, source, options, on_progress)
 
 
 async def _get(bus: Bus, cid: str, nodes: list[str], path: Path | None, json: bool) -> TransferResult:
     from hearthnet.bus import blob_transfer
     from hearthnet.cli.workflows.file_transfer import Pipe, progress, target_file
 
-    with progress("reading", cid[:23], None, quiet=json or path is None) as told:
+    with progress("reading", cid[:23], None, quiet=json or path is None) as on_progress:
         if path is None:
-            return await blob_transfer.fetch(bus, cid, nodes, Pipe(sys.stdout.buffer), told)
+            return await blob_transfer.fetch(bus, cid, nodes, Pipe(sys.stdout.buffer), on_progress)
         async with target_file(path, cid) as target:
-            done = await blob_transfer.fetch(bus, cid, nodes, target, told)
+            done = await blob_transfer.fetch(bus, cid, nodes, target, on_progress)
             await target.finish()
             return done
 

@@ -109,11 +109,11 @@ def revoke(grant: str, home: Home, json: bool) -> None:
     GrantBook(home.standing_grants).remove(grant)
     try:
         call_local_node(home, "auth.token.revoke@1.0", {"token_id": grant, "reason": "manual"})
-        told = True
+        is_announced = True
     except HearthNetError as error:
-        told = False
+        is_announced = False
         terminal.info(f"it is gone here, but the other members were not told: {error.message}")
-    terminal.result(json, {"id": grant, "told_others": told}, f"revoked {grant}")
+    terminal.result(json, {"id": grant, "told_others": is_announced}, f"revoked {grant}")
 
 
 def _tool(name: str) -> BoundTool:
@@ -138,14 +138,16 @@ def _midnight(now: int) -> int:
 
 async def _provider(bus: Bus, tool: BoundTool, node: str) -> str:
     """Return the node that the grant is for: the named one, else this one, else the only one."""
-    there = sorted({view.node for view in await bus.offers(tool.capability)})
-    if node and node in there:
+    providers = sorted({view.node for view in await bus.offers(tool.capability)})
+    if node and node in providers:
         return node
-    if not node and bus.peer.node_id in there:
+    if not node and bus.peer.node_id in providers:
         return bus.peer.node_id
-    if not node and len(there) == 1:
-        return there[0]
-    found = f"{len(there)} members offer it; name one with --node" if there else "nobody offers it now"
+    if not node and len(providers) == 1:
+        return providers[0]
+    found = (
+        f"{len(providers)} members offer it; name one with --node" if providers else "nobody offers it now"
+    )
     raise HearthNetError("not_found", f"a grant of {tool.definition.name} is for one member: {found}")
 
 

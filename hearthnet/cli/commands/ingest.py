@@ -164,17 +164,17 @@ async def patiently(add: Callable[[], Awaitable[dict[str, Any]]], seconds: float
             return await add()
         except HearthNetError as error:
             wait = (error.retry_after_ms or 0) / 1000
-            taken = error.code == _FULL and error.retry_after_ms is not None
-            if not taken or time.monotonic() + wait > end:
+            is_occupied = error.code == _FULL and error.retry_after_ms is not None
+            if not is_occupied or time.monotonic() + wait > end:
                 raise
         await asyncio.sleep(max(wait, _LEAST_WAIT_SECONDS))
 
 
 def largest(offers: Sequence[OfferView]) -> int | None:
     """Return the largest accepted document in bytes; None if a provider does not announce it."""
-    said = [view.params.get("max_document_bytes") for view in offers]
-    known = [most for most in said if isinstance(most, int)]
-    return max(known) if known and len(known) == len(said) else None
+    limits = [view.params.get("max_document_bytes") for view in offers]
+    known = [most for most in limits if isinstance(most, int)]
+    return max(known) if known and len(known) == len(limits) else None
 
 
 async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, display: ProgressDisplay) -> dict[str, Any]:

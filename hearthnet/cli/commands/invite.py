@@ -55,12 +55,12 @@ def create(name: str | None, node: str | None, expires: int, home: Home, json: b
     """
     if node is not None and _propose(home, node, name or "", expires, json):
         return
-    given: dict[str, Any] = {"ttl_seconds": expires}
+    fields: dict[str, Any] = {"ttl_seconds": expires}
     if name is not None:
-        given["display_name"] = name
+        fields["display_name"] = name
     if node is not None:
-        given["invitee_node_id"] = node
-    output = call_local_node(home, "community.invite@1.0", given)
+        fields["invitee_node_id"] = node
+    output = call_local_node(home, "community.invite@1.0", fields)
     terminal.result(json, output, lambda: show_new(output, f"{format_duration(expires)} long"))
 
 
@@ -68,7 +68,7 @@ def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool
     """Start an invite that takes several signatures; return False if one is enough."""
     from hearthnet.cli.workflows.cosigning import Inviting, proposal_for
 
-    inviting = Inviting(home, given=True, json=json)
+    inviting = Inviting(home, confirmed=True, json=json)
     proposal = proposal_for(inviting.roster, node, name, expires)
     if proposal.needed(inviting.roster) == 1:
         return False
@@ -78,9 +78,9 @@ def _propose(home: Home, node: str, name: str, expires: int, json: bool) -> bool
 
 @command.command()
 @click.argument("proposal", metavar="TEXT")
-@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask.")
 @common_options
-def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
+def sign(proposal: str, confirmed: bool, home: Home, json: bool) -> None:
     """Agree to an invite that another member proposed.
 
     TEXT is the proposal that you received; - reads stdin. The member whose signature is the last one needed
@@ -88,7 +88,7 @@ def sign(proposal: str, given: bool, home: Home, json: bool) -> None:
     """
     from hearthnet.cli.workflows.cosigning import Inviting
 
-    Inviting(home, given=given, json=json).sign(proposal)
+    Inviting(home, confirmed=confirmed, json=json).sign(proposal)
 
 
 @command.command("list")
@@ -146,7 +146,7 @@ def withdraw(invite: str, home: Home, json: bool) -> None:
     terminal.result(json, output, f"withdrawn {chosen.event_id}; nobody can join with it any more")
 
 
-def _chosen(roster: Roster, wanted: str) -> Invite:
+def _chosen(roster: Roster, text: str) -> Invite:
     """Return the open invite with this id, name or text.
 
     Raises:
@@ -154,18 +154,18 @@ def _chosen(roster: Roster, wanted: str) -> Invite:
     """
     from hearthnet.trust.community import invites
 
-    key = invites.decode(wanted).key().node_id if wanted.startswith(invites.SCHEME) else ""
+    key = invites.decode(text).key().node_id if text.startswith(invites.SCHEME) else ""
     found = [
         one
         for one in open_invites(roster)
-        if wanted in (one.event_id, one.display_name, display_name(one.display_name)) or one.invite_key == key
+        if text in (one.event_id, one.display_name, display_name(one.display_name)) or one.invite_key == key
     ]
     if len(found) == 1:
         return found[0]
     if found:
         raise HearthNetError(
             "bad_request",
-            f"{counted(len(found), 'invite')} are for {one_line(wanted)!r}: "
+            f"{counted(len(found), 'invite')} are for {one_line(text)!r}: "
             f"{', '.join(one.event_id for one in found)}; name one by its id",
         )
     raise HearthNetError(

@@ -90,14 +90,14 @@ class Tail:
 
 
 def _chosen(folder: Path, service: str | None) -> list[Path]:
-    there = {path.stem: path for path in sorted(folder.glob("*.log"))} if folder.is_dir() else {}
+    logs = {path.stem: path for path in sorted(folder.glob("*.log"))} if folder.is_dir() else {}
     if service is None:
-        return list(there.values())
-    if service not in there:
+        return list(logs.values())
+    if service not in logs:
         raise unknown(
-            "log", service, there, f"nothing was ever logged in {folder}; start the node with: hearthnet up"
+            "log", service, logs, f"nothing was ever logged in {folder}; start the node with: hearthnet up"
         )
-    return [there[service]]
+    return [logs[service]]
 
 
 def _print(lines: Iterable[str], name: str, *, prefixed: bool) -> None:

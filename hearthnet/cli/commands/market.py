@@ -44,10 +44,10 @@ def list_posts(
     category: str | None, tags: tuple[str, ...], since: int | None, limit: int, home: Home, json: bool
 ) -> None:
     """List what neighbours offer, need and announce, the newest first."""
-    given: dict[str, Any] = {"limit": limit, **({"tags": list(tags)} if tags else {})}
-    given |= {"category": category} if category else {}
-    given |= {"since_lamport": since} if since else {}
-    output = call_node(home, "market.list@1.0", given)
+    fields: dict[str, Any] = {"limit": limit, **({"tags": list(tags)} if tags else {})}
+    fields |= {"category": category} if category else {}
+    fields |= {"since_lamport": since} if since else {}
+    output = call_node(home, "market.list@1.0", fields)
     if json:
         terminal.json_page(output)
         return
@@ -112,12 +112,12 @@ def end(event_id: str, reason: str, note: str | None, home: Home, json: bool) ->
 
     It must be one of yours; a trusted member may end any post.
     """
-    given = {"event_id": event_id, "reason": reason, **({"note": note} if note else {})}
-    _changed(home, "expire", given, f"ended: {event_id}", json)
+    fields = {"event_id": event_id, "reason": reason, **({"note": note} if note else {})}
+    _changed(home, "expire", fields, f"ended: {event_id}", json)
 
 
-def _changed(home: Home, verb: str, given: dict[str, Any], words: str, json: bool) -> None:
-    output = call_node(home, f"market.{verb}@1.0", {"client_id": ids.new_ulid(), **given})
+def _changed(home: Home, verb: str, fields: dict[str, Any], words: str, json: bool) -> None:
+    output = call_node(home, f"market.{verb}@1.0", {"client_id": ids.new_ulid(), **fields})
     terminal.result(json, output, words)
 
 
@@ -175,18 +175,18 @@ def post(
     """
     from hearthnet.bus.bus import find_contract
 
-    given: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
-    given |= {"ttl_seconds": days * DAY, **({"tags": list(tags)} if tags else {})}
-    request = {"params": {}, "input": given}
+    fields: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
+    fields |= {"ttl_seconds": days * DAY, **({"tags": list(tags)} if tags else {})}
+    request = {"params": {}, "input": fields}
     find_contract("market.post@1.0").check_request(request)
-    told = asyncio.run(_send_or_queue(home, request, within * 3600))
+    sent = asyncio.run(_send_or_queue(home, request, within * 3600))
     if json:
-        terminal.json_page({"client_id": given["client_id"], **told})
-    elif told["waits"]:
-        terminal.line(f"waits for the node ({told['why']})")
+        terminal.json_page({"client_id": fields["client_id"], **sent})
+    elif sent["waits"]:
+        terminal.line(f"waits for the node ({sent['why']})")
         terminal.info("it is posted once the node is there; to withdraw it: hearthnet outbox remove ID")
     else:
-        terminal.line(f"posted: {told['event_id']}")
+        terminal.line(f"posted: {sent['event_id']}")
 
 
 async def _send_or_queue(home: Home, request: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -202,18 +202,18 @@ async def _send_or_queue(home: Home, request: dict[str, Any], seconds: float) ->
 
     outbox = outbox_of(home)
     community = load_roster(home.roster).community_id
-    kept = outbox.put("market.post@1.0", request, community=community, now_ms=now_ms(), seconds=seconds)
+    stored = outbox.put("market.post@1.0", request, community=community, now_ms=now_ms(), seconds=seconds)
     try:
         async with await Bus.connect(home, name="cli") as bus:
-            reply = await bus.call(kept.capability, request)
+            reply = await bus.call(stored.capability, request)
     except HearthNetError as error:
         full = error.code == "capacity_exceeded" and error.retry_after_ms is None
-        if is_retryable(kept.capability, error) and not full:
+        if is_retryable(stored.capability, error) and not full:
             return {"waits": True, "why": error.message}
-        await outbox.remove(kept.id)
+        await outbox.remove(stored.id)
         raise
     with contextlib.suppress(HearthNetError):  # the node may have sent and removed it too
-        await outbox.remove(kept.id)
+        await outbox.remove(stored.id)
     return {"waits": False, **reply.output}
 
 
@@ -241,12 +241,12 @@ def export(file: Path, event_id: str | None, home: Home, json: bool) -> None:
     )
 
 
-async def _exported(bus: Bus, wanted: dict[str, Any]) -> dict[str, Any]:
+async def _exported(bus: Bus, selection: dict[str, Any]) -> dict[str, Any]:
     whole: dict[str, Any] = {"events": [], "posts": []}
     place, more = 0, True
     while more:
-        given = {**wanted, "since_lamport": place, "limit": _STEP}
-        output = (await bus.call("market.export@1.0", {"params": {}, "input": given})).output
+        fields = {**selection, "since_lamport": place, "limit": _STEP}
+        output = (await bus.call("market.export@1.0", {"params": {}, "input": fields})).output
         whole = {name: whole[name] + output[name] for name in whole}
         place, more = output["max_lamport"], output["more"]
     return whole
@@ -286,9 +286,9 @@ def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
 @command.command("delete")
 @click.argument("event_id", required=False)
 @click.option("--all", "everything", is_flag=True, help="All that you wrote.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask.")
 @common_options
-def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: bool) -> None:
+def delete(event_id: str | None, everything: bool, confirmed: bool, home: Home, json: bool) -> None:
     """Delete a post of yours, or all of them, for good.
 
     They are removed from the market, its log and the disk.
@@ -296,23 +296,23 @@ def delete(event_id: str | None, everything: bool, yes: bool, home: Home, json: 
     if bool(event_id) == everything:
         raise click.UsageError("name one post, or --all")
     what = "all that you wrote on the market" if everything else f"the post {event_id}"
-    confirm(f"Delete {what}, for good?", given=yes, option="--yes")
-    given = {"all": True} if everything else {"event_id": event_id}
-    told = on_bus(home, lambda bus: _deleted(bus, given))
+    confirm(f"Delete {what}, for good?", confirmed=confirmed, option="--yes")
+    fields = {"all": True} if everything else {"event_id": event_id}
+    deleted = on_bus(home, lambda bus: _deleted(bus, fields))
     if json:
-        terminal.json_page(told)
+        terminal.json_page(deleted)
         return
-    terminal.line(f"deleted: {counted(told['deleted'], 'post')}")
-    if not told["erased"]:
+    terminal.line(f"deleted: {counted(deleted['deleted'], 'post')}")
+    if not deleted["erased"]:
         terminal.info("the words are not off the disk yet")
 
 
-async def _deleted(bus: Bus, given: dict[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {"deleted": 0, "erased": True}
+async def _deleted(bus: Bus, fields: dict[str, Any]) -> dict[str, Any]:
+    total: dict[str, Any] = {"deleted": 0, "erased": True}
     while True:
-        request = {"params": {}, "input": {"client_id": ids.new_ulid(), **given}}
+        request = {"params": {}, "input": {"client_id": ids.new_ulid(), **fields}}
         reply = await bus.call("market.delete@1.0", request)
-        erased = told["erased"] and bool(reply.meta.get("erased"))
-        told = {"deleted": told["deleted"] + reply.output["deleted"], "erased": erased}
-        if not reply.output["remaining"] or "all" not in given:
-            return told
+        erased = total["erased"] and bool(reply.meta.get("erased"))
+        total = {"deleted": total["deleted"] + reply.output["deleted"], "erased": erased}
+        if not reply.output["remaining"] or "all" not in fields:
+            return total

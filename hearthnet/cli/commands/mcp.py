@@ -44,7 +44,7 @@ def command() -> None:
 @click.option("--share", is_flag=True, help="Offer its tools to all members, not only to this node.")
 @click.option("--timeout", type=click.IntRange(1, 3_600), default=60, help="Seconds for a call. Default: 60.")
 @common_options
-def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: Any) -> None:
+def add(name: str, program: tuple[str, ...], home: Home, json: bool, **options: Any) -> None:
     """Run an MCP server with this node, and offer its tools as experimental.mcp.NAME.TOOL.
 
     A person confirms each call of a tool, except for tools that are named as read-only. A key goes through
@@ -54,7 +54,7 @@ def add(name: str, program: tuple[str, ...], home: Home, json: bool, **given: An
       hearthnet mcp add notes --read-only read_text_file -- \\
           npx -y @modelcontextprotocol/server-filesystem ~/notes
     """
-    server = _config(name, program, given)
+    server = _config(name, program, options)
     known = {one.name for one in settings_file.settings(home).mcp.servers}
     if name in known:
         raise HearthNetError(
@@ -87,11 +87,11 @@ def list_(home: Home, json: bool) -> None:
 def remove(name: str, home: Home, json: bool) -> None:
     """End an MCP server, and take its tools off the bus."""
     known = {server.name: server for server in settings_file.settings(home).mcp.servers}
-    gone = known.get(name)
-    if gone is None:
+    server = known.get(name)
+    if server is None:
         raise unknown("MCP server", name, known, "there is none; add one with: hearthnet mcp add")
-    settings_file.delete(home, gone)
-    terminal.result(json, {"removed": gone.name}, f"removed: {_described(gone)}")
+    settings_file.delete(home, server)
+    terminal.result(json, {"removed": server.name}, f"removed: {_described(server)}")
 
 
 @command.command("serve")
@@ -107,13 +107,13 @@ def serve(home: Home) -> None:
     asyncio.run(serve_stdio(home))
 
 
-def _config(name: str, program: tuple[str, ...], given: dict[str, Any]) -> McpServerConfig:
+def _config(name: str, program: tuple[str, ...], options: dict[str, Any]) -> McpServerConfig:
     """Return the settings to write; raises a usage error for invalid ones."""
     import msgspec
 
     from hearthnet.core.config import McpServerConfig
 
-    fields = {"name": name, "command": program, "timeout_seconds": given.pop("timeout"), **given}
+    fields = {"name": name, "command": program, "timeout_seconds": options.pop("timeout"), **options}
     try:
         return msgspec.convert(fields, McpServerConfig)
     except msgspec.ValidationError as error:

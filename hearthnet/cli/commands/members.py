@@ -117,8 +117,8 @@ def promote(node: str, level: str, home: Home, json: bool) -> None:
     NODE is its name or id. You need at least that level yourself.
     """
     known = resolve_member(node, members(roster_of(home)))
-    given = {"target_node_id": known.node_id, "new_level": level}
-    output = call_local_node(home, "community.promote@1.0", given)
+    fields = {"target_node_id": known.node_id, "new_level": level}
+    output = call_local_node(home, "community.promote@1.0", fields)
     terminal.result(json, output, f"{known} is {level} now")
 
 
@@ -128,10 +128,10 @@ def promote(node: str, level: str, home: Home, json: bool) -> None:
 @click.option(
     "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
 )
-@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask.")
 @common_options
 def demote(
-    node: str | None, level: str | None, proposal: str | None, given: bool, home: Home, json: bool
+    node: str | None, level: str | None, proposal: str | None, confirmed: bool, home: Home, json: bool
 ) -> None:
     """Lower a member to trusted or member.
 
@@ -140,7 +140,7 @@ def demote(
     """
     from hearthnet.cli.workflows import cosigning
 
-    signer = cosigning.Demoting(home, given=given, json=json)
+    signer = cosigning.Demoting(home, confirmed=confirmed, json=json)
     if proposal is not None and node is None:
         signer.sign(proposal)
     elif proposal is None and node is not None and level is not None:
@@ -158,9 +158,11 @@ _REASONS: Final = ("compromised", "inactive", "policy_violation", "other")
 @click.option(
     "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
 )
-@click.option("--yes", "given", is_flag=True, help="Do not ask.")
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask.")
 @common_options
-def revoke(node: str | None, reason: str, proposal: str | None, given: bool, home: Home, json: bool) -> None:
+def revoke(
+    node: str | None, reason: str, proposal: str | None, confirmed: bool, home: Home, json: bool
+) -> None:
     """Put a member out of the community.
 
     NODE is its name or id. Its connections are cut within seconds, and the other members refuse its calls. If
@@ -173,7 +175,7 @@ def revoke(node: str | None, reason: str, proposal: str | None, given: bool, hom
 
     if (node is None) == (proposal is None):
         raise click.UsageError("name the member, or pass --sign and the text of a proposal")
-    signer = cosigning.Revoking(home, given=given, json=json)
+    signer = cosigning.Revoking(home, confirmed=confirmed, json=json)
     if proposal is not None:
         signer.sign(proposal)
     elif node is not None:

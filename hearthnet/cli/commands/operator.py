@@ -53,7 +53,7 @@ def create(name: str, home: Home, json: bool) -> None:
     operator = operators.create(home, name)
     node = running_node(home)
     url = "" if node is None else node.server.url
-    taken = bool(url) and _becomes(operator, url, True)
+    accepted = bool(url) and _becomes(operator, url, True)
     terminal.result(
         json,
         _as_json(operator) | {"url": url or None, "inbox_prefix": OPERATOR_INBOX},
@@ -61,7 +61,7 @@ def create(name: str, home: Home, json: bool) -> None:
     )
     if not url:
         terminal.info("no node runs here: the login works once it does, at the address it then shows")
-    elif not taken:
+    elif not accepted:
         terminal.info(
             "the node has not taken the login yet; if it does not work soon, see: hearthnet logs up"
         )
@@ -89,10 +89,10 @@ def remove(name: str, home: Home, json: bool) -> None:
     known = operators.names(home)
     if name not in known:
         raise unknown("operator", name, known, "there is none at all; see: hearthnet operator create --help")
-    gone = [operator for operator in operators.read(home, terminal.info) if operator.name == name]
+    removed = [operator for operator in operators.read(home, terminal.info) if operator.name == name]
     operators.remove(home, name)
     node = running_node(home)
-    ended = node is None or all(_becomes(operator, node.server.url, False) for operator in gone)
+    ended = node is None or all(_becomes(operator, node.server.url, False) for operator in removed)
     terminal.result(json, {"name": name, "removed": True}, f"{name} is no operator any more")
     if not ended:
         terminal.info("the node still takes the login; see: hearthnet logs up")

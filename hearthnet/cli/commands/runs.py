@@ -53,7 +53,7 @@ def show(run: str, home: Home, json: bool) -> None:
 @click.argument("call", required=False)
 @click.option("--edit", metavar="FILE", help="Send these arguments instead: one JSON object; - for stdin.")
 @click.option("--arguments", metavar="JSON", help="The same, written here.")
-@click.option("--yes", is_flag=True, help=_CONFIRM)
+@click.option("--yes", "confirmed", is_flag=True, help=_CONFIRM)
 @common_options
 @click.pass_context
 def approve(
@@ -62,7 +62,7 @@ def approve(
     call: str | None,
     edit: str | None,
     arguments: str | None,
-    yes: bool,
+    confirmed: bool,
     home: Home,
     json: bool,
 ) -> int:
@@ -80,7 +80,7 @@ def approve(
         raise click.UsageError("give --edit or --arguments, not both", context)
     source = arguments if edit is None else (edit if edit == "-" else f"@{edit}")
     option = "--arguments" if edit is None else "--edit"
-    return asyncio.run(approve_call(home, run, call, source, option, given=yes, json=json))
+    return asyncio.run(approve_call(home, run, call, source, option, confirmed=confirmed, json=json))
 
 
 @command.command()

@@ -92,8 +92,8 @@ def issue(
         scope["corpora"] = list(corpora)
     if only:
         scope["params_constraints"] = constraints_of(only)
-    given = {"subject": subject.node_id, "scope": scope, "ttl_seconds": ttl}
-    output = call_local_node(home, "auth.token.issue@1.0", given)
+    fields = {"subject": subject.node_id, "scope": scope, "ttl_seconds": ttl}
+    output = call_local_node(home, "auth.token.issue@1.0", fields)
     if json:
         terminal.json_page(output)
         return
@@ -115,13 +115,13 @@ def revoke(token: str, issuer: str | None, reason: str, home: Home, json: bool) 
     TOKEN is the token itself, its id, a file that holds the token (@FILE), or - to read it from stdin. Those
     of others can be revoked with level trusted.
     """
-    given = {"token_id": token, "reason": reason}
+    fields = {"token_id": token, "reason": reason}
     if not is_ulid(token):
         claims = _claims(read_token(token))
-        given |= {"token_id": claims.jti, "issuer": claims.iss}
+        fields |= {"token_id": claims.jti, "issuer": claims.iss}
     elif issuer is not None:
-        given["issuer"] = resolve_member(issuer, members(roster_of(home))).node_id
-    output = call_local_node(home, "auth.token.revoke@1.0", given)
+        fields["issuer"] = resolve_member(issuer, members(roster_of(home))).node_id
+    output = call_local_node(home, "auth.token.revoke@1.0", fields)
     terminal.result(
         json, output, f"revoked {one_line(str(output['token_id']))}; providers refuse it from now on"
     )

@@ -43,11 +43,11 @@ class TreePosition(NamedTuple):
 class CollectedSpans:
     """The steps of the node's processes, read repeatedly."""
 
-    def __init__(self, bus: Bus, home: Home, wanted: dict[str, str]) -> None:
-        """Create the reader; `wanted` filters: `trace`, `capability`, `code` of `node.trace.list`."""
+    def __init__(self, bus: Bus, home: Home, filters: dict[str, str]) -> None:
+        """Create the reader; `filters` are `trace`, `capability`, `code` of `node.trace.list`."""
         self._bus = bus
         self._home = home
-        self._wanted = wanted
+        self._filters = filters
         self._newest: dict[str, int] = {}
 
     async def new(self, limit: int) -> list[Step]:
@@ -65,11 +65,11 @@ class CollectedSpans:
         from hearthnet.bus.session.tracing import UNTRACED
         from hearthnet.core import process_lock
 
-        given = {**self._wanted, "after": self._newest.get(instance, 0), "limit": limit}
+        fields = {**self._filters, "after": self._newest.get(instance, 0), "limit": limit}
         try:
             reply = await self._bus.call(
                 UNTRACED,
-                {"params": {}, "input": given},
+                {"params": {}, "input": fields},
                 node=self._bus.peer.node_id,
                 instance=instance,
                 timeout_seconds=_ANSWER_SECONDS,
@@ -80,14 +80,14 @@ class CollectedSpans:
             if process_lock.lives(self._home, instance) and instance not in self._newest:
                 terminal.info(f"one process says nothing of its traces yet: {error.message}")
             return []
-        said = reply.output
-        self._newest[instance] = int(said["newest"])
-        known = {"service": said["service"], "instance": said["instance"]}
-        return [{**known, **step} for step in said["steps"]]
+        output = reply.output
+        self._newest[instance] = int(output["newest"])
+        known = {"service": output["service"], "instance": output["instance"]}
+        return [{**known, **step} for step in output["steps"]]
 
 
-def only(steps: list[Step], wanted: str) -> list[Step]:
-    """Return `steps` if they belong to one trace, whose id begins with `wanted`.
+def only(steps: list[Step], prefix: str) -> list[Step]:
+    """Return `steps` if they belong to one trace, whose id begins with `prefix`.
 
     Raises:
         HearthNetError: `not_found` if there are none; `bad_request` for several traces.
@@ -95,12 +95,12 @@ def only(steps: list[Step], wanted: str) -> list[Step]:
     traces = list(dict.fromkeys(step["trace"] for step in steps))
     if len(traces) > 1:
         raise HearthNetError(
-            "bad_request", f"{len(traces)} traces begin with {wanted}: {', '.join(traces[:5])}", alt=traces
+            "bad_request", f"{len(traces)} traces begin with {prefix}: {', '.join(traces[:5])}", alt=traces
         )
     if not traces:
         raise HearthNetError(
             "not_found",
-            f"no process of this node remembers a trace {wanted}; each keeps its newest 10,000 steps until "
+            f"no process of this node remembers a trace {prefix}; each keeps its newest 10,000 steps until "
             "it ends; see: hearthnet trace",
         )
     return steps
@@ -143,15 +143,15 @@ def command(
     """
     _check_code(code)
     options = {"capability": capability, "code": code}
-    wanted = {name: value for name, value in options.items() if value}
+    filters = {name: value for name, value in options.items() if value}
     if trace_id is not None:
-        if follow or wanted:
+        if follow or filters:
             raise click.UsageError("a trace is shown whole; leave out --follow, --capability and --code")
         wanted_trace = trace_id.strip().lower()
         on_bus(home, lambda bus: _one(bus, home, wanted_trace, json), "cli trace")
     else:
         print_steps = _follow if follow else _list
-        on_bus(home, lambda bus: print_steps(bus, home, wanted, limit, json), "cli trace")
+        on_bus(home, lambda bus: print_steps(bus, home, filters, limit, json), "cli trace")
 
 
 def _check_code(code: str) -> None:
@@ -160,18 +160,18 @@ def _check_code(code: str) -> None:
         raise unknown("outcome", code, CODES | {_WORKED, "cancelled"}, "")
 
 
-async def _list(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
-    steps = (await CollectedSpans(bus, home, wanted).new(limit))[-limit:]
+async def _list(bus: Bus, home: Home, filters: dict[str, str], limit: int, json: bool) -> None:
+    steps = (await CollectedSpans(bus, home, filters).new(limit))[-limit:]
     rows = [_row(step, bus.peer.node_id) for step in steps]
     empty = "no such step yet; ask for something, such as: hearthnet ask"
     terminal.listing(json, steps, _HEADINGS, rows, empty)
 
 
-async def _follow(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json: bool) -> None:
+async def _follow(bus: Bus, home: Home, filters: dict[str, str], limit: int, json: bool) -> None:
     from hearthnet.core.node_state import read_node_state
 
-    seen = CollectedSpans(bus, home, wanted)
-    steps = (await seen.new(limit))[-limit:]
+    spans = CollectedSpans(bus, home, filters)
+    steps = (await spans.new(limit))[-limit:]
     while True:
         for step in steps:
             if json:
@@ -180,7 +180,7 @@ async def _follow(bus: Bus, home: Home, wanted: dict[str, str], limit: int, json
                 terminal.write("  ".join(_row(step, bus.peer.node_id)) + "\n")
         await asyncio.sleep(_POLL_SECONDS)
         read_node_state(home)
-        steps = await seen.new(MOST)
+        steps = await spans.new(MOST)
 
 
 async def _one(bus: Bus, home: Home, trace_id: str, json: bool) -> None:
@@ -211,9 +211,9 @@ def _show_tree(places: Sequence[TreePosition], own: str) -> None:
     last = max(place.step["at"] + place.step["ms"] * 1000 for place in places)
     began = datetime.fromtimestamp(first / 1e6)
     processes = len({place.step["instance"] for place in places})
-    told = f"{counted(len(places), 'step')} in {processes} process{'es' * (processes != 1)}"
+    counts = f"{counted(len(places), 'step')} in {processes} process{'es' * (processes != 1)}"
     took = _took((last - first) / 1000)
-    terminal.line(f"trace {places[0].step['trace']}, {began:%d %b %H:%M:%S}: {told}, {took}\n")
+    terminal.line(f"trace {places[0].step['trace']}, {began:%d %b %H:%M:%S}: {counts}, {took}\n")
     terminal.table(
         _TREE,
         [
@@ -236,8 +236,8 @@ def _what(step: Step) -> str:
     """Return `calls rag.query@1.0`, with the numbers of tries and frames if above one."""
     more = [f"{step['attempts']} tries"] if step["attempts"] > 1 else []
     more += [counted(step["frames"], "frame")] if step["frames"] else []
-    told = f" ({', '.join(more)})" if more else ""
-    return f"{_SIDES[step['side']]}{one_line(step['capability'])}{told}"
+    numbers = f" ({', '.join(more)})" if more else ""
+    return f"{_SIDES[step['side']]}{one_line(step['capability'])}{numbers}"
 
 
 def _peer(step: Step, own: str) -> str:

@@ -47,11 +47,11 @@ def on_bus(home: Home, work: Callable[[Bus], Awaitable[_T]], name: str = "cli") 
     return asyncio.run(connected())
 
 
-def call_node(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the output of `capability` with the input `given`; it is checked before a node is looked for."""
+def call_node(home: Home, capability: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the output of `capability` with the input `fields`, which is checked before connecting."""
     from hearthnet.bus.bus import find_contract
 
-    request = {"params": {}, "input": given}
+    request = {"params": {}, "input": fields}
     find_contract(capability).check_request(request)
 
     async def called(bus: Bus) -> dict[str, Any]:
@@ -60,8 +60,8 @@ def call_node(home: Home, capability: str, given: dict[str, Any]) -> dict[str, A
     return on_bus(home, called)
 
 
-def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the output of `capability` with the input `given`, from the node in `home`.
+def call_local_node(home: Home, capability: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the output of `capability` with the input `fields`, from the node in `home`.
 
     A missing client_id is added. If the call made an event, this waits until the roster in `home` has it, so
     that the next command sees it, for some seconds at most. Raises the errors of the node, and one with exit
@@ -69,7 +69,7 @@ def call_local_node(home: Home, capability: str, given: dict[str, Any]) -> dict[
     """
     from hearthnet.bus.bus import find_contract
 
-    request = {"params": {}, "input": given}
+    request = {"params": {}, "input": fields}
     fill_client_id(find_contract(capability), request)
 
     async def called(bus: Bus) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def fill_client_id(contract: Contract, request: Any) -> str:
     """Add a missing client_id to a call that happens once per client_id; return it, else ""."""
     from hearthnet.core.ids import new_ulid
 
-    given = request.get("input") if isinstance(request, dict) else None
-    if contract.idempotent != "client_id" or not isinstance(given, dict) or "client_id" in given:
+    fields = request.get("input") if isinstance(request, dict) else None
+    if contract.idempotent != "client_id" or not isinstance(fields, dict) or "client_id" in fields:
         return ""
-    given["client_id"] = new_ulid()
-    return str(given["client_id"])
+    fields["client_id"] = new_ulid()
+    return str(fields["client_id"])

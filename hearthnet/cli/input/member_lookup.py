@@ -73,19 +73,19 @@ def resolve_member(text: str, known: Sequence[KnownMember]) -> KnownMember:
         HearthNetError: `not_found` if there is none, with the nearest names; `bad_request` if several have
             that name, with their ids.
     """
-    wanted = text.strip()
+    name = text.strip()
     for match in (_is_id, _is_name, _is_name_in_any_case):
-        found = [one for one in known if match(one, wanted)]
+        found = [one for one in known if match(one, name)]
         if len(found) == 1:
             return found[0]
         if found:
             raise HearthNetError(
                 "bad_request",
-                f"{len(found)} members are called {one_line(wanted)!r}: "
+                f"{len(found)} members are called {one_line(name)!r}: "
                 f"{', '.join(ids.short_id(one.node_id) for one in found)}; name one by its id",
                 alt=[one.node_id for one in found],
             )
-    raise unknown("member", wanted, [one.name for one in known], "there is nobody")
+    raise unknown("member", name, [one.name for one in known], "there is nobody")
 
 
 def _is_id(one: KnownMember, text: str) -> bool:

@@ -11,7 +11,7 @@ from hearthnet.cli.output import terminal
 from hearthnet.core.errors import REFUSED, UNCONFIRMED, HearthNetError
 
 
-def confirm(question: str, *, given: bool, option: str) -> None:
+def confirm(question: str, *, confirmed: bool, option: str) -> None:
     """Return if the person answers yes to `question`, or has used `option` (`given` is true).
 
     Only a typed `y` or `yes` confirms, and not text that was typed before the question appeared.
@@ -19,7 +19,7 @@ def confirm(question: str, *, given: bool, option: str) -> None:
     Raises:
         HearthNetError: `unauthorized`, with exit code 7 without a terminal, and 4 for a refusal.
     """
-    if given:
+    if confirmed:
         return
     screen = terminal.screen()
     if screen is None:

@@ -43,13 +43,13 @@ _SECRET: Final = ("key=", "api_key", "apikey", "token=")
 )
 @click.option("--api-version", help="Azure's api-version, for its older addresses.")
 @common_options
-def add(what: str, home: Home, json: bool, **given: Any) -> None:
+def add(what: str, home: Home, json: bool, **options: Any) -> None:
     """Connect a model: ollama, openai, anthropic, ..., or any server with OpenAI's API.
 
     See docs/models.md for the kinds. The node looks at the server, lists its models, has the one you choose
     call a tool, and offers it at once.
     """
-    wish = _wish(what, given)
+    wish = _wish(what, options)
     listed = call_local_node(home, CHECK, wish) if "model" not in wish else None
     if listed is not None:
         wish["model"] = _chosen([str(model["name"]) for model in listed["models"]], json)
@@ -77,15 +77,15 @@ def add(what: str, home: Home, json: bool, **given: Any) -> None:
 def remove(name: str, home: Home, json: bool) -> None:
     """Disconnect a model. Calls that run are finished."""
     known = settings_file.settings(home).llm.models
-    gone = [model for model in known if model.name == name]
-    if not gone:
+    removed = [model for model in known if model.name == name]
+    if not removed:
         raise _unknown(name, known)
-    settings_file.delete(home, gone[0])
+    settings_file.delete(home, removed[0])
     problem = _reloaded(home)
     if json:
-        terminal.json_page({"removed": [_place(model) for model in gone]})
+        terminal.json_page({"removed": [_place(model) for model in removed]})
         return
-    for model in gone:
+    for model in removed:
         terminal.line(f"removed: {_described(model)}")
     if problem:
         terminal.info(problem)
@@ -127,14 +127,14 @@ def report_missing(home: Home, offered: Iterable[str]) -> None:
             )
 
 
-def _wish(what: str, given: dict[str, Any]) -> dict[str, Any]:
+def _wish(what: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return the input of the check; refuse a key in place of a name, without repeating it."""
     from typing import get_args
 
     from hearthnet.core.config import NO_VARIABLE, ModelKind, names_variable
 
     kinds = get_args(ModelKind)
-    wish = {name: value for name, value in given.items() if value is not None}
+    wish = {name: value for name, value in options.items() if value is not None}
     if "://" in what:
         if "url" in wish:
             raise click.UsageError("give the URL once")
@@ -203,17 +203,17 @@ def _config(checked: dict[str, Any], wish: dict[str, Any]) -> ModelConfig:
 
     from hearthnet.core.config import ModelConfig
 
-    kept: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: wish[name]
         for name in ("name", "model", "ctx", "tools", "vision", "api_version")
         if name in wish
     }
     if not checked["tested"]["tool_call"]:
-        kept.setdefault("tools", False)
+        fields.setdefault("tools", False)
     elif checked["tested"].get("tool_mode") == "text":
-        kept.setdefault("tools", "text")
-    kept |= {name: checked[name] for name in ("kind", "url", "api_key_env")}
-    return msgspec.convert(kept, ModelConfig)
+        fields.setdefault("tools", "text")
+    fields |= {name: checked[name] for name in ("kind", "url", "api_key_env")}
+    return msgspec.convert(fields, ModelConfig)
 
 
 def _settle(home: Home, model: ModelConfig, tested: dict[str, Any]) -> None:
@@ -280,8 +280,8 @@ def _as_json(model: ModelConfig, tested: dict[str, Any], state: dict[str, Any]) 
         name: tested[name]
         for name in ("ctx", "tools", "tool_mode", "vision", "requires_internet", "tool_call", "ms")
     }
-    told = {"offered": state["there"], "problem": state["problem"] or tested["problem"]}
-    return {**_place(model), "api_key_env": model.api_key_env, **shown, **told}
+    offer = {"offered": state["there"], "problem": state["problem"] or tested["problem"]}
+    return {**_place(model), "api_key_env": model.api_key_env, **shown, **offer}
 
 
 def _show(model: ModelConfig, tested: dict[str, Any]) -> None:

@@ -48,14 +48,14 @@ class Signer(abc.ABC):
     event_type: ClassVar[Kind]
     capability: ClassVar[str]
 
-    def __init__(self, home: Home, *, given: bool, json: bool) -> None:
-        """Load roster and key; `given`: confirmed on the command line, `json`: JSON output."""
+    def __init__(self, home: Home, *, confirmed: bool, json: bool) -> None:
+        """Load roster and key; `confirmed`: on the command line, `json`: JSON output."""
         from hearthnet.bus.session.keyring import load_identity
 
         self.home = home
         self.roster = roster_of(home)
         self._identity = load_identity(home.device_key)
-        self._given = given
+        self._confirmed = confirmed
         self._json = json
 
     @abc.abstractmethod
@@ -101,7 +101,7 @@ class Signer(abc.ABC):
                 "unauthorized",
                 f"this node's signature does not count: it takes level {self._level}; ask such a member",
             )
-        yes_no.confirm(self._with_signers(proposal, known), given=self._given, option="--yes")
+        yes_no.confirm(self._with_signers(proposal, known), confirmed=self._confirmed, option="--yes")
         needed = signed.needed(self.roster)
         if len(signers) >= needed and running_pid(self.home) is not None:
             self._submit(signed, known)
@@ -114,18 +114,18 @@ class Signer(abc.ABC):
 
     def _with_signers(self, proposal: Proposal, known: KnownMember) -> str:
         names = {one.node_id: str(one) for one in members(self.roster)}
-        asked = [names.get(one.node_id, one_line(one.node_id)) for one in proposal.co_signers]
+        signers = [names.get(one.node_id, one_line(one.node_id)) for one in proposal.co_signers]
         question = self.question(proposal, known)
-        return f"{question} Signed by {', '.join(asked)}." if asked else question
+        return f"{question} Signed by {', '.join(signers)}." if signers else question
 
     def _submit(self, proposal: Proposal, known: KnownMember) -> None:
         others = [one for one in proposal.co_signers if one.node_id != self._identity.node_id]
-        given = {
+        fields = {
             "client_id": proposal.client_id,
             **self.call(proposal),
             "co_signers": msgspec.to_builtins(others),
         }
-        output = call_local_node(self.home, self.capability, given)
+        output = call_local_node(self.home, self.capability, fields)
         if self._json:
             terminal.json_page({"done": True, **output})
         else:
@@ -255,9 +255,9 @@ class Inviting(Signer):
         """
         ends = format_time(proposal.expires_at, now_ms())
         question = f"Let {known.name} {known.node_id} join {one_line(self.roster.name)} until {ends}?"
-        for gone in self.roster.revoked:
-            if gone.node_id == known.node_id:
-                return f"{question} It was put out ({one_line(gone.reason)}) and comes back by this."
+        for removed in self.roster.revoked:
+            if removed.node_id == known.node_id:
+                return f"{question} It was put out ({one_line(removed.reason)}) and comes back by this."
         return question
 
     def call(self, proposal: Proposal) -> dict[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _HEX: Final = re.compile(r"(?:blake3:)?([0-9a-f]{0,64})")
 _LONGEST_NAME: Final = 200
-_LEAST_PREFIX: Final = 4
+MIN_PREFIX: Final = 4
 _LIST_SECONDS: Final = 5.0
 
 
@@ -139,7 +139,7 @@ async def locate(bus: Bus, text: str, node: str | None) -> FoundContent:
         HearthNetError: `not_found` if no node keeps it; `bad_request` if several hashes begin so, or too few
             characters are given.
     """
-    prefix = long_enough(full_prefix(text))
+    prefix = full_prefix(text, min_length=MIN_PREFIX)
     blobs, silent = await list_files(bus, prefix, node)
     cids = list(dict.fromkeys(str(blob["cid"]) for blob in blobs))
     if len(cids) > 1:
@@ -179,39 +179,31 @@ async def list_files(
 
 async def _list(bus: Bus, node: str, prefix: str) -> list[dict[str, Any]]:
     blobs: list[dict[str, Any]] = []
-    wanted: dict[str, Any] = {"prefix": prefix}
+    fields: dict[str, Any] = {"prefix": prefix}
     while True:
-        body = {"params": {}, "input": wanted}
+        body = {"params": {}, "input": fields}
         output = (await bus.call("file.list@1.0", body, node=node, timeout_seconds=_LIST_SECONDS)).output
         blobs += [{**blob, "node": node} for blob in output["blobs"]]
         if not output["more"]:
             return blobs
-        wanted = {"prefix": prefix, "after": output["cids"][-1]}
+        fields = {"prefix": prefix, "after": output["cids"][-1]}
 
 
-def full_prefix(text: str) -> str:
+def full_prefix(text: str, *, min_length: int = 0) -> str:
     """Return `text` as the beginning of a CID.
 
     Raises:
-        HearthNetError: `bad_request` if it is not the beginning of one.
+        HearthNetError: `bad_request` if it is not the beginning of one, or has fewer than `min_length`
+            characters of the hash.
     """
     found = _HEX.fullmatch(text.rstrip("…"))
     if found is None:
         raise HearthNetError(
             "bad_request", f"{one_line(text[:80])!r} is no content hash: blake3: and up to 64 of 0-9a-f"
         )
+    if len(found[1]) < min_length:
+        raise HearthNetError("bad_request", f"give at least {min_length} characters of the hash")
     return f"blake3:{found[1]}"
-
-
-def long_enough(prefix: str) -> str:
-    """Return `prefix`.
-
-    Raises:
-        HearthNetError: `bad_request` if it has too few characters of the hash.
-    """
-    if len(prefix) < len("blake3:") + _LEAST_PREFIX:
-        raise HearthNetError("bad_request", f"give at least {_LEAST_PREFIX} characters of the hash")
-    return prefix
 
 
 def file_name(path: Path) -> str:

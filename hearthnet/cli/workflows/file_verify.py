@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line, size
-from hearthnet.cli.workflows.file_transfer import full_prefix, long_enough, progress
+from hearthnet.cli.workflows.file_transfer import MIN_PREFIX, full_prefix, progress
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.protocol.manifest import chunk_count
@@ -55,8 +55,8 @@ class Verified(NamedTuple):
         return {"checked": self.checked, "size_bytes": self.size, "damaged": damaged}
 
 
-async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verified:
-    """Read the content whose hashes begin with one of `wanted`, or all content.
+async def verified(home: Home, prefixes: Sequence[str], *, quiet: bool) -> Verified:
+    """Read the content whose hashes begin with one of `prefixes`, or all content.
 
     Raises:
         HearthNetError: `not_found` for a beginning without content; `bad_request` for one of several hashes.
@@ -64,19 +64,19 @@ async def verified(home: Home, wanted: Sequence[str], *, quiet: bool) -> Verifie
     from hearthnet.bus.store import Store
 
     async with await Store.connect(home, name="cli") as store:
-        kept: dict[str, BlobRecord] = {}
+        records: dict[str, BlobRecord] = {}
         async for entry, _ in store.blobs.entries():
-            kept.pop(entry.name, None)
+            records.pop(entry.name, None)
             if not entry.deleted:
-                kept[entry.name] = entry
+                records[entry.name] = entry
         lost = await store.blobs.lost()
-        known = [*kept, *lost]
-        cids = sorted({_meant(text, known) for text in wanted} if wanted else known)
+        known = [*records, *lost]
+        cids = sorted({_meant(text, known) for text in prefixes} if prefixes else known)
         bad = [Bad(cid, "", 0, ()) for cid in cids if cid in lost]
-        bad += await _read(store, [kept[cid] for cid in cids if cid in kept], quiet)
+        bad += await _read(store, [records[cid] for cid in cids if cid in records], quiet)
     if bad:
         await _report_damage(home, bad)
-    return Verified(len(cids), sum(kept[cid].size for cid in cids if cid in kept), tuple(bad))
+    return Verified(len(cids), sum(records[cid].size for cid in cids if cid in records), tuple(bad))
 
 
 def show(found: Verified) -> None:
@@ -99,7 +99,7 @@ def show(found: Verified) -> None:
 
 def _meant(text: str, known: Sequence[str]) -> str:
     """Return the one CID that begins with `text`."""
-    prefix = long_enough(full_prefix(text))
+    prefix = full_prefix(text, min_length=MIN_PREFIX)
     found = [cid for cid in known if cid.startswith(prefix)]
     if len(found) > 1:
         shown = ", ".join(cid[:23] for cid in found[:4])

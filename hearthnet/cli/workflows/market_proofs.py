@@ -46,7 +46,7 @@ def problem(event: dict[str, Any], roster: Roster) -> str:
 def _differences(event: dict[str, Any], frame: Frame, roster: Roster) -> str:
     header = frame.header
     body = read_json(frame.body, _BODY)
-    for what, proved, said in (
+    for what, proved, claimed in (
         ("community", header.community, event["community"]),
         ("community", roster.community_id, event["community"]),
         ("capability", header.capability.partition("@")[0], _CAPABILITIES.get(event["event_type"])),
@@ -54,7 +54,7 @@ def _differences(event: dict[str, Any], frame: Frame, roster: Roster) -> str:
         ("arguments", digest(body), event["digest"]),
         ("author", _principal(frame), event["author"]),
     ):
-        if proved != said:
+        if proved != claimed:
             return f"its frame says otherwise: {what}"
     if name := _otherwise(event, body["input"]):
         return f"its frame says otherwise: {name}"
@@ -62,14 +62,14 @@ def _differences(event: dict[str, Any], frame: Frame, roster: Roster) -> str:
     return "" if roster.member(node) is not None else "its author is no member of the community"
 
 
-def _otherwise(event: dict[str, Any], asked: dict[str, Any]) -> str:
+def _otherwise(event: dict[str, Any], request: dict[str, Any]) -> str:
     """Return the member of the event that differs from the request, empty if none does."""
     if event["event_type"] == "market.post.deleted":
         return ""  # the market determines the events that a deletion covers
-    said = {_SIGNED_NAMES.get(name, name): value for name, value in event["data"].items()}
-    for name in sorted((said.keys() | asked.keys()) - {_ABOUT_THE_CALL}):
-        filled_in = name in _FILLED_IN and name not in asked
-        if not filled_in and (said.get(name) or None) != (asked.get(name) or None):
+    claimed = {_SIGNED_NAMES.get(name, name): value for name, value in event["data"].items()}
+    for name in sorted((claimed.keys() | request.keys()) - {_ABOUT_THE_CALL}):
+        filled_in = name in _FILLED_IN and name not in request
+        if not filled_in and (claimed.get(name) or None) != (request.get(name) or None):
             return name
     return ""
 
@@ -90,16 +90,16 @@ def _principal(frame: Frame) -> str:
 
 def differences(export: dict[str, Any]) -> list[str]:
     """Return the differences between posts and their events in the same export."""
-    said: dict[str, dict[str, Any]] = {}
+    written: dict[str, dict[str, Any]] = {}
     for event in sorted(export["events"], key=lambda one: int(one["lamport"])):
         data = event["data"]
         if event["event_type"] == "market.post.created":
-            said[event["event_id"]] = {"location": None, "tags": [], **data}
+            written[event["event_id"]] = {"location": None, "tags": [], **data}
         elif event["event_type"] == "market.post.updated":
-            said.get(data["target_event_id"], {}).update(data["fields"])
+            written.get(data["target_event_id"], {}).update(data["fields"])
     return [
         f"post {post['event_id']}: {name} is not what its author wrote"
         for post in export["posts"]
         for name in ("category", "title", "body", "location", "tags")
-        if post["event_id"] in said and post[name] != said[post["event_id"]].get(name)
+        if post["event_id"] in written and post[name] != written[post["event_id"]].get(name)
     ]

@@ -122,12 +122,12 @@ class Plan:
 
     def request(self, text: str) -> dict[str, Any]:
         """Return the body of the chat request."""
-        given: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
+        fields: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
         if self.tools:
-            given["tool_choice"] = self.choice
+            fields["tool_choice"] = self.choice
         if self.model.advice:
-            given["max_tokens"] = _TRIAL_TOKENS
-        return {"params": {"model": self.model.name}, "input": given}
+            fields["max_tokens"] = _TRIAL_TOKENS
+        return {"params": {"model": self.model.name}, "input": fields}
 
 
 def _rank(one: tuple[ModelOffer, bool]) -> tuple[bool, bool, bool]:
@@ -180,9 +180,9 @@ class Offered:
         if not names:
             return self._free(chosen)
         found = self._tools(names, corpus or self._only_corpus(names, chosen))
-        there = [tool.name for tool in found.tools]
+        callable_names = [tool.name for tool in found.tools]
         notices = tuple(tool.notice for tool in found.missing)
-        return Plan(chosen, tuple(found.tools), self._first(there, corpus, chosen), notices)
+        return Plan(chosen, tuple(found.tools), self._first(callable_names, corpus, chosen), notices)
 
     @property
     def corpora(self) -> list[str]:
@@ -228,11 +228,11 @@ class Offered:
         """
         if error.code not in _ELSEWHERE:
             return None
-        gone = {*failed, plan.model.name}
+        excluded = {*failed, plan.model.name}
         others = [
             (model, foreign)
             for model, foreign in self._models()
-            if not foreign and model.name not in gone and plan.passes_to(model)
+            if not foreign and model.name not in excluded and plan.passes_to(model)
         ]
         return min(others, key=_rank)[0] if others else None
 
@@ -240,8 +240,8 @@ class Offered:
         """Return `error`; after the loss of the model's server, with another model, none of `failed`."""
         if error.code not in LOST or error.details.get("model") not in plan.model.names:
             return error
-        gone = {*failed, *plan.model.names}
-        others = [one for one in self._models() if one[0].name not in gone and plan.suits(one[0])]
+        excluded = {*failed, *plan.model.names}
+        others = [one for one in self._models() if one[0].name not in excluded and plan.suits(one[0])]
         if not others:
             return error
         name = min(others, key=_rank)[0].name

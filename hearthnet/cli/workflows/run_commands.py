@@ -66,7 +66,7 @@ async def list_all(home: Home, *, json: bool) -> None:
         listing = await saved.listing()
         waiting = [await saved.waiting(record) for record in listing.runs]
     runs = list(zip(listing.runs, waiting, strict=True))
-    values = [_listed(record, asked) for record, asked in runs]
+    values = [_listed(record, pending) for record, pending in runs]
     values += [{"run": run, "state": "altered"} for run in listing.altered]
     now = now_ms()
     rows = [
@@ -74,10 +74,10 @@ async def list_all(home: Home, *, json: bool) -> None:
             record.run,
             format_time(record.started_at, now),
             _run_owner(record),
-            _state(record, asked),
+            _state(record, pending),
             _question(record),
         )
-        for record, asked in runs
+        for record, pending in runs
     ]
     rows += [(run, "", "", "altered", _ALTERED) for run in listing.altered]
     terminal.listing(json, values, _HEADINGS, rows, "no run of the last day called anything")
@@ -87,15 +87,15 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
     """Print one run with all its calls."""
     async with open_saved_runs(home) as saved:
         page = await saved.page(run)
-        asked = await saved.waiting(page.record)
+        pending = await saved.waiting(page.record)
     if json:
         calls = run_view.calls(page, now_ms())
-        terminal.json_page({**_listed(page.record, asked), "calls": calls})
+        terminal.json_page({**_listed(page.record, pending), "calls": calls})
         return
     now = now_ms()
     terminal.line(f"{_question(page.record)}")
     when = format_time(page.record.started_at, now)
-    terminal.line(f"{_state(page.record, asked)}; asked {when}{_for(page.record)}")
+    terminal.line(f"{_state(page.record, pending)}; asked {when}{_for(page.record)}")
     if page.record.state.untrusted:
         terminal.line(_UNTRUSTED)
     for effect in page.record.effects:
@@ -103,7 +103,7 @@ async def show_one(home: Home, run: str, *, json: bool) -> None:
 
 
 async def approve_call(
-    home: Home, run: str, call: str | None, edit: str | None, option: str, *, given: bool, json: bool
+    home: Home, run: str, call: str | None, edit: str | None, option: str, *, confirmed: bool, json: bool
 ) -> int:
     """Show one call as it would be sent, and allow it if the person confirms.
 
@@ -114,18 +114,18 @@ async def approve_call(
         raise HearthNetError("bad_request", f"{option} must be {_ARGUMENTS}")
     async with open_saved_runs(home) as saved:
         record = (await saved.load(run)).record
-        asked = await _chosen_call(saved, record, call)
+        pending = await _chosen_call(saved, record, call)
         decision = Approve() if arguments is None else Edit(arguments)
-        if await saved.decision_log.find(asked) is None:
+        if await saved.decision_log.find(pending) is None:
             # Ask only if there is no decision yet; an earlier one is returned as it is.
-            saved.check_waits(record, asked.tool_call_id, decision)
+            saved.check_waits(record, pending.tool_call_id, decision)
             if not json:
-                shown = asked
+                shown = pending
                 if arguments is not None:
-                    shown = await saved.preview(run, asked.tool_call_id, arguments)
+                    shown = await saved.preview(run, pending.tool_call_id, arguments)
                 _print_request(shown, untrusted=record.state.untrusted)
-            yes_no.confirm("Allow exactly this?", given=given, option="--yes")
-        return await _decide(saved, asked, decision, json=json)
+            yes_no.confirm("Allow exactly this?", confirmed=confirmed, option="--yes")
+        return await _decide(saved, pending, decision, json=json)
 
 
 async def deny_call(home: Home, run: str, call: str | None, reason: str, *, json: bool) -> int:
@@ -162,22 +162,22 @@ def _named(calls: list[str]) -> str:
     return f"there are: {', '.join(calls) or 'none'}"
 
 
-async def _decide(saved: SavedRuns, asked: PendingApproval, decision: Decision, *, json: bool) -> int:
-    taken = await saved.decide(
-        asked.run, asked.tool_call_id, decision, via=_VIA, shown=asked.arguments_digest
+async def _decide(saved: SavedRuns, pending: PendingApproval, decision: Decision, *, json: bool) -> int:
+    stored = await saved.decide(
+        pending.run, pending.tool_call_id, decision, via=_VIA, shown=pending.arguments_digest
     )
-    wanted = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
+    expected = {Deny: "denied", Edit: "edited"}.get(type(decision), "approved")
     terminal.result(
         json,
-        {"repeated": taken.repeated, **run_view.decision_view(taken.signed)},
-        lambda: _print_decision(taken, asked.run),
+        {"repeated": stored.repeated, **run_view.decision_view(stored.signed)},
+        lambda: _print_decision(stored, pending.run),
     )
-    return OK if taken.signed.word == wanted else REFUSED
+    return OK if stored.signed.word == expected else REFUSED
 
 
-def _print_decision(taken: StoredDecision, run: str) -> None:
-    signed = taken.signed
-    if taken.repeated:
+def _print_decision(stored: StoredDecision, run: str) -> None:
+    signed = stored.signed
+    if stored.repeated:
         when = format_time(signed.time, now_ms())
         terminal.line(f"it was {signed.word} before ({when}, {one_line(signed.via)}); that stands")
     else:
@@ -186,11 +186,11 @@ def _print_decision(taken: StoredDecision, run: str) -> None:
         )
 
 
-def _state(record: RunRecord, asked: list[PendingApproval]) -> str:
+def _state(record: RunRecord, pending: list[PendingApproval]) -> str:
     if record.ended:
         return "ended"
-    if asked:
-        return f"{counted(len(asked), 'call')} to decide about"
+    if pending:
+        return f"{counted(len(pending), 'call')} to decide about"
     return "decided, to be resumed" if record.state.phase is Phase.SUSPENDED else "under way"
 
 
@@ -229,7 +229,7 @@ def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
         terminal.line(f"  {what} {format_time(entry.time, now)}, entry {entry.sequence} of the audit log")
 
 
-def _print_request(asked: PendingApproval, *, untrusted: bool = False) -> None:
+def _print_request(pending: PendingApproval, *, untrusted: bool = False) -> None:
     """Print exactly what would be sent, with invisible characters as codes.
 
     A warning is added if the run has read words of others.
@@ -237,20 +237,20 @@ def _print_request(asked: PendingApproval, *, untrusted: bool = False) -> None:
     now = now_ms()
     terminal.line()
     terminal.line(
-        terminal.styled(f"{one_line(asked.tool_call_id)}: {asked.capability or 'your own tool'}", "bold")
-        + f" ({one_line(asked.name)}), asked until {format_time(asked.expires_at, now)}"
+        terminal.styled(f"{one_line(pending.tool_call_id)}: {pending.capability or 'your own tool'}", "bold")
+        + f" ({one_line(pending.name)}), asked until {format_time(pending.expires_at, now)}"
     )
-    members = asked.body.items()
-    if asked.capability:
-        members = {**asked.body.get("params", {}), **asked.body.get("input", {})}.items()
+    members = pending.body.items()
+    if pending.capability:
+        members = {**pending.body.get("params", {}), **pending.body.get("input", {})}.items()
     for name, value in members:
         terminal.line(f"  {one_line(name)}  {as_json(value)}")
-    terminal.line(f"  digest {asked.arguments_digest[:23]}")
-    if asked.home:
-        terminal.line(f"  at the home {one_line(asked.home)}")
-    if untrusted or asked.untrusted:
+    terminal.line(f"  digest {pending.arguments_digest[:23]}")
+    if pending.home:
+        terminal.line(f"  at the home {one_line(pending.home)}")
+    if untrusted or pending.untrusted:
         terminal.line(f"  {_UNTRUSTED}")
 
 
-def _listed(record: RunRecord, asked: list[PendingApproval]) -> dict[str, Any]:
-    return {**run_view.summary(record, asked), "question": _question(record)}
+def _listed(record: RunRecord, pending: list[PendingApproval]) -> dict[str, Any]:
+    return {**run_view.summary(record, pending), "question": _question(record)}

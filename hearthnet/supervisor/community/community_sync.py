@@ -152,23 +152,23 @@ class Community:
         except HearthNetError as error:
             problems.append(error)
         now = now_ms()
-        wanted = self._logins(roster, now)
-        if wanted != self._admitted:
+        allowed = self._logins(roster, now)
+        if allowed != self._admitted:
             try:
-                await self._admit(wanted)
-                self._admitted = wanted
+                await self._admit(allowed)
+                self._admitted = allowed
             except HearthNetError as error:
                 problems.append(error)
         self._report(problems)
         self._report_members(roster)
-        return RETRY_SECONDS if problems else _until(_ends(wanted, roster, self._lingering), now)
+        return RETRY_SECONDS if problems else _until(_ends(allowed, roster, self._lingering), now)
 
     def _logins(self, roster: Roster, now: int) -> AllowedLogins:
         """Return the logins to admit: members, open invites, and briefly those just used.
 
         A withdrawn invite goes at once: its node answers it no longer, and a refused login says why.
         """
-        wanted = admitted_by(roster, now, self._operators.logins)
+        allowed = admitted_by(roster, now, self._operators.logins)
         held = {invite.invite_key for invite in roster.invites}
         here = self._admitted.invites if self._admitted is not None else ()
         closed = [invite for invite in here if invite.node_id not in held]
@@ -179,7 +179,7 @@ class Community:
             if invite.node_id in used
         }
         lingering = (invite for invite, end in self._lingering.items() if end > now)
-        return wanted._replace(invites=(*wanted.invites, *lingering))
+        return allowed._replace(invites=(*allowed.invites, *lingering))
 
     def _report(self, problems: list[HearthNetError]) -> None:
         """Report problems, each one once while it lasts."""
@@ -194,8 +194,8 @@ class Community:
         for node in sorted(members - self._known):
             self._news(f"{ids.short_id(node)} belongs to the community now")
         for node in sorted(self._known - members):
-            who = "this node" if node == self._own else ids.short_id(node)
-            self._news(f"{who} does not belong to the community any more")
+            name = "this node" if node == self._own else ids.short_id(node)
+            self._news(f"{name} does not belong to the community any more")
         self._known = members
 
 
@@ -211,9 +211,9 @@ def _used(roster: Roster) -> set[str]:
     return {event.content.invite_key for event in roster.events if isinstance(event.content, Joined)}
 
 
-def _ends(wanted: AllowedLogins, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
+def _ends(allowed: AllowedLogins, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
     """Yield the times, in milliseconds, at which an admitted login expires."""
-    let_in = {invite.node_id for invite in wanted.invites}
+    let_in = {invite.node_id for invite in allowed.invites}
     yield from (invite.expires_at for invite in roster.invites if invite.invite_key in let_in)
     yield from (end for invite, end in lingering.items() if invite.node_id in let_in)
 

@@ -143,7 +143,7 @@ class _Joining:
                 f"this node belongs to {known.name} already; the invite stays unused, its address is taken"
             )
             return await self._as_member(upstream, known)
-        clock, told = asyncio.get_running_loop().time, False
+        clock, reported = asyncio.get_running_loop().time, False
         end = clock() + PATIENCE_SECONDS
         while True:
             began = clock()
@@ -155,11 +155,11 @@ class _Joining:
                     with contextlib.suppress(HearthNetError):
                         return await self._as_member(upstream, known)
                 # While an attempt waited, the invite may have been closed: the next one is refused then.
-                if not unanswered or (told and began > end):
+                if not unanswered or (reported and began > end):
                     raise
-            if not told:
+            if not reported:
                 report("the node that made the invite does not answer yet; asking again for some seconds")
-                told = True
+                reported = True
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _request_to_join(self, upstream: Upstream, known: Roster | None) -> Roster:
@@ -179,8 +179,8 @@ class _Joining:
         It is the one in its settings, else the inviter's name for it, else its host name.
         """
         invite = roster.invite(self._invite.key().node_id)
-        given = "" if invite is None else invite.display_name
-        return (self._config.node.display_name or given or self._config.display_name)[:_LONGEST_NAME]
+        invited_as = "" if invite is None else invite.display_name
+        return (self._config.node.display_name or invited_as or self._config.display_name)[:_LONGEST_NAME]
 
     async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
         """Return the roster as a member receives it.
@@ -195,11 +195,11 @@ class _Joining:
         return roster
 
     @contextlib.asynccontextmanager
-    async def _at_the_door(self, upstream: Upstream, who: Identity) -> AsyncIterator[JoinClient]:
+    async def _at_the_door(self, upstream: Upstream, identity: Identity) -> AsyncIterator[JoinClient]:
         folder = self._home.run / "joining"
         try:
-            async with temporary_server(folder, who, upstream) as url:
-                newcomer = await JoinClient.connect(self._home, url, who, self._invite)
+            async with temporary_server(folder, identity, upstream) as url:
+                newcomer = await JoinClient.connect(self._home, url, identity, self._invite)
                 try:
                     yield newcomer
                 finally:

@@ -127,10 +127,10 @@ class JoinClient:
         self._bus = bus
 
     @classmethod
-    async def connect(cls, home: Home, url: str, who: Identity, invite: InviteText) -> JoinClient:
-        """Join the bus behind `url` as `who`. Raises as `NatsClient.connect`."""
-        link = await NatsClient.connect(url, who.login(), "join")
-        peer = Session(who, _only(invite), link, home)
+    async def connect(cls, home: Home, url: str, identity: Identity, invite: InviteText) -> JoinClient:
+        """Join the bus behind `url` as `identity`. Raises as `NatsClient.connect`."""
+        link = await NatsClient.connect(url, identity.login(), "join")
+        peer = Session(identity, _only(invite), link, home)
         await peer.listen()
         return cls(invite, Bus(peer))
 
@@ -169,21 +169,21 @@ class JoinClient:
             HearthNetError: `expired` for an expired invite; `unauthorized` for one that was used, withdrawn
                 or is for another node; `revoked` for a node that was removed from the community.
         """
-        asked = invites.ask(roster, self._invite.key(), newcomer, display_name, now_ms())
-        given = {"event": msgspec.to_builtins(asked), "heads": roster.heads()}
-        output = await self._call("community.join@1.0", given)
-        joined = rosters.merge(roster, [asked, *signed_document.readable(output["events"], CommunityEvent)])
+        request = invites.ask(roster, self._invite.key(), newcomer, display_name, now_ms())
+        fields = {"event": msgspec.to_builtins(request), "heads": roster.heads()}
+        output = await self._call("community.join@1.0", fields)
+        joined = rosters.merge(roster, [request, *signed_document.readable(output["events"], CommunityEvent)])
         if joined.member(newcomer.node_id) is None:
-            why = joined.flaw(asked) or "none of them says so"
+            why = joined.flaw(request) or "none of them says so"
             raise HearthNetError(
                 "unauthorized", f"the inviter's node let this one in, but its events do not: {why}"
             )
         return joined
 
-    async def _call(self, capability: str, given: dict[str, Any]) -> dict[str, Any]:
+    async def _call(self, capability: str, fields: dict[str, Any]) -> dict[str, Any]:
         try:
             reply = await self._bus.call(
-                capability, {"params": {}, "input": given}, node=self._invite.inviter
+                capability, {"params": {}, "input": fields}, node=self._invite.inviter
             )
         except HearthNetError as error:
             if error.code not in _NOT_THERE:

@@ -97,16 +97,16 @@ class Operators:
         self._home = home
         self._news = news
         self._reported: set[str] = set()
-        self._seen = self._look()
+        self._files_state = self._look()
         self.logins: tuple[str, ...] = self._read()
 
     async def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `logins` has changed; until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            seen = self._look()
-            if seen != self._seen:
-                self._seen, self.logins = seen, self._read()
+            state = self._look()
+            if state != self._files_state:
+                self._files_state, self.logins = state, self._read()
                 changed()
 
     def _read(self) -> tuple[str, ...]:

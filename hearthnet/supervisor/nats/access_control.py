@@ -45,21 +45,21 @@ class AccessControl:
     A login is shut out because of the behaviour of its server.
     """
 
-    def __init__(self, own: BusLogin, wanted: AllowedLogins, news: Callable[[str], None]) -> None:
+    def __init__(self, own: BusLogin, allowed: AllowedLogins, news: Callable[[str], None]) -> None:
         self._own = own
         self._news = news
-        self._wanted = wanted
+        self._allowed = allowed
         self._shut_out: set[str] = set()
 
     @property
     def admitted(self) -> AllowedLogins:
         """The logins that are allowed now."""
-        members = (self._own, *(entry for entry in self._wanted.members if entry.login != self._own.login))
-        return self._wanted._replace(members=self._open(members), invites=self._open(self._wanted.invites))
+        members = (self._own, *(entry for entry in self._allowed.members if entry.login != self._own.login))
+        return self._allowed._replace(members=self._open(members), invites=self._open(self._allowed.invites))
 
-    def admit(self, wanted: AllowedLogins) -> AllowedLogins:
-        """Replace the wanted logins; return the previous ones."""
-        before, self._wanted = self._wanted, wanted
+    def admit(self, allowed: AllowedLogins) -> AllowedLogins:
+        """Replace the allowed logins; return the previous ones."""
+        before, self._allowed = self._allowed, allowed
         return before
 
     async def unmask(self, system: NatsAdmin) -> bool:
@@ -117,5 +117,5 @@ class AccessControl:
         return tuple(entry for entry in entries if entry.login not in self._shut_out)
 
     def _name(self, login: str) -> str:
-        entries = (*self._wanted.members, *self._wanted.invites)
+        entries = (*self._allowed.members, *self._allowed.invites)
         return next((ids.short_id(entry.node_id) for entry in entries if entry.login == login), login)

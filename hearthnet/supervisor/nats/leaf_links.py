@@ -101,18 +101,18 @@ _REASONS: Final = (
 class LinkWatch:
     """Turns observations of the link into messages, one for each change.
 
-    `said` returns the last lines of the server's log.
+    `log_text` returns the last lines of the server's log.
     """
 
-    def __init__(self, address: str, said: Callable[[], str]) -> None:
+    def __init__(self, address: str, log_text: Callable[[], str]) -> None:
         self._address = address
-        self._said = said
+        self._log_text = log_text
         self._missing_since: float | None = None
         self.state: Literal["", "linked", "lost"] = ""
 
-    def look(self, there: bool, now: float) -> str:
+    def look(self, is_linked: bool, now: float) -> str:
         """Note whether the link is `there` at `now` (seconds); return a message on a change."""
-        if there:
+        if is_linked:
             self._missing_since = None
             return self._become("linked", f"linked to the home at {self._address}")
         if self._missing_since is None:
@@ -130,8 +130,8 @@ class LinkWatch:
         return news
 
     def _why(self) -> str:
-        said = self._said()
-        return next((reason for words, reason in _REASONS if words in said), "no answer")
+        log_text = self._log_text()
+        return next((reason for words, reason in _REASONS if words in log_text), "no answer")
 
 
 _CERTIFICATE: Final = "leaf.pem"

@@ -103,10 +103,10 @@ class NatsProcess:
 
     def port_in_use(self) -> str:
         """Return the port that another program uses: `client`, `leaf`, or an empty string."""
-        said = self._log.tail()
-        if _IN_USE not in said:
+        log_text = self._log.tail()
+        if _IN_USE not in log_text:
             return ""
-        return "leaf" if "leafnode port" in said else "client"
+        return "leaf" if "leafnode port" in log_text else "client"
 
     async def _listening(self, process: Process, ports: Path) -> str:
         """Return the address that the server writes into its ports file once it listens."""
@@ -122,12 +122,12 @@ class NatsProcess:
         raise HearthNetError("internal_error", exit_text(ended.result(), ""))
 
     def _failed(self, error: Exception) -> HearthNetError:
-        said = last_words(self._log)
+        message = last_words(self._log)
         if "no space left" in self._log.tail():
             return HearthNetError("capacity_exceeded", f"the disk of {self._log_name} is full; make room")
         return HearthNetError(
             "internal_error",
-            f"{NAME} did not start ({said or str(error) or 'no answer'}); see {self._log_name}",
+            f"{NAME} did not start ({message or str(error) or 'no answer'}); see {self._log_name}",
         )
 
 

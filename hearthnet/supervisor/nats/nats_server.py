@@ -132,8 +132,8 @@ class Server:
             else:
                 self._news(f"{NAME} is back at {self.state.url}")
 
-    async def admit(self, wanted: AllowedLogins) -> None:
-        """Allow only the logins of `wanted` from now on, and disconnect all others.
+    async def admit(self, allowed: AllowedLogins) -> None:
+        """Allow only the logins of `allowed` from now on, and disconnect all others.
 
         Leaf links are disconnected too. Connections that stay allowed are not affected.
 
@@ -142,7 +142,7 @@ class Server:
                 `partition` if it does not answer: then it uses the new one once it is back.
         """
         async with self._changing:
-            before = self._door.admit(wanted)
+            before = self._door.admit(allowed)
             if self._nats.running and self._system is not None:
                 try:
                     await self._reload(self._system)

@@ -238,17 +238,13 @@ def _remote(remote: LeafRemote) -> str:
     {{
       url: {_quote(f"nats-leaf://{remote.address}")}
       account: HN
-      include {_include(remote.login_file)}
+      include './{remote.login_file}'
       deny_imports: ["$SYS.>", "$JS.>", "$SRV.>", "{OPERATOR_INBOX}.>"]
       deny_exports: ["$SRV.>", "{OPERATOR_INBOX}.>"]
       ignore_discovered_servers: true
       no_randomize: true
 {tls}    }}
   ]"""
-
-
-def _include(name: str) -> str:
-    return f"'./{name}'"
 
 
 def _list(subjects: Iterable[str]) -> str:

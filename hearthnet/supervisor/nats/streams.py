@@ -92,40 +92,40 @@ async def ensure(js: JetStreamContext, folder: Path) -> None:
     """
     from nats.js import errors
 
-    for wanted in promised_streams():
+    for promised in promised_streams():
         try:
-            await _ensure(js, wanted, folder)
+            await _ensure(js, promised, folder)
         except errors.APIError as error:
-            raise _refused(wanted, error) from error
+            raise _refused(promised, error) from error
 
 
-async def _ensure(js: JetStreamContext, wanted: StreamConfig, folder: Path) -> None:
+async def _ensure(js: JetStreamContext, promised: StreamConfig, folder: Path) -> None:
     from nats.js import errors
 
     try:
-        found = (await js.stream_info(str(wanted.name))).config
+        found = (await js.stream_info(str(promised.name))).config
     except errors.NotFoundError:
-        found = (await js.add_stream(wanted)).config
-    if different := differences(wanted, found):
+        found = (await js.add_stream(promised)).config
+    if different := differences(promised, found):
         raise HearthNetError(
             "bad_request",
-            f"the stream {wanted.name} in {folder} was made with other settings than HearthNet promises "
+            f"the stream {promised.name} in {folder} was made with other settings than HearthNet promises "
             f"({', '.join(different)}); keep a copy, move that folder away and start again",
         )
 
 
-def differences(wanted: StreamConfig, found: StreamConfig) -> list[str]:
+def differences(promised: StreamConfig, found: StreamConfig) -> list[str]:
     """Return the required settings that a stream lacks, in the form `deny_purge is False`."""
-    demanded: dict[str, Any] = {key: value for key, value in vars(wanted).items() if value is not None}
+    demanded: dict[str, Any] = {key: value for key, value in vars(promised).items() if value is not None}
     demanded.pop("duplicate_window")  # the server's own default; nothing here relies on it
     return [
         f"{key} is {getattr(found, key)}" for key, value in demanded.items() if getattr(found, key) != value
     ]
 
 
-def _refused(wanted: StreamConfig, error: Any) -> HearthNetError:
+def _refused(promised: StreamConfig, error: Any) -> HearthNetError:
     if error.err_code in _NO_RESOURCES:
         return HearthNetError(
             "capacity_exceeded", "the disk has no room for JetStream; make room and start again"
         )
-    return HearthNetError("internal_error", f"cannot make the stream {wanted.name}: {error.description}")
+    return HearthNetError("internal_error", f"cannot make the stream {promised.name}: {error.description}")

@@ -55,5 +55,7 @@ def _acquire(descriptor: int, home: Home) -> None:
 
 def _already_running(home: Home) -> HearthNetError:
     pid = running_pid(home)
-    who = f" (process {pid}); end that one with: kill {pid}" if pid else "; end that one first"
-    return HearthNetError("bad_request", f"a node is already running in {home.path}{who}", exit_status=OTHER)
+    holder = f" (process {pid}); end that one with: kill {pid}" if pid else "; end that one first"
+    return HearthNetError(
+        "bad_request", f"a node is already running in {home.path}{holder}", exit_status=OTHER
+    )

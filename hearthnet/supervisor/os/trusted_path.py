@@ -73,8 +73,8 @@ def _check(path: Path, *, is_end: bool) -> None:
     if found.st_mode & stat.S_IWOTH:
         raise _refusal(path, "every user can write to it", f"chmod o-w {path}")
     if found.st_mode & stat.S_IWGRP and (_has_acl(path) or not _is_private_group(found.st_gid)):
-        who = "its access list" if _has_acl(path) else f"the group {_group(found.st_gid)}"
-        raise _refusal(path, f"{who} lets others write to it", f"chmod g-w {path}")
+        writer = "its access list" if _has_acl(path) else f"the group {_group(found.st_gid)}"
+        raise _refusal(path, f"{writer} lets others write to it", f"chmod g-w {path}")
 
 
 def _is_private_group(gid: int) -> bool:

@@ -45,10 +45,10 @@ def installed() -> tuple[str, ...]:
 def choose(home: Home, config: Config, available: tuple[str, ...]) -> ServiceSelection:
     """Return the available services that the settings enable, and the gateway if enabled."""
     gateway = (gateway_spec(home),) if config.gateway.enabled else ()
-    wanted = available if config.services.enabled is None else config.services.enabled
+    enabled = available if config.services.enabled is None else config.services.enabled
     return ServiceSelection(
-        specs=(*(_spec(home, name) for name in dict.fromkeys(wanted) if name in available), *gateway),
-        missing=tuple(name for name in dict.fromkeys(wanted) if name not in available),
+        specs=(*(_spec(home, name) for name in dict.fromkeys(enabled) if name in available), *gateway),
+        missing=tuple(name for name in dict.fromkeys(enabled) if name not in available),
     )
 
 

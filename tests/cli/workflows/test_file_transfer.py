@@ -41,6 +41,8 @@ def test_the_beginning_of_a_hash() -> None:
     assert full_prefix("1f") == full_prefix("blake3:1f") == full_prefix("blake3:1f…") == "blake3:1f"
     for text in ("blake3:" + "0" * 65, "XYZ", "../1f", "1f\n", "sha256:1f"):
         refused("is no content hash: blake3: and up to 64 of 0-9a-f$", full_prefix, text)
+    assert full_prefix("1f2e", min_length=4) == "blake3:1f2e"
+    refused("give at least 4 characters of the hash", lambda: full_prefix("1f2", min_length=4))
 
 
 @pytest.mark.req("FILE-14", "FILE-20")
