@@ -12,7 +12,7 @@ from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.input.settings_file import settings
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span
-from hearthnet.cli.output.suggest import unknown
+from hearthnet.cli.output.suggest import ambiguous, unknown
 from hearthnet.cli.output.text import duration, one_line
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -160,11 +160,7 @@ def _one(text: str, entries: list[StoredClient]) -> StoredClient:
     if len(found) == 1:
         return found[0]
     if found:
-        raise HearthNetError(
-            "bad_request",
-            f"{len(found)} clients are called {one_line(text)!r}; name one by its id: "
-            f"{', '.join(entry.id for entry in found)}",
-        )
+        raise ambiguous("client", text, [entry.id for entry in found])
     names = [entry.name for entry in entries]
     raise unknown("client", text, names, "there is none at all; see: hearthnet clients add --help")
 

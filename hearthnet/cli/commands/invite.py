@@ -12,6 +12,7 @@ from hearthnet.cli.input.member_lookup import display_name, members, roster_of
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import Span, format_duration, format_time
+from hearthnet.cli.output.suggest import ambiguous
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.cli.workflows.cosigning import show_new
 from hearthnet.core import ids
@@ -163,11 +164,7 @@ def _chosen(roster: Roster, text: str) -> Invite:
     if len(found) == 1:
         return found[0]
     if found:
-        raise HearthNetError(
-            "bad_request",
-            f"{counted(len(found), 'invite')} are for {one_line(text)!r}: "
-            f"{', '.join(one.event_id for one in found)}; name one by its id",
-        )
+        raise ambiguous("invite", text, [one.event_id for one in found])
     raise HearthNetError(
         "not_found", "there is no such open invite: it was used, withdrawn or has expired, or never was"
     )

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hearthnet.cli.output.suggest import unknown
+from hearthnet.cli.output.suggest import ambiguous, unknown
 from hearthnet.cli.output.text import one_line, shorten
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -79,12 +78,8 @@ def resolve_member(text: str, known: Sequence[KnownMember]) -> KnownMember:
         if len(found) == 1:
             return found[0]
         if found:
-            raise HearthNetError(
-                "bad_request",
-                f"{len(found)} members are called {one_line(name)!r}: "
-                f"{', '.join(ids.short_id(one.node_id) for one in found)}; name one by its id",
-                alt=[one.node_id for one in found],
-            )
+            nodes = [one.node_id for one in found]
+            raise ambiguous("member", name, [ids.short_id(node) for node in nodes], alt=nodes)
     raise unknown("member", name, [one.name for one in known], "there is nobody")
 
 

@@ -1,4 +1,4 @@
-"""Suggestions for unknown names."""
+"""Errors for names that nothing has, or several things have, with suggestions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from hearthnet.cli.output.text import one_line, shorten
 from hearthnet.core.errors import HearthNetError
 
 _MOST: Final = 12
+
+
+def ambiguous(what: str, name: str, ids: Collection[str], alt: Collection[str] = ()) -> HearthNetError:
+    """Return the error for several `what` called `name`, which have the `ids`."""
+    return HearthNetError(
+        "bad_request",
+        f"{len(ids)} {what}s are called {one_line(name)!r}: {', '.join(ids)}; name one by its id",
+        alt=list(alt),
+    )
 
 
 def unknown(what: str, name: str, known: Collection[str], empty: str) -> HearthNetError:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.cli.commands.ingest import is_full, largest, patiently
+from hearthnet.cli.commands.ingest import is_full, largest, patiently, without_text
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord
@@ -86,3 +86,22 @@ def test_only_a_full_disk_keeps_other_files_from_being_tried() -> None:
     assert is_full(taken(None).to_body())
     assert not is_full(taken().to_body())
     assert not is_full(HearthNetError("bad_request", "no").to_body())
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ([], ""),
+        ([(4, 4)], "page 4 holds no text (scanned?)"),
+        ([(3, 5)], "pages 3-5 hold no text (scanned?)"),
+        ([(3, 5), (9, 9)], "pages 3-5, 9 hold no text (scanned?)"),
+        ([(n, n) for n in range(1, 20, 2)], "pages 1, 3, 5, 7, 9, 11, 13, 15, ... hold no text (scanned?)"),
+    ],
+)
+def test_pages_in_words(runs: list[tuple[int, int]], words: str) -> None:
+    shown = [{"first": first, "last": last} for first, last in runs]
+    assert without_text({"pages_without_text": shown}) == words
+
+
+def test_a_document_without_the_member_gets_no_note() -> None:
+    assert without_text({}) == ""

@@ -82,7 +82,7 @@ def test_an_invite_to_withdraw_is_named_by_id_name_or_text(here: Here, household
     assert here("invite", "withdraw", text(seed=ids.b64(bytes([8] * 32))), "--home", home) == 3
     household.invite("Shed")
     assert here("invite", "withdraw", "Shed", "--home", home) == 2
-    assert "2 invites are for 'Shed'" in here.err
+    assert "2 invites are called 'Shed'" in here.err
     assert invite.event_id in here.err
 
 

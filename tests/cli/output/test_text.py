@@ -93,3 +93,30 @@ def test_what_is_too_long_is_cut_visibly() -> None:
 
 def test_one_is_not_many() -> None:
     assert [text.counted(count, "file") for count in (0, 1, 2)] == ["0 files", "1 file", "2 files"]
+
+
+def test_values_become_indented_lines() -> None:
+    value = {
+        "posts": [{"title": "A", "tags": ["x", "y"], "location": None}, {"title": "B\x1b"}],
+        "text": "one\ntwo",
+        "empty": [],
+        "count": 2,
+        "": "",
+    }
+    assert list(text.as_lines(value)) == [
+        "posts:",
+        "  - title: A",
+        "    tags:",
+        "      - x",
+        "      - y",
+        "    location: null",
+        "  - title: B\\x1b",
+        "text:",
+        "  one",
+        "  two",
+        "empty: []",
+        "count: 2",
+        ": ",
+    ]
+    assert list(text.as_lines("word")) == ["word"]
+    assert list(text.as_lines([[1, 2]])) == ["- - 1", "  - 2"]

@@ -1,36 +1,8 @@
-"""JSON for people."""
+"""Passages in results of searches."""
 
 from __future__ import annotations
 
 from hearthnet.cli.output.citations import Passage, passages, sources
-from hearthnet.cli.output.text import as_lines
-
-
-def test_values_become_indented_lines() -> None:
-    value = {
-        "posts": [{"title": "A", "tags": ["x", "y"], "location": None}, {"title": "B\x1b"}],
-        "text": "one\ntwo",
-        "empty": [],
-        "count": 2,
-        "": "",
-    }
-    assert list(as_lines(value)) == [
-        "posts:",
-        "  - title: A",
-        "    tags:",
-        "      - x",
-        "      - y",
-        "    location: null",
-        "  - title: B\\x1b",
-        "text:",
-        "  one",
-        "  two",
-        "empty: []",
-        "count: 2",
-        ": ",
-    ]
-    assert list(as_lines("word")) == ["word"]
-    assert list(as_lines([[1, 2]])) == ["- - 1", "  - 2"]
 
 
 def chunk(cid: str, title: str, **more: object) -> dict[str, object]:
