@@ -16,7 +16,8 @@ import pytest
 from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.vendors import openai
-from hearthnet_llm.vendors.wire import Decoder, HttpRequest, ResponseInfo, Target
+from hearthnet_llm.vendors.decoding import Decoder
+from hearthnet_llm.vendors.wire import HttpRequest, ResponseInfo, Target
 from tests.conformance.exchanges import write
 from tests.conformance.providers.__main__ import Totals, main, run
 from tests.conformance.providers.compare import differences

@@ -17,9 +17,9 @@ from hearthnet_llm.vendors import bedrock
 from hearthnet_llm.vendors.anthropic import request as messages
 from hearthnet_llm.vendors.anthropic.answer import Content
 from hearthnet_llm.vendors.bedrock import AwsPieces
-from hearthnet_llm.vendors.decoding import Decoding
+from hearthnet_llm.vendors.decoding import Decoder
 from hearthnet_llm.vendors.json_access import text
-from hearthnet_llm.vendors.wire import Decoder, HttpRequest, Json, ResponseInfo, Target
+from hearthnet_llm.vendors.wire import HttpRequest, Json, ResponseInfo, Target
 
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {**messages.SPELLINGS, "id": bedrock.SPELLING}
 _ACTIONS: Final = ("invoke", "invoke-with-response-stream")
@@ -48,7 +48,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
 
 def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(AwsPieces(info.name, _opened), Content(info))
+    return Decoder(AwsPieces(info.name, _opened), Content(info))
 
 
 def _opened(kind: str, body: Json) -> Any:

@@ -30,10 +30,8 @@ _FIELD: Final = "data:"
 class JsonStream(Protocol):
     """Parser of objects in bytes; both methods raise `HearthNetError` for an invalid answer."""
 
-    @property
-    def name(self) -> str:
-        """The backend's name."""
-        ...
+    name: str
+    """The backend's name."""
 
     def feed(self, data: bytes) -> Iterator[Json]:
         """Yield the objects that `data` completes."""
@@ -56,19 +54,26 @@ class ContentAssembler(Protocol):
         ...
 
 
-class Decoding:
-    """A `Decoder` made of a framing and a content; JSON of another form is no answer."""
+class Decoder:
+    """Decoder of one successful response. Call `feed` with its pieces, then `finish`.
+
+    The last frame is the only `Done`. The division of the body into pieces does not change the frames.
+
+    Raises:
+        HearthNetError: after the frames before it, for an error inside the answer, for a body that is not of
+            this protocol, and (`finish`) for one that broke off.
+    """
 
     def __init__(self, pieces: JsonStream, content: ContentAssembler) -> None:
         self._pieces = pieces
         self._content = content
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes, as `Decoder.feed`."""
+        """Yield the frames that `data` completes."""
         yield from self._sound(self._content.feed(value) for value in self._pieces.feed(data))
 
     def finish(self) -> Iterator[Frame]:
-        """Yield the last frames, as `Decoder.finish`."""
+        """Yield the remaining frames, and the last."""
         yield from self._sound(self._content.feed(value) for value in self._pieces.finish())
         yield from self._sound([self._content.finish()])
 

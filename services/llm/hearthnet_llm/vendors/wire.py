@@ -6,16 +6,18 @@ types.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from hearthnet.models import HttpRequest
-from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.request import ChatRequest
 
-__all__ = ["Decoder", "HttpRequest", "Json", "ResponseInfo", "Target", "Wire"]
+if TYPE_CHECKING:
+    from hearthnet_llm.vendors.decoding import Decoder
+
+__all__ = ["HttpRequest", "Json", "ResponseInfo", "Target", "Wire"]
 Json = dict[str, Any]
 
 
@@ -48,25 +50,6 @@ class ResponseInfo(msgspec.Struct, frozen=True):
     name: str
     content_type: str = ""
     prompt_size: int = 0
-
-
-class Decoder(Protocol):
-    """Decoder of one successful response. Call `feed` with its pieces, then `finish`.
-
-    The last frame is the only `Done`. The division of the body into pieces does not change the frames.
-
-    Raises:
-        HearthNetError: after the frames before it, for an error inside the answer, for a body that is not of
-            this protocol, and (`finish`) for one that broke off.
-    """
-
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes."""
-        ...
-
-    def finish(self) -> Iterator[Frame]:
-        """Yield the remaining frames, and the last."""
-        ...
 
 
 class Wire(Protocol):

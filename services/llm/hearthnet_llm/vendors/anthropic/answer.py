@@ -39,8 +39,8 @@ from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.anthropic import blocks
 from hearthnet_llm.vendors.anthropic.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count, counted
-from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
+from hearthnet_llm.vendors.decoding import Decoder, TextPieces, count, counted
+from hearthnet_llm.vendors.wire import Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
     "end_turn": "end",
@@ -60,7 +60,7 @@ _REPLAYED_KINDS: Final = ("compaction", "fallback", "mcp_tool_listing")
 
 def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(TextPieces(info.name), Content(info))
+    return Decoder(TextPieces(info.name), Content(info))
 
 
 class _Open(msgspec.Struct):

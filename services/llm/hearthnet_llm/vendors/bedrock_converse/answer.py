@@ -32,8 +32,8 @@ from hearthnet_llm.vendors.bedrock import AwsPieces
 from hearthnet_llm.vendors.bedrock_converse import blocks
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
 from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, tool_name
-from hearthnet_llm.vendors.decoding import Decoding, count, counted
-from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
+from hearthnet_llm.vendors.decoding import Decoder, count, counted
+from hearthnet_llm.vendors.wire import Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
     "end_turn": "end",
@@ -52,7 +52,7 @@ _INPUT: Final = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 
 def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(AwsPieces(info.name, lambda kind, body: {kind: body}), Content(info))
+    return Decoder(AwsPieces(info.name, lambda kind, body: {kind: body}), Content(info))
 
 
 class _Open(msgspec.Struct):

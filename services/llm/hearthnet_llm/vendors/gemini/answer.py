@@ -25,11 +25,11 @@ from hearthnet_llm.interface.frames import (
 )
 from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count, counted
+from hearthnet_llm.vendors.decoding import Decoder, TextPieces, count, counted
 from hearthnet_llm.vendors.gemini import parts
 from hearthnet_llm.vendors.gemini.calls import Calls
 from hearthnet_llm.vendors.gemini.messages import FORMAT
-from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
+from hearthnet_llm.vendors.wire import Json, ResponseInfo
 
 _NUMBERS: Final = (
     "", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "BLOCKLIST", "BLOCKLIST", "BLOCKLIST",
@@ -65,7 +65,7 @@ _SERVED: Final[dict[str, Callable[[Json], ServerPart]]] = {
 
 def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(TextPieces(info.name), Content(info))
+    return Decoder(TextPieces(info.name), Content(info))
 
 
 class Content:

@@ -24,8 +24,8 @@ from hearthnet_llm.interface.frames import (
 )
 from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import CallIds, call, stop_reason
-from hearthnet_llm.vendors.decoding import Decoding, TextPieces, count
-from hearthnet_llm.vendors.wire import Decoder, Json, ResponseInfo
+from hearthnet_llm.vendors.decoding import Decoder, TextPieces, count
+from hearthnet_llm.vendors.wire import Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {"length": "max_tokens"}
 _FORMAT: Final = "ollama"
@@ -33,7 +33,7 @@ _FORMAT: Final = "ollama"
 
 def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
-    return Decoding(TextPieces(info.name), Content(info))
+    return Decoder(TextPieces(info.name), Content(info))
 
 
 class Content:

@@ -18,12 +18,12 @@ from hearthnet.text import text_weight, weight_tokens
 from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, TextDelta, ToolCall
 from hearthnet_llm.vendors import decoding
 from hearthnet_llm.vendors.calls import stop_reason
-from hearthnet_llm.vendors.decoding import Decoding, TextPieces
+from hearthnet_llm.vendors.decoding import Decoder, TextPieces
 from hearthnet_llm.vendors.json_access import as_text, value_at
 from hearthnet_llm.vendors.openai.calls import Calls
 from hearthnet_llm.vendors.openai.citations import Citations
 from hearthnet_llm.vendors.openai.reasoning import Thoughts
-from hearthnet_llm.vendors.wire import Decoder, ResponseInfo
+from hearthnet_llm.vendors.wire import ResponseInfo
 
 _REASONS: Final[dict[StopReason, str]] = {
     "end": "stop eos end_turn complete",
@@ -58,7 +58,7 @@ _THOUGHT: Final = ("completion_tokens_details.reasoning_tokens", "reasoning_toke
 def decoder(info: ResponseInfo) -> Decoder:
     """Return a decoder for one answer, streamed or in one piece."""
     pieces = TextPieces(info.name)
-    return Decoding(pieces, _Content(info, pieces))
+    return Decoder(pieces, _Content(info, pieces))
 
 
 class _Content:
