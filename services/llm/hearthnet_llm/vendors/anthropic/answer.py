@@ -214,19 +214,10 @@ class Content:
             self._called = self._called or isinstance(made, ToolCall)
             if not isinstance(made, ToolCall):
                 return made
-            called_by = blocks.caller(block.get("caller"))
-            return msgspec.structs.replace(
-                made,
-                called_by=None if called_by == "direct" else called_by,
-                toolset=block.get("toolset_name"),
-            )
-        part = ServerCallPart(
-            block["name"],
-            block.get("id"),
-            arguments(given) or {},
-            block.get("server_name"),
-            blocks.caller(block.get("caller")),
-        )
+            known = blocks.read_struct(ToolCall, block)
+            called_by = None if known.called_by == "direct" else known.called_by
+            return msgspec.structs.replace(made, called_by=called_by, toolset=known.toolset)
+        part = blocks.read_struct(ServerCallPart, {**block, "input": arguments(given) or {}})
         return ServerToolEvent(part)
 
     def _text_frames(self, text: Any) -> Iterator[Frame]:

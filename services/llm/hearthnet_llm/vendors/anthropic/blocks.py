@@ -1,13 +1,15 @@
-"""Content blocks of Anthropic Messages: one small writer and one small reader a kind.
+"""Content blocks of Anthropic Messages: a table of fields for each kind of part, and what deviates from it.
 
-Each kind of citation has fields of its own.
+Each kind of citation has fields of its own. Some parts other than text and calls are required by the API in
+later requests: summaries of earlier messages, changes of the model and of the tools, listings of MCP servers.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -18,6 +20,7 @@ from hearthnet_llm.interface.content_parts import (
     DocumentPart,
     ImagePart,
     JsonPart,
+    ListedTool,
     ModelChangePart,
     Part,
     RefusalPart,
@@ -33,16 +36,67 @@ from hearthnet_llm.interface.content_parts import (
     UploadPart,
 )
 from hearthnet_llm.interface.frames import ToolCall
-from hearthnet_llm.vendors.anthropic import opaque_blocks
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import (
+    as_text,
+    fields,
+    objects,
+    read_fields,
+    refuse,
+    text,
+    without_nones,
+    write_fields,
+)
 from hearthnet_llm.vendors.wire import Json
 
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _RESULT: Final = "_tool_result"
-_MCP: Final = "mcp"
-
 _PDF: Final = "application/pdf"
 _PLAIN: Final = "text/plain"
+_SOURCE: Final = ("data", "url", "file_id", "media_type")
+_FIELDS: Final[dict[type, dict[str, str]]] = {
+    TextPart: {"text": "text", "citations": "citations"},
+    ImagePart: {},
+    DocumentPart: {"name": "title", "context": "context", "citations": "citations"},
+    ThinkingPart: {"text": "thinking", "signature": "signature"},
+    SearchResultPart: {"source": "source", "title": "title", "texts": "content", "citations": "citations"},
+    ToolReferencePart: {"name": "tool_name"},
+    UploadPart: {"file_id": "file_id"},
+    ToolCall: {
+        "id": "id",
+        "name": "name",
+        "arguments": "input",
+        "called_by": "caller",
+        "toolset": "toolset_name",
+    },
+    ServerCallPart: {
+        "name": "name",
+        "id": "id",
+        "arguments": "input",
+        "server": "server_name",
+        "called_by": "caller",
+    },
+    ServerResultPart: {
+        "id": "tool_use_id",
+        "result": "content",
+        "is_error": "is_error",
+        "called_by": "caller",
+    },
+    SummaryPart: {
+        "text": "content",
+        "data": "encrypted_content",
+        "signature": "signature",
+        "changes": "tool_changes",
+    },
+    ToolListingPart: {"server": "mcp_server_name", "tools": "tools"},
+    ListedTool: {"name": "name", "description": "description", "parameters_schema": "input_schema"},
+}
+"""Native names of the fields of each struct; a cache hint has the same name in all that have one."""
+_CHANGES: Final[dict[str, Literal["added", "removed"]]] = {
+    "tool_addition": "added",
+    "tool_removal": "removed",
+}
+_CHANGE_TYPES: Final = {ours: native for native, ours in _CHANGES.items()}
 _COMMON: Final = {"quoted": "cited_text", "file_id": "file_id"}
 _DOCUMENT: Final = {**_COMMON, "index": "document_index", "title": "document_title"}
 _KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
@@ -81,43 +135,40 @@ def write(part: Part, calls: dict[str, ToolCall]) -> Json:
         HearthNetError: `bad_request` for a part that this vendor does not support.
     """
     if isinstance(part, CallPart):
-        return _call(calls[part.id])
+        call = calls[part.id]
+        return {"type": "tool_use", **write_struct(call), "id": plain_id(call.id), **cached(call.cache)}
     writer = _WRITERS.get(type(part))
     if writer is None:
         refuse("/input/messages", f"Anthropic takes no {part.__struct_config__.tag}")
-    block: Json = writer(part)
-    return {**block, **cached(getattr(part, "cache", None))}
+    return {**writer(part), **cached(getattr(part, "cache", None))}
 
 
 def read(block: Json, where: str) -> Part:
     """Return the part of a block that is neither a call nor a result."""
     kind = text(block.get("type"), f"{where}.type")
-    reader = _READERS.get(kind) or (_read_served if kind.endswith(_RESULT) else None)
+    if kind.endswith(_RESULT):
+        return read_struct(ServerResultPart, block, name=kind.removesuffix(_RESULT))
+    reader = _READERS.get(kind)
     if reader is None:
         refuse(where, f"no block {kind!r} is known")
-    part = reader(block)
-    if isinstance(part, SummaryPart | ToolChangePart):
-        return msgspec.structs.replace(part, cache=hint(block))
-    return part
+    return reader(block)
 
 
-def read_call(block: Json, where: str) -> ToolCall:
-    """Return the call of a tool_use block."""
-    return ToolCall(
-        text(block.get("id"), f"{where}.id"),
-        text(block.get("name"), f"{where}.name"),
-        fields(block.get("input"), f"{where}.input"),
-        called_by=caller(block.get("caller")),
-        cache=hint(block),
-        toolset=block.get("toolset_name"),
-    )
+def write_struct(value: Any) -> Json:
+    """Return the native fields of a part, a call or a listed tool."""
+    return write_fields(value, _FIELDS[type(value)], _WRITTEN)
+
+
+def read_struct(kind: type[_Struct], native: Json, **known: Any) -> _Struct:
+    """Return the struct of native fields, and of those that are `known`."""
+    if "cache" in kind.__struct_fields__:
+        known["cache"] = hint(native)
+    return kind(**read_fields(native, _FIELDS[kind], _READ), **known)
 
 
 def cached(cache: CacheHint | None) -> Json:
     """Return the field of a cache hint, or nothing."""
-    if cache is None:
-        return {}
-    return {"cache_control": ephemeral(cache)}
+    return {} if cache is None else {"cache_control": ephemeral(cache)}
 
 
 def ephemeral(cache: CacheHint) -> Json:
@@ -131,48 +182,21 @@ def hint(native: Json) -> CacheHint | None:
     return None if found is None else CacheHint(fields(found, "cache_control").get("ttl"))
 
 
-def caller(native: Any) -> str | None:
+def caller(native: Any) -> str:
     """Return the maker of a call: "direct" for the model, else the vendor's tool and call id."""
-    if native is None:
-        return None
     found = fields(native, "caller")
     kind = text(found.get("type"), "caller.type")
     return f"{kind}/{found['tool_id']}" if "tool_id" in found else kind
 
 
-def _called_by(made_by: str | None) -> Json:
-    if made_by is None:
-        return {}
+def _write_caller(made_by: str) -> Json:
     kind, _, call = made_by.partition("/")
-    return {"caller": {"type": kind, **({"tool_id": call} if call else {})}}
+    return {"type": kind, **({"tool_id": call} if call else {})}
 
 
-def _call(call: ToolCall) -> Json:
-    block = {"type": "tool_use", "id": plain_id(call.id), "name": call.name, "input": call.arguments}
-    more = without_nones(toolset_name=call.toolset)
-    return {**block, **more, **_called_by(call.called_by), **cached(call.cache)}
-
-
-def _text(part: TextPart) -> Json:
-    cited = None if part.citations is None else _write_citations(part.citations)
-    return {"type": "text", "text": part.text, **without_nones(citations=cited)}
-
-
-def _texts(parts: list[TextPart]) -> list[Json]:
-    return [{**_text(one), **cached(one.cache)} for one in parts]
-
-
-def _read_text(block: Json) -> TextPart:
-    cited = block.get("citations")
-    found = None if cited is None else [read_citation(one) for one in objects(cited, "citations")]
-    return TextPart(text(block.get("text"), "text"), hint(block), found)
-
-
-def _read_image(block: Json) -> ImagePart:
-    source = fields(block.get("source"), "source")
-    return ImagePart(
-        source.get("data"), source.get("url"), source.get("file_id"), source.get("media_type"), hint(block)
-    )
+def _named(kind: str, **usual: Any) -> Callable[[Any], Json]:
+    """Return a writer of blocks of `kind`; `usual` has values for fields that are never absent."""
+    return lambda part: {"type": kind, **usual, **write_struct(part)}
 
 
 def _source(part: ImagePart | DocumentPart) -> Json:
@@ -185,21 +209,21 @@ def _source(part: ImagePart | DocumentPart) -> Json:
     return {"type": "file", "file_id": part.file_id}
 
 
+def _read_image(block: Json) -> ImagePart:
+    source = fields(block.get("source"), "source")
+    return read_struct(ImagePart, block, **{name: source.get(name) for name in _SOURCE})
+
+
 def _document(part: DocumentPart) -> Json:
     if part.text is not None:
         source: Json = {"type": "text", "media_type": part.media_type or _PLAIN, "data": part.text}
     elif part.texts is not None:
-        source = {"type": "content", "content": _texts(part.texts)}
+        source = {"type": "content", "content": _write_all(part.texts)}
     elif part.data is not None and part.media_type != _PDF:
         source = {"type": "text", "media_type": _PLAIN, "data": _as_text(part)}
     else:
         source = _source(part)
-    cited = None if part.citations is None else {"enabled": part.citations}
-    return {
-        "type": "document",
-        "source": source,
-        **without_nones(title=part.name, context=part.context, citations=cited),
-    }
+    return {"type": "document", "source": source, **write_struct(part)}
 
 
 def _as_text(part: DocumentPart) -> str:
@@ -220,125 +244,98 @@ def _read_document(block: Json) -> DocumentPart:
     elif kind == "text":
         place = {"text": source.get("data"), "media_type": source.get("media_type")}
     else:
-        place = {name: source.get(name) for name in ("data", "url", "file_id", "media_type")}
-    cited = block.get("citations")
-    return DocumentPart(
-        name=block.get("title"),
-        context=block.get("context"),
-        citations=None if cited is None else fields(cited, "citations").get("enabled"),
-        cache=hint(block),
-        **place,
-    )
+        place = {name: source.get(name) for name in _SOURCE}
+    return read_struct(DocumentPart, block, **place)
 
 
 def _read_pieces(content: Any) -> list[TextPart]:
     if isinstance(content, str):
         return [TextPart(content)]
-    found = objects(content, "source.content")
-    if any(one.get("type") != "text" for one in found):
+    if any(one.get("type") != "text" for one in objects(content, "source.content")):
         refuse("source.content", "a document in pieces holds texts alone; give its images beside it")
-    return [_read_text(one) for one in found]
+    return _read_texts(content)
+
+
+def _read_texts(content: Any) -> list[TextPart]:
+    return [read_struct(TextPart, one) for one in objects(content, "content")]
+
+
+def _write_all(parts: list[Any]) -> list[Json]:
+    return [write(part, {}) for part in parts]
 
 
 def _thinking(part: ThinkingPart) -> Json:
     if part.data is not None:
         return {"type": "redacted_thinking", "data": part.data}
-    return {"type": "thinking", "thinking": part.text or "", **without_nones(signature=part.signature)}
-
-
-def _search_result(part: SearchResultPart) -> Json:
-    cited = None if part.citations is None else {"enabled": part.citations}
-    found = {"source": part.source, "title": part.title, "content": _texts(part.texts)}
-    return {"type": "search_result", **found, **without_nones(citations=cited)}
-
-
-def _read_search_result(block: Json) -> SearchResultPart:
-    cited = block.get("citations")
-    return SearchResultPart(
-        text(block.get("source"), "source"),
-        text(block.get("title"), "title"),
-        [_read_text(one) for one in objects(block.get("content"), "content")],
-        None if cited is None else fields(cited, "citations").get("enabled"),
-        hint(block),
-    )
+    return {"type": "thinking", "thinking": "", **write_struct(part)}
 
 
 def _server_call(part: ServerCallPart) -> Json:
     kind = "server_tool_use" if part.server is None else "mcp_tool_use"
-    block = {"type": kind, "id": part.id, "name": part.name, "input": part.arguments or {}}
-    return {**block, **without_nones(server_name=part.server), **_called_by(part.called_by)}
+    return {"type": kind, "input": {}, **write_struct(part)}
 
 
-def _read_server_call(block: Json) -> ServerCallPart:
-    return ServerCallPart(
-        text(block.get("name"), "name"),
-        block.get("id"),
-        fields(block.get("input"), "input"),
-        block.get("server_name"),
-        caller(block.get("caller")),
-        cache=hint(block),
-    )
+def _write_change(part: ToolChangePart) -> Json:
+    """Return the tool_addition or tool_removal block of a change."""
+    if part.name is None and part.server is None:
+        refuse("/input/messages", "a change of the tools names a tool, a server, or both")
+    kind = "tool_reference" if part.server is None else "mcp_tool_reference"
+    kind = "mcp_toolset_reference" if part.name is None else kind
+    tool = {"type": kind, **without_nones(name=part.name, server_name=part.server)}
+    return {"type": _CHANGE_TYPES[part.change], "tool": tool}
 
 
-def _served(part: ServerResultPart) -> Json:
-    block = {"type": f"{part.name}{_RESULT}", "tool_use_id": part.id, "content": part.result}
-    return {**block, **without_nones(is_error=part.is_error), **_called_by(part.called_by)}
+def _read_change(block: Json) -> ToolChangePart:
+    """Return the change of a tool_addition or tool_removal block.
 
-
-def _read_served(block: Json) -> ServerResultPart:
-    return ServerResultPart(
-        block["type"].removesuffix(_RESULT),
-        block.get("tool_use_id"),
-        block.get("content"),
-        block.get("is_error"),
-        caller(block.get("caller")),
-        cache=hint(block),
-    )
-
-
-_WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
-    TextPart: _text,
-    ImagePart: lambda part: {"type": "image", "source": _source(part)},
-    DocumentPart: _document,
-    ThinkingPart: _thinking,
-    RefusalPart: lambda part: {"type": "text", "text": part.text},
-    JsonPart: lambda part: {"type": "text", "text": as_text(part.value)},
-    SearchResultPart: _search_result,
-    ToolReferencePart: lambda part: {"type": "tool_reference", "tool_name": part.name},
-    UploadPart: lambda part: {"type": "container_upload", "file_id": part.file_id},
-    ServerCallPart: _server_call,
-    ServerResultPart: _served,
-    SummaryPart: opaque_blocks.write_summary,
-    ToolChangePart: opaque_blocks.write_change,
-    ModelChangePart: opaque_blocks.write_fallback,
-    ToolListingPart: opaque_blocks.write_listing,
-}
-_READERS: Final[dict[str, Callable[[Json], Part]]] = {
-    "text": _read_text,
-    "image": _read_image,
-    "document": _read_document,
-    "thinking": lambda block: ThinkingPart(block.get("thinking"), block.get("signature")),
-    "redacted_thinking": lambda block: ThinkingPart(data=text(block.get("data"), "data")),
-    "search_result": _read_search_result,
-    "tool_reference": lambda block: ToolReferencePart(text(block.get("tool_name"), "tool_name"), hint(block)),
-    "container_upload": lambda block: UploadPart(text(block.get("file_id"), "file_id"), hint(block)),
-    "server_tool_use": _read_server_call,
-    "mcp_tool_use": _read_server_call,
-    "compaction": opaque_blocks.read_summary,
-    "tool_addition": opaque_blocks.read_change,
-    "tool_removal": opaque_blocks.read_change,
-    "fallback": opaque_blocks.read_fallback,
-    "mcp_tool_listing": opaque_blocks.read_listing,
-}
-
-
-def _write_citations(citations: list[Citation]) -> list[Json]:
-    """Return the native citations.
-
-    Those of a kind that this vendor lacks, or without a field that it requires, are dropped.
+    Raises:
+        HearthNetError: `bad_request` if the block declares the tool itself.
     """
-    made = [_write_citation(citation) for citation in citations if citation.kind in _KINDS]
+    tool = fields(block.get("tool"), "tool")
+    if "definition" in tool:
+        refuse("tool.definition", "a tool is declared among the tools, not in a message")
+    change = _CHANGES[block["type"]]
+    return ToolChangePart(change, tool.get("name"), tool.get("server_name"), hint(block))
+
+
+def _write_fallback(part: ModelChangePart) -> Json:
+    """Return the fallback block of a change of the model."""
+    trigger = None if part.reason is None else {"type": part.reason, **without_nones(category=part.category)}
+    sides = {"from": {"model": part.before}, "to": {"model": part.after}}
+    return {"type": "fallback", **sides, **without_nones(trigger=trigger)}
+
+
+def _read_fallback(block: Json) -> ModelChangePart:
+    sides = [fields(block.get(side) or {}, side).get("model") or "" for side in ("from", "to")]
+    trigger = fields(block.get("trigger") or {}, "trigger")
+    return ModelChangePart(sides[0], sides[1], trigger.get("type"), trigger.get("category"))
+
+
+def write_listed(tools: list[ListedTool]) -> list[Json]:
+    """Return native descriptions of an MCP server's tools."""
+    return [{"input_schema": {}, **write_struct(tool)} for tool in tools]
+
+
+def read_listed(native: Any) -> list[ListedTool]:
+    """Return the tools in native descriptions."""
+    return [read_struct(ListedTool, tool) for tool in objects(native, "tools")]
+
+
+def _write_cited(cited: bool | list[Citation]) -> Json | list[Json]:
+    """Return whether citations are requested, or those of a text.
+
+    Citations of a kind that this vendor lacks, or without a field that it requires, are dropped.
+    """
+    if isinstance(cited, bool):
+        return {"enabled": cited}
+    made = [_write_citation(citation) for citation in cited if citation.kind in _KINDS]
     return [native for native in made if _is_complete(native)]
+
+
+def _read_cited(native: Any) -> bool | list[Citation] | None:
+    if isinstance(native, dict):
+        return native.get("enabled")
+    return [read_citation(one) for one in objects(native, "citations")]
 
 
 def _is_complete(native: Json) -> bool:
@@ -347,12 +344,9 @@ def _is_complete(native: Json) -> bool:
 
 
 def _write_citation(citation: Citation) -> Json:
-    kind, fields = _KINDS[citation.kind]
-    given = {native: getattr(citation, ours) for ours, native in fields.items()}
-    return {
-        "type": kind,
-        **{name: value for name, value in given.items() if value is not None or name in _TITLES},
-    }
+    kind, names = _KINDS[citation.kind]
+    unknown = {native: None for native in names.values() if native in _TITLES}
+    return {"type": kind, **unknown, **write_fields(citation, names)}
 
 
 def read_citation(native: Json) -> Citation:
@@ -360,5 +354,56 @@ def read_citation(native: Json) -> Citation:
     kind = text(native.get("type"), "citations.type")
     if kind not in _BY_TYPE:
         refuse("citations.type", f"no citation {kind!r} is known")
-    ours, fields = _BY_TYPE[kind]
-    return Citation(kind=ours, **{name: native.get(its) for name, its in fields.items()})  # type: ignore[arg-type]
+    ours, names = _BY_TYPE[kind]
+    return Citation(kind=ours, **read_fields(native, names))  # type: ignore[arg-type]
+
+
+_WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
+    TextPart: _named("text"),
+    ImagePart: lambda part: {"type": "image", "source": _source(part)},
+    DocumentPart: _document,
+    ThinkingPart: _thinking,
+    RefusalPart: lambda part: {"type": "text", "text": part.text},
+    JsonPart: lambda part: {"type": "text", "text": as_text(part.value)},
+    SearchResultPart: _named("search_result"),
+    ToolReferencePart: _named("tool_reference"),
+    UploadPart: _named("container_upload"),
+    ServerCallPart: _server_call,
+    ServerResultPart: lambda part: {"type": f"{part.name}{_RESULT}", "content": None, **write_struct(part)},
+    SummaryPart: _named("compaction", content=None),
+    ToolChangePart: _write_change,
+    ModelChangePart: _write_fallback,
+    ToolListingPart: _named("mcp_tool_listing"),
+}
+_READERS: Final[dict[str, Callable[[Json], Part]]] = {
+    "text": partial(read_struct, TextPart),
+    "image": _read_image,
+    "document": _read_document,
+    "thinking": partial(read_struct, ThinkingPart),
+    "redacted_thinking": lambda block: ThinkingPart(data=text(block.get("data"), "data")),
+    "search_result": partial(read_struct, SearchResultPart),
+    "tool_reference": partial(read_struct, ToolReferencePart),
+    "container_upload": partial(read_struct, UploadPart),
+    "server_tool_use": partial(read_struct, ServerCallPart),
+    "mcp_tool_use": partial(read_struct, ServerCallPart),
+    "compaction": partial(read_struct, SummaryPart),
+    "tool_addition": _read_change,
+    "tool_removal": _read_change,
+    "fallback": _read_fallback,
+    "mcp_tool_listing": partial(read_struct, ToolListingPart),
+}
+_WRITTEN: Final[dict[str, Callable[[Any], Any]]] = {
+    "called_by": _write_caller,
+    "changes": _write_all,
+    "citations": _write_cited,
+    "texts": _write_all,
+    "tools": write_listed,
+}
+"""Writers of fields that natively have another form, and below their readers."""
+_READ: Final[dict[str, Callable[[Any], Any]]] = {
+    "called_by": caller,
+    "changes": lambda native: [_read_change(one) for one in objects(native, "tool_changes")],
+    "citations": _read_cited,
+    "texts": _read_texts,
+    "tools": read_listed,
+}

@@ -190,7 +190,7 @@ def _read_assistant(content: Any, where: str) -> Message:
     calls: list[ToolCall] = []
     for place, block in enumerate(objects(content, where)):
         if block.get("type") == "tool_use":
-            calls.append(blocks.read_call(block, f"{where}[{place}]"))
+            calls.append(blocks.read_struct(ToolCall, block))
             parts.append(CallPart(calls[-1].id))
         else:
             parts.append(blocks.read(block, f"{where}[{place}]"))

@@ -20,8 +20,7 @@ from hearthnet_llm.interface.request import (
     Tool,
     ToolChoice,
 )
-from hearthnet_llm.vendors.anthropic import opaque_blocks
-from hearthnet_llm.vendors.anthropic.blocks import cached, ephemeral, hint
+from hearthnet_llm.vendors.anthropic.blocks import cached, ephemeral, hint, read_listed, write_listed
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
@@ -229,7 +228,7 @@ def _write_set(tool: ServerTool) -> Json:
     usual = None if tool.usual is None else _write_member(tool.usual)
     members = tool.members
     configs = None if members is None else {name: _write_member(one) for name, one in members.items()}
-    listed = None if tool.listed is None else opaque_blocks.write_listed(tool.listed)
+    listed = None if tool.listed is None else write_listed(tool.listed)
     return without_nones(default_config=usual, configs=configs, tools=listed)
 
 
@@ -242,7 +241,7 @@ def _read_set(native: Json, where: str) -> Json:
         "members": None
         if configs is None
         else {name: _read_member(one or {}, f"{where}.configs.{name}") for name, one in members.items()},
-        "listed": None if listed is None else opaque_blocks.read_listed(listed),
+        "listed": None if listed is None else read_listed(listed),
     }
 
 
