@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -84,29 +83,6 @@ def checked(request: ChatRequest) -> ChatRequest:
 def without_nones(**fields: Any) -> Json:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def write_fields(
-    value: Any, names: Mapping[str, str], forms: Mapping[str, Callable[[Any], Any]] = {}
-) -> Json:
-    """Return the fields of `value` that are not None, by their native names.
-
-    `names` has the native name of each field, `forms` a writer for those whose values have another form.
-    """
-    made = {}
-    for ours, native in names.items():
-        one = getattr(value, ours)
-        if one is not None:
-            made[native] = forms[ours](one) if ours in forms else one
-    return made
-
-
-def read_fields(
-    native: Json, names: Mapping[str, str], forms: Mapping[str, Callable[[Any], Any]] = {}
-) -> Json:
-    """Return the fields of `names` in a native object, None for a missing one; `forms` has readers."""
-    made = {ours: native.get(its) for ours, its in names.items()}
-    return made | {ours: read(made[ours]) for ours, read in forms.items() if made.get(ours) is not None}
 
 
 def parsed(text: str) -> Any:

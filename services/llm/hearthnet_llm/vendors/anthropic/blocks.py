@@ -37,16 +37,8 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.json_access import (
-    as_text,
-    fields,
-    objects,
-    read_fields,
-    refuse,
-    text,
-    without_nones,
-    write_fields,
-)
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
+from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
@@ -54,28 +46,17 @@ _RESULT: Final = "_tool_result"
 _PDF: Final = "application/pdf"
 _PLAIN: Final = "text/plain"
 _SOURCE: Final = ("data", "url", "file_id", "media_type")
+_CALL: Final = {"id": "id", "name": "name", "arguments": "input", "called_by": "caller"}
 _FIELDS: Final[dict[type, dict[str, str]]] = {
-    TextPart: {"text": "text", "citations": "citations"},
+    TextPart: same_names("text", "citations"),
     ImagePart: {},
     DocumentPart: {"name": "title", "context": "context", "citations": "citations"},
     ThinkingPart: {"text": "thinking", "signature": "signature"},
     SearchResultPart: {"source": "source", "title": "title", "texts": "content", "citations": "citations"},
     ToolReferencePart: {"name": "tool_name"},
     UploadPart: {"file_id": "file_id"},
-    ToolCall: {
-        "id": "id",
-        "name": "name",
-        "arguments": "input",
-        "called_by": "caller",
-        "toolset": "toolset_name",
-    },
-    ServerCallPart: {
-        "name": "name",
-        "id": "id",
-        "arguments": "input",
-        "server": "server_name",
-        "called_by": "caller",
-    },
+    ToolCall: {**_CALL, "toolset": "toolset_name"},
+    ServerCallPart: {**_CALL, "server": "server_name"},
     ServerResultPart: {
         "id": "tool_use_id",
         "result": "content",
@@ -98,28 +79,19 @@ _CHANGES: Final[dict[str, Literal["added", "removed"]]] = {
 }
 _CHANGE_TYPES: Final = {ours: native for native, ours in _CHANGES.items()}
 _COMMON: Final = {"quoted": "cited_text", "file_id": "file_id"}
+_BLOCKS: Final = {"start": "start_block_index", "end": "end_block_index"}
 _DOCUMENT: Final = {**_COMMON, "index": "document_index", "title": "document_title"}
 _KINDS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "chars": ("char_location", {**_DOCUMENT, "start": "start_char_index", "end": "end_char_index"}),
     "pages": ("page_location", {**_DOCUMENT, "start": "start_page_number", "end": "end_page_number"}),
-    "blocks": (
-        "content_block_location",
-        {**_DOCUMENT, "start": "start_block_index", "end": "end_block_index"},
-    ),
+    "blocks": ("content_block_location", {**_DOCUMENT, **_BLOCKS}),
     "web": (
         "web_search_result_location",
         {**_COMMON, "title": "title", "url": "url", "reference": "encrypted_index"},
     ),
     "search_result": (
         "search_result_location",
-        {
-            **_COMMON,
-            "title": "title",
-            "url": "source",
-            "index": "search_result_index",
-            "start": "start_block_index",
-            "end": "end_block_index",
-        },
+        {**_COMMON, **_BLOCKS, "title": "title", "url": "source", "index": "search_result_index"},
     ),
 }
 _TITLES: Final = ("title", "document_title")
@@ -182,10 +154,10 @@ def hint(native: Json) -> CacheHint | None:
     return None if found is None else CacheHint(fields(found, "cache_control").get("ttl"))
 
 
-def caller(native: Any) -> str:
+def _read_caller(native: Any, where: str) -> str:
     """Return the maker of a call: "direct" for the model, else the vendor's tool and call id."""
-    found = fields(native, "caller")
-    kind = text(found.get("type"), "caller.type")
+    found = fields(native, where)
+    kind = text(found.get("type"), f"{where}.type")
     return f"{kind}/{found['tool_id']}" if "tool_id" in found else kind
 
 
@@ -253,11 +225,11 @@ def _read_pieces(content: Any) -> list[TextPart]:
         return [TextPart(content)]
     if any(one.get("type") != "text" for one in objects(content, "source.content")):
         refuse("source.content", "a document in pieces holds texts alone; give its images beside it")
-    return _read_texts(content)
+    return _read_texts(content, "source.content")
 
 
-def _read_texts(content: Any) -> list[TextPart]:
-    return [read_struct(TextPart, one) for one in objects(content, "content")]
+def _read_texts(content: Any, where: str) -> list[TextPart]:
+    return [read_struct(TextPart, one) for one in objects(content, where)]
 
 
 def _write_all(parts: list[Any]) -> list[Json]:
@@ -316,9 +288,9 @@ def write_listed(tools: list[ListedTool]) -> list[Json]:
     return [{"input_schema": {}, **write_struct(tool)} for tool in tools]
 
 
-def read_listed(native: Any) -> list[ListedTool]:
+def read_listed(native: Any, where: str) -> list[ListedTool]:
     """Return the tools in native descriptions."""
-    return [read_struct(ListedTool, tool) for tool in objects(native, "tools")]
+    return [read_struct(ListedTool, tool) for tool in objects(native, where)]
 
 
 def _write_cited(cited: bool | list[Citation]) -> Json | list[Json]:
@@ -332,10 +304,10 @@ def _write_cited(cited: bool | list[Citation]) -> Json | list[Json]:
     return [native for native in made if _is_complete(native)]
 
 
-def _read_cited(native: Any) -> bool | list[Citation] | None:
+def _read_cited(native: Any, where: str) -> bool | list[Citation] | None:
     if isinstance(native, dict):
         return native.get("enabled")
-    return [read_citation(one) for one in objects(native, "citations")]
+    return [read_citation(one) for one in objects(native, where)]
 
 
 def _is_complete(native: Json) -> bool:
@@ -400,9 +372,9 @@ _WRITTEN: Final[dict[str, Callable[[Any], Any]]] = {
     "tools": write_listed,
 }
 """Writers of fields that natively have another form, and below their readers."""
-_READ: Final[dict[str, Callable[[Any], Any]]] = {
-    "called_by": caller,
-    "changes": lambda native: [_read_change(one) for one in objects(native, "tool_changes")],
+_READ: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "called_by": _read_caller,
+    "changes": lambda native, where: [_read_change(one) for one in objects(native, where)],
     "citations": _read_cited,
     "texts": _read_texts,
     "tools": read_listed,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors.anthropic import messages, tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
+from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import (
     checked,
     fields,
@@ -27,16 +28,19 @@ from hearthnet_llm.vendors.json_access import (
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
 
 _PATH: Final = "/messages"
+_PLAIN: Final = {"stop": "stop_sequences", "service_tier": "service_tier"}
+_SAMPLING: Final = same_names("temperature", "top_p", "top_k")
+_TASK: Final = {"task_tokens": "total", "task_tokens_left": "remaining"}
 _BETA: Final = "?beta=true"
 _BEHAVIOR: Final = "prefix_mismatch_behavior"
 _VERSION: Final = "2023-06-01"
-MODES: Final[dict[str, str]] = {
+MODES: Final[dict[Any, str]] = {
     "on": "enabled",
     "auto": "adaptive",
     "off": "disabled",
     "between_calls": "between_tools",
 }
-_MISMATCHED: Final[dict[str, str]] = {"error": "error", "drop": "drop_block"}
+_MISMATCHED: Final[dict[Any, str]] = {"error": "error", "drop": "drop_block"}
 _THINKING_DISPLAY: Final[dict[str, str]] = {"parsed": "summarized", "hidden": "omitted", "updates": "updates"}
 SAMPLING: Final = ("auto", "sent")
 """By the model's generation, or all parameters as requested."""
@@ -100,7 +104,7 @@ def write(request: ChatRequest, target: Target) -> Json:
         **messages.write(request.messages, spelling),
         **_limit(request, target),
         **allowed_sampling(request, target.model, spelling.get("sampling", "auto"), target.api_version),
-        **without_nones(stop_sequences=request.stop, service_tier=request.service_tier),
+        **write_fields(request, _PLAIN),
         **_tools(request, spelling),
         **_output(request, spelling.get("structured", "output_config")),
         **cached(request.cache),
@@ -124,21 +128,15 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
     declared = [tools.read(tool, f"tools[{place}]", spelling) for place, tool in listed]
     request = ChatRequest(
         messages=messages.read(body, spelling),
-        max_tokens=body.get("max_tokens"),
-        temperature=body.get("temperature"),
-        top_p=body.get("top_p"),
-        top_k=body.get("top_k"),
-        stop=body.get("stop_sequences"),
         tools=None if native is None else declared,
         tool_choice=choice,
         parallel_tool_calls=parallel,
         response_schema=_read_output(body, spelling),
         thinking=_read_thinking(body, spelling),
-        service_tier=body.get("service_tier"),
-        task_tokens=_task_budget(body).get("total"),
-        task_tokens_left=_task_budget(body).get("remaining"),
         cache=hint(body),
         stream=stream,
+        **read_fields(body, {"max_tokens": "max_tokens", **_SAMPLING, **_PLAIN}),
+        **read_fields(_task_budget(body), _TASK),
     )
     return checked(request)
 
@@ -190,27 +188,17 @@ def _read_thinking(body: Json, spelling: dict[str, str]) -> Thinking | None:
     if body.get("thinking") is None:
         return None if effort is None else Thinking(effort=effort)
     native = fields(body["thinking"], "thinking")
-    mode = _ours(MODES, native.get("type"), "thinking.type")
+    mode = our_word(MODES, native.get("type"), "thinking.type")
     if mode == "on" and native.get("budget_tokens") is None:
         spelling["no_budget"] = "enabled"
     bound = fields(native.get("block_binding") or {}, "thinking.block_binding").get(_BEHAVIOR)
     return Thinking(
-        mode,  # type: ignore[arg-type]
+        mode,
         effort,
         native.get("budget_tokens"),
-        _ours(_THINKING_DISPLAY, native.get("display"), "thinking.display"),
-        mismatched=_ours(_MISMATCHED, bound, f"thinking.block_binding.{_BEHAVIOR}"),  # type: ignore[arg-type]
+        our_word(_THINKING_DISPLAY, native.get("display"), "thinking.display"),
+        mismatched=our_word(_MISMATCHED, bound, f"thinking.block_binding.{_BEHAVIOR}"),
     )
-
-
-def _ours(words: Mapping[str, str], native: Any, where: str) -> str | None:
-    """Return our word for a native one."""
-    if native is None:
-        return None
-    found = next((ours for ours, its in words.items() if its == native), None)
-    if found is None:
-        refuse(where, f"no {native!r} is known")
-    return found
 
 
 def _task_budget(body: Json) -> Json:
@@ -219,19 +207,13 @@ def _task_budget(body: Json) -> Json:
     return fields(config.get("task_budget") or {}, "output_config.task_budget")
 
 
-def _task(request: ChatRequest) -> Json | None:
-    if request.task_tokens is None:
-        return None
-    left = without_nones(remaining=request.task_tokens_left)
-    return {"type": "tokens", "total": request.task_tokens, **left}
-
-
 def _output(request: ChatRequest, spelling: str) -> Json:
     """Return the answer's form and the effort, which this vendor keeps in one field."""
     form = None if request.response_schema is None else _format(request.response_schema)
     effort = None if request.thinking is None else request.thinking.effort
     named = spelling == "output_format" and form is not None
-    config = without_nones(format=None if named else form, effort=effort, task_budget=_task(request))
+    task = None if request.task_tokens is None else {"type": "tokens", **write_fields(request, _TASK)}
+    config = without_nones(format=None if named else form, effort=effort, task_budget=task)
     return {**({"output_format": form} if named else {}), **({"output_config": config} if config else {})}
 
 
@@ -256,7 +238,7 @@ def _read_output(body: Json, spelling: dict[str, str]) -> ResponseSchema | None:
 
 def allowed_sampling(request: ChatRequest, model: str, choice: str, version: str = "") -> Json:
     """Return `temperature`, `top_p` and `top_k`, as far as model and API version accept them."""
-    asked = without_nones(temperature=request.temperature, top_p=request.top_p, top_k=request.top_k)
+    asked = write_fields(request, _SAMPLING)
     if choice == "sent":
         return asked
     dated = _DATE.search(version)

@@ -6,7 +6,7 @@ The vendor's own tools and sets of tools are `{kind}_{date}`, each with fields o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import CacheHint
@@ -21,27 +21,42 @@ from hearthnet_llm.interface.request import (
     ToolChoice,
 )
 from hearthnet_llm.vendors.anthropic.blocks import cached, ephemeral, hint, read_listed, write_listed
+from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
-_WORDS: Final[dict[str, str]] = {"auto": "auto", "none": "none", "required": "any"}
-_DATED: Final = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)_(?P<version>\d{8})")
-_NATIVE_TOOLS: Final[dict[str, str]] = {
-    "max_uses": "max_uses",
-    "max_characters": "max_characters",
-    "allowed_domains": "allowed_domains",
-    "blocked_domains": "blocked_domains",
-    "model": "model",
-    "use_cache": "use_cache",
-    "inclusion": "response_inclusion",
+_WORDS: Final[dict[Any, str]] = {
+    "auto": "auto",
+    "none": "none",
+    "required": "any",
 }
+_DATED: Final = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)_(?P<version>\d{8})")
+_FIELDS: Final[dict[str, str]] = {
+    **same_names("description", "strict"),
+    "deferred": "defer_loading",
+    "examples": "input_examples",
+    "callers": "allowed_callers",
+    "eager": "eager_input_streaming",
+}
+_SERVER_FIELDS: Final[dict[str, str]] = {
+    **same_names("max_uses", "max_characters", "allowed_domains", "blocked_domains"),
+    **same_names("model", "use_cache", "citations"),
+    "inclusion": "response_inclusion",
+    "place": "user_location",
+    "prompt_cache": "caching",
+    "opens": "url_sources",
+    "usual": "default_config",
+    "members": "configs",
+    "listed": "tools",
+}
+_MEMBER: Final = {"enabled": "enabled", "deferred": "defer_loading"}
 _SCREEN: Final[dict[str, str]] = {
     "width": "display_width_px",
     "height": "display_height_px",
     "number": "display_number",
     "zoom": "enable_zoom",
 }
-_PLACE: Final = ("city", "region", "country", "timezone")
+_PLACE: Final = same_names("city", "region", "country", "timezone")
 _ADVISOR: Final = "advisor"
 _MCP: Final = "mcp_toolset"
 """All tools of one MCP server that the vendor calls itself."""
@@ -64,18 +79,7 @@ def write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     else:
         typed = {"type": "custom"} if spelling.get("tool_type") == "custom" else {}
         body = {**typed, "name": tool.name, "input_schema": tool.schema}
-    return {
-        **body,
-        **without_nones(
-            description=tool.description,
-            strict=tool.strict,
-            defer_loading=tool.deferred,
-            input_examples=tool.examples,
-            allowed_callers=tool.callers,
-            eager_input_streaming=tool.eager,
-        ),
-        **cached(tool.cache),
-    }
+    return {**body, **write_fields(tool, _FIELDS), **cached(tool.cache)}
 
 
 def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
@@ -86,15 +90,10 @@ def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     schema = native.get("input_schema")
     return Tool(
         _tool_name(native, where),
-        native.get("description"),
-        schema if schema is None else fields(schema, f"{where}.input_schema"),
-        native.get("strict"),
-        hint(native),
-        None if kind == "custom" else _read_server_tool(text(kind, f"{where}.type"), native, where),
-        native.get("defer_loading"),
-        native.get("input_examples"),
-        native.get("allowed_callers"),
-        eager=native.get("eager_input_streaming"),
+        parameters_schema=schema if schema is None else fields(schema, f"{where}.input_schema"),
+        cache=hint(native),
+        server=None if kind == "custom" else _read_server_tool(text(kind, f"{where}.type"), native, where),
+        **read_fields(native, _FIELDS),
     )
 
 
@@ -123,10 +122,7 @@ def read_choice(native: Any) -> tuple[ToolChoice | None, bool | None]:
     kind = found.get("type")
     if kind == "tool":
         return Named(text(found.get("name"), "tool_choice.name")), parallel
-    for ours, its in _WORDS.items():
-        if its == kind:
-            return ours, parallel  # type: ignore[return-value]
-    refuse("tool_choice.type", f"no choice {kind!r} is known")
+    return our_word(_WORDS, kind or "", "tool_choice.type"), parallel
 
 
 def _tool_name(native: Json, where: str) -> str:
@@ -152,37 +148,22 @@ def _write_server_tool(named: str, tool: ServerTool) -> Json:
         body["mcp_server_name"] = named
     elif not tool.kind.endswith(_SET):
         body["name"] = named
-    body |= without_nones(**{native: getattr(tool, ours) for ours, native in _NATIVE_TOOLS.items()})
     body |= without_nones(**{_limit(tool.kind): tool.max_tokens})
     if tool.screen is not None:
-        body |= without_nones(**{native: getattr(tool.screen, ours) for ours, native in _SCREEN.items()})
-    if tool.place is not None:
-        place = {name: getattr(tool.place, name) for name in _PLACE}
-        body["user_location"] = {"type": "approximate", **without_nones(**place)}
-    if tool.citations is not None:
-        body["citations"] = {"enabled": tool.citations}
-    if tool.prompt_cache is not None:
-        body["caching"] = ephemeral(tool.prompt_cache)
-    return {**body, **_write_opens(tool), **_write_set(tool)}
+        body |= write_fields(tool.screen, _SCREEN)
+    return body | write_fields(tool, _SERVER_FIELDS, _WRITTEN)
 
 
 def _read_server_tool(native_kind: str, native: Json, where: str) -> ServerTool:
     """Return the tool of a native one, without its name."""
     kind, version = _kind(native_kind)
-    place, cited, cache = native.get("user_location"), native.get("citations"), native.get("caching")
-    width, height = native.get("display_width_px"), native.get("display_height_px")
-    seen = (native.get("display_number"), native.get("enable_zoom"))
+    screen = read_fields(native, _SCREEN)
     return ServerTool(
         kind=kind,
         version=version,
         max_tokens=native.get(_limit(kind)),
-        place=None if place is None else _place(fields(place, f"{where}.user_location")),
-        screen=Screen(width, height, *seen) if width and height else None,
-        citations=None if cited is None else fields(cited, f"{where}.citations").get("enabled"),
-        prompt_cache=None if cache is None else CacheHint(fields(cache, f"{where}.caching").get("ttl")),
-        opens=_read_opens(native.get("url_sources"), f"{where}.url_sources"),
-        **{ours: native.get(its) for ours, its in _NATIVE_TOOLS.items()},
-        **_read_set(native, where),
+        screen=Screen(**screen) if screen["width"] and screen["height"] else None,
+        **read_fields(native, _SERVER_FIELDS, _READ, f"{where}."),
     )
 
 
@@ -196,23 +177,15 @@ def _limit(kind: str) -> str:
     return "max_tokens" if kind == _ADVISOR else "max_content_tokens"
 
 
-def _place(native: Json) -> Region:
-    return Region(**{name: native.get(name) for name in _PLACE})
-
-
-def _write_opens(tool: ServerTool) -> Json:
-    if tool.opens is None:
-        return {}
+def _write_opens(sources: dict[str, Opened]) -> Json:
     made: Json = {}
-    for source, opened in tool.opens.items():
+    for source, opened in sources.items():
         named = [{"type": "tool_reference", "name": name} for name in opened.tools or ()]
         made[source] = {"type": opened.which, **({} if opened.tools is None else {"tools": named})}
-    return {"url_sources": made}
+    return made
 
 
-def _read_opens(native: Any, where: str) -> dict[str, Opened] | None:
-    if native is None:
-        return None
+def _read_opens(native: Any, where: str) -> dict[str, Opened]:
     made = {}
     for source, value in fields(native, where).items():
         opened = fields(value, f"{where}.{source}")
@@ -224,31 +197,32 @@ def _read_opens(native: Any, where: str) -> dict[str, Opened] | None:
     return made
 
 
-def _write_set(tool: ServerTool) -> Json:
-    usual = None if tool.usual is None else _write_member(tool.usual)
-    members = tool.members
-    configs = None if members is None else {name: _write_member(one) for name, one in members.items()}
-    listed = None if tool.listed is None else write_listed(tool.listed)
-    return without_nones(default_config=usual, configs=configs, tools=listed)
-
-
-def _read_set(native: Json, where: str) -> Json:
-    usual, configs = native.get("default_config"), native.get("configs")
-    listed = native.get("tools")
-    members = {} if configs is None else fields(configs, f"{where}.configs")
-    return {
-        "usual": None if usual is None else _read_member(usual, f"{where}.default_config"),
-        "members": None
-        if configs is None
-        else {name: _read_member(one or {}, f"{where}.configs.{name}") for name, one in members.items()},
-        "listed": None if listed is None else read_listed(listed),
-    }
-
-
 def _write_member(member: Member) -> Json:
-    return without_nones(enabled=member.enabled, defer_loading=member.deferred)
+    return write_fields(member, _MEMBER)
 
 
 def _read_member(native: Any, where: str) -> Member:
-    found = fields(native, where)
-    return Member(found.get("enabled"), found.get("defer_loading"))
+    return Member(**read_fields(fields(native, where), _MEMBER))
+
+
+_WRITTEN: Final[dict[str, Callable[[Any], Json | list[Json]]]] = {
+    "place": lambda place: {"type": "approximate", **write_fields(place, _PLACE)},
+    "citations": lambda enabled: {"enabled": enabled},
+    "prompt_cache": ephemeral,
+    "opens": _write_opens,
+    "usual": _write_member,
+    "members": lambda members: {name: _write_member(member) for name, member in members.items()},
+    "listed": write_listed,
+}
+"""Writers of fields that natively have another form, and below their readers."""
+_READ: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "place": lambda native, where: Region(**read_fields(fields(native, where), _PLACE)),
+    "citations": lambda native, where: fields(native, where).get("enabled"),
+    "prompt_cache": lambda native, where: CacheHint(fields(native, where).get("ttl")),
+    "opens": _read_opens,
+    "usual": _read_member,
+    "members": lambda native, where: {
+        name: _read_member(one or {}, f"{where}.{name}") for name, one in fields(native, where).items()
+    },
+    "listed": read_listed,
+}

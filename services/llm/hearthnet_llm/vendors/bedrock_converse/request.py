@@ -24,6 +24,7 @@ from hearthnet_llm.vendors import bedrock
 from hearthnet_llm.vendors.anthropic import tools as claude
 from hearthnet_llm.vendors.anthropic.request import MODES, SAMPLING, allowed_sampling
 from hearthnet_llm.vendors.bedrock_converse import blocks, messages
+from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import (
     as_text,
     checked,
@@ -59,7 +60,7 @@ _EFFORTS: Final = (
     ("qwen.", "reasoning_config"),
 )
 """Field for the thinking effort, by a part of the model's id; other models have none."""
-_DRAWN: Final = ("seed", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
+_DRAWN: Final = same_names("seed", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty")
 """Supported by some models only; others refuse a request that has them."""
 SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": bedrock.SPELLING,
@@ -91,7 +92,7 @@ def _write_model_fields(request: ChatRequest, target: Target) -> Json:
     spelling = target.spelling
     made: Json = _top_k(request.top_k, target)
     if spelling.get("drawn") == "sent":
-        made |= without_nones(**{name: getattr(request, name) for name in _DRAWN})
+        made |= write_fields(request, _DRAWN)
     if request.cache is not None and spelling.get("cache") == "cacheControl":
         made["cacheControl"] = {"type": "ephemeral", **without_nones(ttl=request.cache.ttl)}
     if request.parallel_tool_calls is not None and request.tools and _CLAUDE in target.model:
@@ -144,7 +145,7 @@ def _thinking(thinking: Thinking, target: Target) -> Json:
 def _read_model_fields(body: Json, spelling: dict[str, str]) -> Json:
     """Return the fields of a canonical request; records their native places in `spelling`."""
     more = fields(body.get(_MODEL_FIELDS) or {}, _MODEL_FIELDS)
-    found: Json = {name: more.get(name) for name in _DRAWN}
+    found = read_fields(more, _DRAWN)
     if any(value is not None for value in found.values()):
         spelling["drawn"] = "sent"
     if more.get("cacheControl") is not None:
@@ -190,10 +191,8 @@ def _read_thinking(body: Json, more: Json, spelling: dict[str, str]) -> Thinking
     effort = _read_effort(body, more, native, spelling)
     if not native:
         return None if effort is None else Thinking(effort=effort)
-    mode = next((ours for ours, its in MODES.items() if its == native.get("type")), None)
-    if mode is None:
-        refuse(_MODEL_FIELDS, f"no way to think {native.get('type')!r} is known")
-    return Thinking(mode, effort, native.get("budget_tokens"), native.get("display"))  # type: ignore[arg-type]
+    mode = our_word(MODES, native.get("type") or "", f"{_MODEL_FIELDS}.type")
+    return Thinking(mode, effort, native.get("budget_tokens"), native.get("display"))
 
 
 def _read_effort(body: Json, more: Json, native: Json, spelling: dict[str, str]) -> str | None:
@@ -253,13 +252,13 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         response_schema=_read_output(body),
         stream=streamed,
         **_read_model_fields(body, spelling),
-        **{ours: (inference or {}).get(its) for ours, its in _INFERENCE.items()},
+        **read_fields(inference or {}, _INFERENCE),
     )
     return checked(request), Target(model, base, vendor, spelling=spelling)
 
 
 def _inference(request: ChatRequest, target: Target) -> Json:
-    made = without_nones(**{its: getattr(request, ours) for ours, its in _INFERENCE.items()})
+    made = write_fields(request, _INFERENCE)
     if _CLAUDE in target.model:
         drawn = allowed_sampling(request, target.model, target.spelling.get("sampling", "auto"))
         for ours in ("temperature", "top_p"):
