@@ -227,7 +227,7 @@ def test_a_model_of_bedrock_comes_back_from_its_path(path: str) -> None:
         ),
         (
             {**talk([{"text": "x"}]), "toolConfig": {"tools": [POINT]}},
-            "toolConfig.tools[0]: a cache point must follow a tool",
+            "toolConfig.tools[0]: a cache point must follow something that can be kept, and only once",
         ),
         (
             talk([{"guardContent": {"image": {"format": "png", "source": {"bytes": "AA"}}}}]),

@@ -21,6 +21,11 @@ def objects(value: Any, path: str) -> list[Json]:
     return value
 
 
+def entries(value: Any, path: str) -> list[tuple[Json, str]]:
+    """Return the objects of a list, each with its path; None is an empty list."""
+    return [(item, f"{path}[{place}]") for place, item in enumerate(objects(value, path))]
+
+
 def fields(value: Any, path: str) -> Json:
     """Return an object."""
     if not isinstance(value, dict):

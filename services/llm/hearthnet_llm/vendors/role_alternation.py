@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from hearthnet_llm.interface.content_parts import CallPart, Part, TextPart
+from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
 
 
@@ -52,12 +53,35 @@ def message_parts(message: Message) -> list[Part]:
     return [*parts, *(CallPart(call.id) for call in message.tool_calls if call.id not in placed)]
 
 
-def unplaced(parts: list[Part]) -> list[Part]:
-    """Return `parts` without the places of calls that come last by default."""
-    end = len(parts)
-    while end and isinstance(parts[end - 1], CallPart):
-        end -= 1
-    return parts[:end]
+def user_messages(read: Iterable[Part | Message]) -> list[Message]:
+    """Return the messages of a user's turn: its results, and one for each run of other content."""
+    made: list[Message] = []
+    run: list[Part] | None = None
+    for one in read:
+        if isinstance(one, Message):
+            made.append(one)
+            run = None
+        elif run is None:
+            run = [one]
+            made.append(Message(role="user", content=run))
+        else:
+            run.append(one)
+    return made or [Message(role="user", content=[])]
+
+
+def assistant_message(read: Iterable[Part | ToolCall]) -> Message:
+    """Return the message of an assistant's parts and calls, without the places of calls that come last."""
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for one in read:
+        if isinstance(one, ToolCall):
+            calls.append(one)
+            parts.append(CallPart(one.id))
+        else:
+            parts.append(one)
+    while parts and isinstance(parts[-1], CallPart):
+        parts.pop()
+    return Message(role="assistant", content=None if calls and not parts else parts, tool_calls=calls)
 
 
 def _joins(before: Message, message: Message) -> bool:

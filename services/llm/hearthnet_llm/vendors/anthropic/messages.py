@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet_llm.interface.content_parts import (
-    CallPart,
     Part,
     ServerCallPart,
     ServerResultPart,
@@ -22,8 +21,14 @@ from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.anthropic import blocks
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced
+from hearthnet_llm.vendors.json_access import entries, fields, refuse, text, without_nones
+from hearthnet_llm.vendors.role_alternation import (
+    assistant_message,
+    group_turns,
+    marked,
+    message_parts,
+    user_messages,
+)
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "anthropic"
@@ -115,15 +120,14 @@ def read(body: Json, spelling: dict[str, str]) -> list[Message]:
     Records in `spelling` how an empty result was written. A system message at the beginning of the
     conversation itself is a turn of its own.
     """
-    system, native = body.get("system"), objects(body.get("messages"), "messages")
+    system, native = body.get("system"), entries(body.get("messages"), "messages")
     made = [] if system is None else [Message(role="system", content=_read_content(system, "system"))]
-    turns_read = [_read_turn(one, f"messages[{place}]", spelling) for place, one in enumerate(native)]
-    said_here = marked(turns_read)
-    if said_here and _is_first(said_here[0]):
-        said_here[0] = msgspec.structs.replace(said_here[0], turn="new")
-    if any(_is_unproved(part) for one in said_here for part in message_parts(one)):
+    conversation = marked(_read_turn(one, path, spelling) for one, path in native)
+    if conversation and _is_first(conversation[0]):
+        conversation[0] = msgspec.structs.replace(conversation[0], turn="new")
+    if any(_is_unproved(part) for one in conversation for part in message_parts(one)):
         spelling["unproved"] = "sent"
-    return [*made, *said_here]
+    return [*made, *conversation]
 
 
 def _is_unproved(part: Part) -> bool:
@@ -133,7 +137,7 @@ def _is_unproved(part: Part) -> bool:
 def _read_content(content: Any, where: str) -> str | list[Part]:
     if isinstance(content, str):
         return content
-    return [blocks.read(block, f"{where}[{place}]") for place, block in enumerate(objects(content, where))]
+    return [blocks.read(block, path) for block, path in entries(content, where)]
 
 
 def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Message]:
@@ -153,21 +157,14 @@ def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Messa
 
 
 def _read_user(content: Any, where: str, spelling: dict[str, str]) -> list[Message]:
-    """Return one message for each result and one for each run of user content."""
     if isinstance(content, str):
         return [Message(role="user", content=content)]
-    made: list[Message] = []
-    saying: list[Part] | None = None
-    for place, block in enumerate(objects(content, where)):
-        if block.get("type") == "tool_result":
-            made.append(_read_result(block, f"{where}[{place}]", spelling))
-            saying = None
-        else:
-            if saying is None:
-                saying = []
-                made.append(Message(role="user", content=saying))
-            saying.append(blocks.read(block, f"{where}[{place}]"))
-    return made or [Message(role="user", content=[])]
+    return user_messages(
+        _read_result(block, path, spelling)
+        if block.get("type") == "tool_result"
+        else blocks.read(block, path)
+        for block, path in entries(content, where)
+    )
 
 
 def _read_result(block: Json, where: str, spelling: dict[str, str]) -> Message:
@@ -186,15 +183,7 @@ def _read_result(block: Json, where: str, spelling: dict[str, str]) -> Message:
 def _read_assistant(content: Any, where: str) -> Message:
     if isinstance(content, str):
         return Message(role="assistant", content=content)
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    for place, block in enumerate(objects(content, where)):
-        if block.get("type") == "tool_use":
-            calls.append(blocks.read_struct(ToolCall, block))
-            parts.append(CallPart(calls[-1].id))
-        else:
-            parts.append(blocks.read(block, f"{where}[{place}]"))
-    said_first = unplaced(parts)
-    return Message(
-        role="assistant", content=None if calls and not said_first else said_first, tool_calls=calls
+    return assistant_message(
+        blocks.read_struct(ToolCall, block) if block.get("type") == "tool_use" else blocks.read(block, path)
+        for block, path in entries(content, where)
     )

@@ -18,8 +18,8 @@ from hearthnet_llm.vendors.anthropic.blocks import cached, hint
 from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import (
     checked,
+    entries,
     fields,
-    objects,
     refuse,
     text,
     ungrammatical,
@@ -124,8 +124,7 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
     spelling["sampling"] = "sent"
     spelling["max_tokens"] = "asked"
     spelling["lone_choice"] = "sent"
-    listed = enumerate(objects(native, "tools"))
-    declared = [tools.read(tool, f"tools[{place}]", spelling) for place, tool in listed]
+    declared = [tools.read(tool, path, spelling) for tool, path in entries(native, "tools")]
     request = ChatRequest(
         messages=messages.read(body, spelling),
         tools=None if native is None else declared,

@@ -7,7 +7,7 @@ has a location of one of five kinds or none, and words of the source.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -30,16 +30,14 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.frames import ToolCall
-from hearthnet_llm.interface.request import Tool
 from hearthnet_llm.vendors.bedrock_converse import media
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import as_text, entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 SERVED: Final = "server_tool_use"
 CALLED: Final = "tool_use"
 RESULT: Final = "_result"
-_Block = TypeVar("_Block", Part, Tool)
 _REFERENCE: Final = "tool_reference"
 STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
 _NOWHERE: Final = "file"
@@ -90,22 +88,22 @@ def cached(cache: CacheHint | None) -> list[Json]:
     return [{"cachePoint": {"type": "default", **without_nones(ttl=cache.ttl)}}]
 
 
-def hint(block: Json) -> CacheHint | None:
-    """Return the hint of a cache point, or None for another block."""
-    if "cachePoint" not in block:
-        return None
-    return CacheHint(fields(block["cachePoint"], "cachePoint").get("ttl"))
-
-
-def hinted(part: _Block, cache: CacheHint, where: str) -> _Block:
-    """Return the part with the hint.
+def read_all(content: Any, where: str, reader: Callable[[Json, str], Any] | None = None) -> list[Any]:
+    """Return all blocks as read by `reader` (by default `read`), with hints for the cache points.
 
     Raises:
-        HearthNetError: `bad_request` if it cannot have one, or has one already.
+        HearthNetError: `bad_request` if a cache point follows nothing that can have a hint, or another one.
     """
-    if getattr(part, "cache", cache) is not None:
-        refuse(where, "a cache point must follow something that can be kept, and only once")
-    return msgspec.structs.replace(part, cache=cache)
+    made: list[Any] = []
+    for block, path in entries(content, where):
+        if "cachePoint" not in block:
+            made.append((reader or read)(block, path))
+        elif not made or getattr(made[-1], "cache", block) is not None:
+            refuse(path, "a cache point must follow something that can be kept, and only once")
+        else:
+            cache = CacheHint(fields(block["cachePoint"], f"{path}.cachePoint").get("ttl"))
+            made[-1] = msgspec.structs.replace(made[-1], cache=cache)
+    return made
 
 
 def read(block: Json, where: str) -> Part:

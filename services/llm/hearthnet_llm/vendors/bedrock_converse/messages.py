@@ -7,12 +7,10 @@ assistant message without content, which this vendor refuses.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet_llm.interface.content_parts import (
-    CallPart,
     Part,
     ServerCallPart,
     ServerResultPart,
@@ -23,8 +21,14 @@ from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.bedrock_converse import blocks
 from hearthnet_llm.vendors.calls import plain_id
-from hearthnet_llm.vendors.json_access import objects, refuse, text
-from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced
+from hearthnet_llm.vendors.json_access import entries, fields, refuse, text
+from hearthnet_llm.vendors.role_alternation import (
+    assistant_message,
+    group_turns,
+    marked,
+    message_parts,
+    user_messages,
+)
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "converse"
@@ -81,89 +85,45 @@ def _write_result(message: Message) -> list[Json]:
 
 def read(body: Json, spelling: dict[str, str]) -> list[Message]:
     """Return the messages of a native body; records the variant of its calls in `spelling`."""
-    native = objects(body.get("messages"), "messages")
-    made = []
-    if body.get("system") is not None:
-        made = [Message(role="system", content=_read_parts(objects(body["system"], "system"), "system"))]
-    read = (_read_turn(one, f"messages[{place}]", spelling) for place, one in enumerate(native))
-    return [*made, *marked(read)]
+    system, native = body.get("system"), entries(body.get("messages"), "messages")
+    made = [] if system is None else [Message(role="system", content=blocks.read_all(system, "system"))]
+    return [*made, *marked(_read_turn(one, path, spelling) for one, path in native)]
 
 
 def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Message]:
     role = text(native.get("role"), f"{where}.role")
-    content, place = objects(native.get("content"), f"{where}.content"), f"{where}.content"
+    content, path = native.get("content"), f"{where}.content"
     if role == "assistant":
-        return [_read_assistant(content, place, spelling)]
+        reader = partial(_read_assistants, spelling=spelling)
+        return [assistant_message(blocks.read_all(content, path, reader))]
     if role == "system":
-        return [Message(role="system", content=_read_parts(content, place), turn="new")]
+        return [Message(role="system", content=blocks.read_all(content, path), turn="new")]
     if role != "user":
         refuse(f"{where}.role", f"{role!r} is no role of this wire")
-    return _read_user(content, place)
+    return user_messages(blocks.read_all(content, path, _read_users))
 
 
-def _read_user(content: list[Json], where: str) -> list[Message]:
-    """Return one message for each result and one for each run of user content."""
-    made: list[Message] = []
-    saying: list[Json] | None = None
-    for place, block in enumerate(content):
-        if "toolResult" in block:
-            made.append(_read_result(block["toolResult"], f"{where}[{place}].toolResult"))
-            saying = None
-        elif saying is None and made and (cache := blocks.hint(block)) is not None:
-            made[-1] = msgspec.structs.replace(made[-1], cache=cache)
-        else:
-            if saying is None:
-                saying = []
-                made.append(Message(role="user", content=[]))
-            saying.append(block)
-            made[-1] = Message(role="user", content=_read_parts(saying, where))
-    return made or [Message(role="user", content=[])]
-
-
-def _read_parts(content: list[Json], where: str) -> list[Part]:
-    parts: list[Part] = []
-    for place, block in enumerate(content):
-        cache = blocks.hint(block)
-        if cache is None:
-            parts.append(blocks.read(block, f"{where}[{place}]"))
-        elif parts:
-            parts[-1] = blocks.hinted(parts[-1], cache, f"{where}[{place}]")
-        else:
-            refuse(f"{where}[{place}]", "a cache point must follow something that can be kept")
-    return parts
-
-
-def _read_result(native: Json, where: str) -> Message:
-    content = _read_parts(objects(native.get("content"), f"{where}.content"), f"{where}.content")
+def _read_users(block: Json, where: str) -> Part | Message:
+    """Return a result, or another part of a user's content."""
+    if "toolResult" not in block:
+        return blocks.read(block, where)
+    native = fields(block["toolResult"], f"{where}.toolResult")
     return Message(
         role="tool",
-        content=content,
-        tool_call_id=text(native.get("toolUseId"), f"{where}.toolUseId"),
+        content=blocks.read_all(native.get("content"), f"{where}.toolResult.content"),
+        tool_call_id=text(native.get("toolUseId"), f"{where}.toolResult.toolUseId"),
         is_error=blocks.failed(native.get("status")),
     )
 
 
-def _read_assistant(content: list[Json], where: str, spelling: dict[str, str]) -> Message:
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    for place, block in enumerate(content):
-        used: Any = block.get("toolUse")
-        cache = blocks.hint(block)
-        if isinstance(used, dict) and used.get("type") != blocks.SERVED:
-            calls.append(_read_call(used, f"{where}[{place}].toolUse"))
-            if used.get("type") == blocks.CALLED:
-                spelling["call_type"] = blocks.CALLED
-            parts.append(CallPart(calls[-1].id))
-        elif cache is not None and parts and isinstance(parts[-1], CallPart):
-            calls[-1] = msgspec.structs.replace(calls[-1], cache=cache)
-        elif cache is not None and parts:
-            parts[-1] = blocks.hinted(parts[-1], cache, f"{where}[{place}]")
-        else:
-            parts.append(blocks.read(block, f"{where}[{place}]"))
-    said_first = unplaced(parts)
-    return Message(
-        role="assistant", content=None if calls and not said_first else said_first, tool_calls=calls
-    )
+def _read_assistants(block: Json, where: str, spelling: dict[str, str]) -> Part | ToolCall:
+    """Return a call, or another part of an assistant's content."""
+    used: Any = block.get("toolUse")
+    if not isinstance(used, dict) or used.get("type") == blocks.SERVED:
+        return blocks.read(block, where)
+    if used.get("type") == blocks.CALLED:
+        spelling["call_type"] = blocks.CALLED
+    return _read_call(used, f"{where}.toolUse")
 
 
 def _read_call(native: Json, where: str) -> ToolCall:

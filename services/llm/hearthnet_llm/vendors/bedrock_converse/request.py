@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import CacheHint
@@ -28,8 +29,8 @@ from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names
 from hearthnet_llm.vendors.json_access import (
     as_text,
     checked,
+    entries,
     fields,
-    objects,
     refuse,
     text,
     ungrammatical,
@@ -161,10 +162,8 @@ def _read_model_fields(body: Json, spelling: dict[str, str]) -> Json:
 
 def _read_model_tools(body: Json) -> list[Tool]:
     """Return the tools in these parameters, in Anthropic's form."""
-    native = objects(
-        fields(body.get(_MODEL_FIELDS) or {}, _MODEL_FIELDS).get("tools"), f"{_MODEL_FIELDS}.tools"
-    )
-    tools = [claude.read(tool, f"{_MODEL_FIELDS}.tools[{place}]", {}) for place, tool in enumerate(native)]
+    native = fields(body.get(_MODEL_FIELDS) or {}, _MODEL_FIELDS).get("tools")
+    tools = [claude.read(tool, path, {}) for tool, path in entries(native, f"{_MODEL_FIELDS}.tools")]
     if not all(_is_claudes(tool) for tool in tools):
         refuse(
             f"{_MODEL_FIELDS}.tools",
@@ -308,15 +307,7 @@ def _read_tools(body: Json, spelling: dict[str, str]) -> tuple[list[Tool] | None
     if body.get("toolConfig") is None:
         return None, None
     config = fields(body["toolConfig"], "toolConfig")
-    tools: list[Tool] = []
-    for place, native in enumerate(objects(config.get("tools"), "toolConfig.tools")):
-        cache = blocks.hint(native)
-        if cache is None:
-            tools.append(_read_tool(native, f"toolConfig.tools[{place}]", spelling))
-        elif tools:
-            tools[-1] = blocks.hinted(tools[-1], cache, f"toolConfig.tools[{place}]")
-        else:
-            refuse("toolConfig.tools[0]", "a cache point must follow a tool")
+    tools = blocks.read_all(config.get("tools"), "toolConfig.tools", partial(_read_tool, spelling=spelling))
     spelling["no_tools"] = "absent" if tools else "empty"
     return tools, _read_choice(config.get("toolChoice"))
 

@@ -24,8 +24,14 @@ from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
 from hearthnet_llm.vendors.calls import Pairing, is_made_up
 from hearthnet_llm.vendors.gemini import parts
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
-from hearthnet_llm.vendors.role_alternation import group_turns, marked, message_parts, unplaced
+from hearthnet_llm.vendors.json_access import entries, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.role_alternation import (
+    assistant_message,
+    group_turns,
+    marked,
+    message_parts,
+    user_messages,
+)
 from hearthnet_llm.vendors.wire import Json
 
 FORMAT: Final = "gemini"
@@ -196,58 +202,47 @@ class ContentsReader:
         if body.get("systemInstruction") is not None:
             system = fields(body["systemInstruction"], "systemInstruction")
             self._spelling["system_role"] = str(system.get("role") or "none")
-            native = self._listed(system.get("parts"), "systemInstruction.parts", "system_parts")
-            self._note_thoughts("system", native)
-            read = [parts.read(part, "systemInstruction.parts") for part in native]
-            made.append(Message(role="system", content=read))
+            native = self._parts("system", system.get("parts"), "systemInstruction.parts")
+            made.append(Message(role="system", content=[parts.read(part, path) for part, path in native]))
         contents = self._listed(body.get("contents"), "contents", "contents")
-        made += marked([self._turn(one, f"contents[{place}]") for place, one in enumerate(contents)])
+        made += marked([self._turn(one, path) for one, path in contents])
         self._spelling["unsigned"] = "marked" if self._signed else "plain"
         return made
 
-    def _listed(self, native: Any, where: str, choice: str) -> list[Json]:
+    def _listed(self, native: Any, where: str, choice: str) -> list[tuple[Json, str]]:
         if isinstance(native, dict):
             self._spelling[choice] = "one"
             native = [native]
-        return objects(native, where)
+        return entries(native, where)
 
-    def _note_thoughts(self, speaker: str, native: list[Json]) -> None:
-        for part in native:
+    def _parts(self, speaker: str, native: Any, where: str) -> list[tuple[Json, str]]:
+        listed = self._listed(native, where, "system_parts" if speaker == "system" else "contents_parts")
+        for part, _ in listed:
             if part.get("thought") is False:
                 self._spelling[_choice(speaker, part)] = "always"
+        return listed
 
     def _turn(self, native: Json, where: str) -> list[Message]:
         role = native.get("role")
         if native.get("parts") is None:
             self._spelling["no_parts"] = "absent"
-        listed = self._listed(native.get("parts"), f"{where}.parts", "contents_parts")
-        self._note_thoughts("model" if role == "model" else "user", listed)
+        speaker = "model" if role == "model" else "user"
+        listed = self._parts(speaker, native.get("parts"), f"{where}.parts")
         match role:
             case "model":
-                return [self._model(listed, f"{where}.parts")]
+                return [self._model(listed)]
             case "user" | "function" | "tool" | None:
-                if any(part.get("functionResponse") is not None for part in listed):
-                    self._spelling["result_role"] = role or "none"
-                else:
-                    self._spelling["user_role"] = role or "none"
-                return self._user(listed, f"{where}.parts")
+                answers = any(part.get("functionResponse") is not None for part, _ in listed)
+                self._spelling["result_role" if answers else "user_role"] = role or "none"
+                return user_messages(self._read_users(part, path) for part, path in listed)
             case _:
                 refuse(f"{where}.role", f"{role!r} is no role of this wire")
 
-    def _user(self, listed: list[Json], where: str) -> list[Message]:
-        """Return one message for each result and one for each run of user content."""
-        made: list[Message] = []
-        saying: list[Part] | None = None
-        for place, part in enumerate(listed):
-            if part.get("functionResponse") is not None:
-                made.append(self._result(part["functionResponse"], f"{where}[{place}].functionResponse"))
-                saying = None
-            else:
-                if saying is None:
-                    saying = []
-                    made.append(Message(role="user", content=saying))
-                saying.append(parts.read(part, f"{where}[{place}]"))
-        return made or [Message(role="user", content=[])]
+    def _read_users(self, part: Json, where: str) -> Part | Message:
+        """Return a result, or another part of a user's content."""
+        if part.get("functionResponse") is not None:
+            return self._result(part["functionResponse"], f"{where}.functionResponse")
+        return parts.read(part, where)
 
     def _result(self, given: Any, where: str) -> Message:
         native = fields(given, where)
@@ -281,25 +276,22 @@ class ContentsReader:
             return error
         return [JsonPart(response), *media]
 
-    def _model(self, listed: list[Json], where: str) -> Message:
-        read: list[Part] = []
-        calls: list[ToolCall] = []
-        for place, part in enumerate(listed):
-            if part.get("functionCall") is not None:
-                native = fields(part["functionCall"], f"{where}[{place}].functionCall")
-                calls.append(self._call(native, part.get("thoughtSignature"), f"{where}[{place}]"))
-                read.append(CallPart(calls[-1].id))
-            elif (proof := _proof(part)) is not None:
-                self._spelling["proof"] = proof
-                read.append(ThinkingPart(signature=text(part["thoughtSignature"], f"{where}[{place}]")))
-            else:
-                read.append(parts.read(part, f"{where}[{place}]"))
-        if calls and not any(call.signature for call in calls):
+    def _model(self, listed: list[tuple[Json, str]]) -> Message:
+        message = assistant_message(self._read_models(part, path) for part, path in listed)
+        if message.tool_calls and not any(call.signature for call in message.tool_calls):
             self._signed = False
-        self._pairing.begin(calls)
-        said_first = unplaced(read)
-        content = None if calls and not said_first else said_first
-        return Message(role="assistant", content=content, tool_calls=calls)
+        self._pairing.begin(message.tool_calls)
+        return message
+
+    def _read_models(self, part: Json, where: str) -> Part | ToolCall:
+        """Return a call, or another part of the model's content."""
+        if part.get("functionCall") is not None:
+            native = fields(part["functionCall"], f"{where}.functionCall")
+            return self._call(native, part.get("thoughtSignature"), where)
+        if (proof := _proof(part)) is None:
+            return parts.read(part, where)
+        self._spelling["proof"] = proof
+        return ThinkingPart(signature=text(part["thoughtSignature"], where))
 
     def _call(self, native: Json, signature: Any, where: str) -> ToolCall:
         name = text(native.get("name"), f"{where}.functionCall.name")

@@ -25,6 +25,7 @@ from hearthnet_llm.vendors.calls import Pairing, is_made_up
 from hearthnet_llm.vendors.json_access import (
     as_text,
     checked,
+    entries,
     fields,
     objects,
     refuse,
@@ -121,8 +122,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     spelling["options"] = "absent" if options is None else "empty"
     options = _limited(fields(options or {}, "options"), spelling)
     declared = body.get("tools")
-    listed = enumerate(objects(declared, "tools"))
-    tools = [_read_tool(tool, f"tools[{place}]", spelling) for place, tool in listed]
+    tools = [_read_tool(tool, path, spelling) for tool, path in entries(declared, "tools")]
     request = ChatRequest(
         messages=_read_messages(body.get("messages"), spelling),
         tools=None if declared is None else tools,
@@ -298,8 +298,7 @@ def _call(call: ToolCall, place: int, spelling: Mapping[str, str]) -> Json:
 def _read_messages(native: Any, spelling: dict[str, str]) -> list[Message]:
     """Return the messages of a native body; records their variants in `spelling`."""
     pairing = Pairing()
-    listed = objects(native, "messages")
-    return [_read_message(one, f"messages[{place}]", pairing, spelling) for place, one in enumerate(listed)]
+    return [_read_message(one, path, pairing, spelling) for one, path in entries(native, "messages")]
 
 
 def _read_message(native: Json, where: str, pairing: Pairing, spelling: dict[str, str]) -> Message:

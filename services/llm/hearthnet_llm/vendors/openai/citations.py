@@ -15,7 +15,7 @@ import msgspec
 from hearthnet_llm.interface.content_parts import Citation, TextPart
 from hearthnet_llm.interface.frames import CitationEvent
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.json_access import fields, objects, text, without_nones
+from hearthnet_llm.vendors.json_access import entries, fields, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
@@ -103,9 +103,8 @@ def read(message: Json, made: Json, path: str, spelling: dict[str, str]) -> None
     """Put the sources of a native `message` into the canonical one in `made`."""
     if message.get("annotations") is None:
         return
-    given = objects(message["annotations"], f"{path}.annotations")
     spelling["annotations"] = "sent"
-    cited = [_read(one, f"{path}.annotations[{place}]") for place, one in enumerate(given)]
+    cited = [_read(one, place) for one, place in entries(message["annotations"], f"{path}.annotations")]
     found = [one for one in cited if one is not None]
     if found and isinstance(made.get("content"), str):
         made["content"] = [{"type": "text", "text": made["content"], "citations": found}]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import as_text, entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai import citations, reasoning, tools
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import (
@@ -183,17 +183,13 @@ def _unmarked(content: Any) -> Json:
 
 
 def _read_calls(message: Json, path: str, spelling: dict[str, str]) -> Json:
-    calls = objects(message.get("tool_calls"), f"{path}.tool_calls")
+    calls = entries(message.get("tool_calls"), f"{path}.tool_calls")
     if not calls:
         if message.get("tool_calls") is not None:
             spelling["no_calls"] = "empty"
         return {}
-    spelling["call_index"] = _placing([call.get("index") for call in calls], spelling)
-    return {
-        "tool_calls": [
-            _read_call(call, f"{path}.tool_calls[{index}]", spelling) for index, call in enumerate(calls)
-        ]
-    }
+    spelling["call_index"] = _placing([call.get("index") for call, _ in calls], spelling)
+    return {"tool_calls": [_read_call(call, place, spelling) for call, place in calls]}
 
 
 def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:

@@ -24,7 +24,7 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.request import Message
-from hearthnet_llm.vendors.json_access import as_text, fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import as_text, entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
@@ -172,12 +172,12 @@ def read_content(content: Any, path: str, spelling: dict[str, str]) -> Any:
     if content is None or isinstance(content, str):
         return content
     found = []
-    for index, part in enumerate(objects(content, path)):
+    for part, place in entries(content, path):
         kind = str(part.get("type"))
         reader = _READERS.get(kind)
         if reader is None:
-            refuse(f"{path}[{index}].type", f"{kind!r} is no known kind of content")
-        found.append({**reader(part, f"{path}[{index}]", spelling), **read_cache(part)})
+            refuse(f"{place}.type", f"{kind!r} is no known kind of content")
+        found.append({**reader(part, place, spelling), **read_cache(part)})
     return found
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Named, Region, ServerTool, TextForm, Tool, ToolChoice
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.json_access import entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import read_cache, write_cache
 from hearthnet_llm.vendors.wire import Json
@@ -100,12 +100,11 @@ def read(body: Json, spelling: dict[str, str]) -> Json:
     """Return the tools and the choice of a native `body` by canonical name."""
     made: Json = {}
     if body.get("tools") is not None:
-        tools = objects(body["tools"], "tools")
-        made["tools"] = [_read_tool(tool, f"tools[{index}]", spelling) for index, tool in enumerate(tools)]
+        made["tools"] = [_read_tool(tool, path, spelling) for tool, path in entries(body["tools"], "tools")]
     if body.get("functions") is not None:
         spelling["functions"] = "functions"
-        old = objects(body["functions"], "functions")
-        made["tools"] = [_read_function(tool, f"functions[{index}]") for index, tool in enumerate(old)]
+        old = entries(body["functions"], "functions")
+        made["tools"] = [_read_function(tool, path) for tool, path in old]
     if body.get("web_search_options") is not None:
         spelling["web_search"] = "web_search_options"
         search = _read_search(body["web_search_options"])
