@@ -6,12 +6,12 @@ only the first candidate counts. A finish reason may be a number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.models import streamed_error
 from hearthnet.text import text_weight, weight_tokens
-from hearthnet_llm.interface.content_parts import Citation, ServerPart, ThinkingPart
+from hearthnet_llm.interface.content_parts import Citation, ThinkingPart
 from hearthnet_llm.interface.frames import (
     CitationEvent,
     Done,
@@ -55,12 +55,6 @@ _MALFORMED: Final = (
     "TOO_MANY_TOOL_CALLS",
     "MISSING_THOUGHT_SIGNATURE",
 )
-_SERVED: Final[dict[str, Callable[[Json], ServerPart]]] = {
-    "executableCode": parts.read_code,
-    "codeExecutionResult": parts.read_outcome,
-    "toolCall": parts.read_server_call,
-    "toolResponse": parts.read_served,
-}
 
 
 def decoder(info: ResponseInfo) -> Decoder:
@@ -128,13 +122,14 @@ class Content:
 
     def _part(self, part: Json) -> Iterator[Frame]:
         signature = part.get("thoughtSignature")
-        if part.get("thought") and not any(part.get(name) is not None for name in ("functionCall", *_SERVED)):
+        call, served = part.get("functionCall"), parts.read_served(part)
+        if part.get("thought") and call is None and served is None:
             yield from self._think(part.get("text"), signature)
             return
         yield from self._end_thought(None)
-        if part.get("functionCall") is not None:
-            yield from self._calls.feed(part["functionCall"], signature)
-        elif (served := _served(part)) is not None:
+        if call is not None:
+            yield from self._calls.feed(call, signature)
+        elif served is not None:
             yield ServerToolEvent(served)
         else:
             yield from self._text_frames(part)
@@ -174,14 +169,6 @@ class Content:
         written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
         cached, thought = usage.get("cachedContentTokenCount"), usage.get("thoughtsTokenCount")
         return Done(reason, read, written, "native", counted(cached), counted(thought))
-
-
-def _served(part: Json) -> ServerPart | None:
-    """Return a call of one of the vendor's own tools or its result, else None."""
-    for name, reader in _SERVED.items():
-        if part.get(name) is not None:
-            return reader(part)
-    return None
 
 
 def _citations(candidate: Mapping[str, Any]) -> Iterator[Citation]:

@@ -47,7 +47,7 @@ class Calls:
         if opened is None:
             return made
         for part in native.get("partialArgs") or ():
-            opened.partial.feed(part)
+            opened.feed(part)
         if not native.get("willContinue"):
             made.append(self._close(opened))
         return made
@@ -58,23 +58,36 @@ class Calls:
 
     def _close(self, opened: _Open) -> ToolCall | Notice:
         self._open = None
-        if opened.partial.broken or opened.partial.open:
+        if opened.broken or opened.unfinished:
             return incomplete(self._name, opened.name)
-        given = opened.partial.value if opened.whole is None else opened.whole
+        given = opened.value if opened.whole is None else opened.whole
         made = call(self._name, opened.id, opened.name, given, opened.signature)
         self.called = self.called or isinstance(made, ToolCall)
         return made
 
 
 class _Open:
-    """A call whose arguments are still arriving; `whole` has those that came as one value."""
+    """A call whose arguments are still arriving: `whole`, or at paths in `value`.
+
+    `broken` tells that an invalid value or path came, `unfinished` that the last string is incomplete.
+    """
 
     def __init__(self, call_id: str, name: str, signature: Any) -> None:
         self.id = call_id
         self.name = name
         self.signature = signature if isinstance(signature, str) else None
         self.whole: Any = None
-        self.partial = PartialArguments()
+        self.value: dict[str, Any] = {}
+        self.broken = False
+        self.unfinished = False
+
+    def feed(self, part: Mapping[str, Any]) -> None:
+        """Add one PartialArg."""
+        path = _steps(str(part.get("jsonPath", "")))
+        given = [name for name in _VALUES if name in part]
+        if path is None or not given or not _put(self.value, path, _value(part, given[0])):
+            self.broken = True
+        self.unfinished = bool(part.get("willContinue"))
 
 
 def _steps(path: str) -> list[str | int] | None:
@@ -93,26 +106,6 @@ def _steps(path: str) -> list[str | int] | None:
         else:
             found.append(step["name"] if step["name"] is not None else _ESCAPED.sub(r"\1", step["quoted"]))
     return found or None
-
-
-class PartialArguments:
-    """The arguments of one call.
-
-    `broken` tells that an invalid value or path came, `open` that the last string is incomplete.
-    """
-
-    def __init__(self) -> None:
-        self.value: dict[str, Any] = {}
-        self.broken = False
-        self.open = False
-
-    def feed(self, part: Mapping[str, Any]) -> None:
-        """Add one PartialArg."""
-        path = _steps(str(part.get("jsonPath", "")))
-        given = [name for name in _VALUES if name in part]
-        if path is None or not given or not _put(self.value, path, _value(part, given[0])):
-            self.broken = True
-        self.open = bool(part.get("willContinue"))
 
 
 def _value(part: Mapping[str, Any], name: str) -> Any:

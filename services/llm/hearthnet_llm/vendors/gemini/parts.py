@@ -29,6 +29,10 @@ _TYPES: Final = (
     *("google_search_web", "google_search_image", "url_context", "google_maps", "file_search"),
     "media_processing",
 )
+_SERVED: Final = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+"""Calls and results of the vendor's own tools."""
+_KINDS: Final = ("inlineData", "fileData", *_SERVED)
+"""Kinds of parts other than texts, and the calls and results of functions."""
 _LEVEL: Final = "MEDIA_RESOLUTION_"
 _DETAILS: Final = ("low", "medium", "high", "ultra_high")
 _AS_IT_LIKES: Final = "auto"
@@ -52,19 +56,15 @@ def write(part: Part) -> Json:
 
 def read(native: Json, where: str) -> Part:
     """Return the part of a native one that is neither a call nor a call's result."""
-    for name, reader in _READERS.items():
-        if native.get(name) is not None:
-            if native.get("thought") and name != "text":
-                refuse(f"{where}.thought", f"is known of text alone, not of {name}")
-            return reader(native, where)
-    refuse(where, f"no part of {', '.join(native) or 'nothing'} is known")
-
-
-def _read_text(native: Json, where: str) -> Part:
-    said, signature = text(native["text"], f"{where}.text"), native.get("thoughtSignature")
+    if native.get("text") is not None:
+        said, signature = text(native["text"], f"{where}.text"), native.get("thoughtSignature")
+        return ThinkingPart(said, signature) if native.get("thought") else TextPart(said, signature=signature)
+    name = next((name for name in _KINDS if native.get(name) is not None), None)
+    if name is None:
+        refuse(where, f"no part of {', '.join(native) or 'nothing'} is known")
     if native.get("thought"):
-        return ThinkingPart(said, signature)
-    return TextPart(said, signature=signature)
+        refuse(f"{where}.thought", f"is known of text alone, not of {name}")
+    return read_served(native, where) or read_media(native, where)
 
 
 def _thinking(part: ThinkingPart) -> Json:
@@ -163,36 +163,24 @@ def _read_type(native: Json, where: str) -> str:
     return UNNAMED if given is None else text(given, f"{where}.toolType").lower()
 
 
-def read_code(native: Json, where: str = "executableCode") -> ServerCallPart:
-    """Return the program that the vendor runs."""
-    code = fields(native["executableCode"], where)
-    given = {name: value for name, value in code.items() if name != "id"}
-    return ServerCallPart(CODE, code.get("id"), given, signature=native.get("thoughtSignature"))
-
-
-def read_outcome(native: Json, where: str = "codeExecutionResult") -> ServerResultPart:
-    """Return the result of the program."""
-    outcome = fields(native["codeExecutionResult"], where)
-    result = {name: value for name, value in outcome.items() if name != "id"}
-    return ServerResultPart(CODE, outcome.get("id"), result, signature=native.get("thoughtSignature"))
-
-
-def read_server_call(native: Json, where: str = "toolCall") -> ServerCallPart:
-    """Return a call of another tool of the vendor."""
-    call = fields(native["toolCall"], where)
-    name = _read_type(call, where)
-    return ServerCallPart(name, call.get("id"), call.get("args"), signature=native.get("thoughtSignature"))
-
-
-def read_served(native: Json, where: str = "toolResponse") -> ServerResultPart:
-    """Return the result of such a tool."""
-    found = fields(native["toolResponse"], where)
-    return ServerResultPart(
-        _read_type(found, where),
-        found.get("id"),
-        found.get("response"),
-        signature=native.get("thoughtSignature"),
-    )
+def read_served(native: Json, where: str = "") -> ServerCallPart | ServerResultPart | None:
+    """Return a call of one of the vendor's own tools or its result, or None for another part."""
+    name = next((name for name in _SERVED if native.get(name) is not None), None)
+    if name is None:
+        return None
+    path = f"{where}.{name}"
+    given = fields(native[name], path)
+    known = {"id": given.get("id"), "signature": native.get("thoughtSignature")}
+    rest = {name: value for name, value in given.items() if name != "id"}
+    match name:
+        case "executableCode":
+            return ServerCallPart(CODE, arguments=rest, **known)
+        case "codeExecutionResult":
+            return ServerResultPart(CODE, result=rest, **known)
+        case "toolCall":
+            return ServerCallPart(_read_type(given, path), arguments=given.get("args"), **known)
+        case _:
+            return ServerResultPart(_read_type(given, path), result=given.get("response"), **known)
 
 
 _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
@@ -206,13 +194,4 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     JsonPart: lambda part: {"text": as_text(part.value)},
     ServerCallPart: _server_call,
     ServerResultPart: _served,
-}
-_READERS: Final[dict[str, Callable[[Json, str], Part]]] = {
-    "text": _read_text,
-    "inlineData": read_media,
-    "fileData": read_media,
-    "executableCode": read_code,
-    "codeExecutionResult": read_outcome,
-    "toolCall": read_server_call,
-    "toolResponse": read_served,
 }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hearthnet_llm.interface.request import ChatRequest, ResponseSchema, Thinking
+from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names, write_fields
 from hearthnet_llm.vendors.gemini import dialect, messages, tools
 from hearthnet_llm.vendors.json_access import checked, fields, refuse, ungrammatical, without_nones
 from hearthnet_llm.vendors.wire import HttpRequest, Json, Target
@@ -65,11 +66,10 @@ _ACTIONS: Final = ("generateContent", "streamGenerateContent")
 _STREAM: Final = "alt=sse"
 _PLAIN: Final[dict[str, str]] = {
     "max_tokens": "maxOutputTokens",
-    "temperature": "temperature",
+    **same_names("temperature", "seed"),
     "top_p": "topP",
     "top_k": "topK",
     "stop": "stopSequences",
-    "seed": "seed",
     "presence_penalty": "presencePenalty",
     "frequency_penalty": "frequencyPenalty",
     "logprobs": "responseLogprobs",
@@ -135,13 +135,13 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         service_tier=body.get("serviceTier"),
         stream=streamed,
         **tools.read(body, spelling),
-        **{ours: _whole(generation.get(its)) for ours, its in _PLAIN.items()},
+        **{name: _whole(value) for name, value in read_fields(generation, _PLAIN).items()},
     )
     return checked(request), Target(model, base, vendor, spelling=spelling)
 
 
 def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
-    made = without_nones(**{its: getattr(request, ours) for ours, its in _PLAIN.items()})
+    made = write_fields(request, _PLAIN)
     mime = spelling.get("mime", "auto")
     if mime not in ("auto", "none"):
         made["responseMimeType"] = mime
@@ -183,15 +183,14 @@ def _thinking(thinking: Thinking) -> Json:
 def _read_thinking(generation: Json) -> Thinking | None:
     if generation.get("thinkingConfig") is None:
         return None
-    native = fields(generation["thinkingConfig"], "generationConfig.thinkingConfig")
+    where = "generationConfig.thinkingConfig"
+    native = fields(generation["thinkingConfig"], where)
     budget = native.get("thinkingBudget")
     return Thinking(
         mode="auto" if budget == _AS_NEEDED else None,
         effort=native.get("thinkingLevel"),
         budget_tokens=None if budget == _AS_NEEDED else budget,
-        show=next(
-            (ours for ours, its in _THINKING_DISPLAY.items() if its is native.get("includeThoughts")), None
-        ),
+        show=our_word(_THINKING_DISPLAY, native.get("includeThoughts"), f"{where}.includeThoughts"),
     )
 
 

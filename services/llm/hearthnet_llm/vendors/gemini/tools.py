@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet_llm.interface.request import ChatRequest, Named, Region, ServerTool, Tool, ToolChoice
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
 from hearthnet_llm.vendors.gemini import dialect
 from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
@@ -41,6 +42,8 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
     "googleMaps": {"widget": "enableWidget"},
 }
 _FINDS: Final = {"web": "webSearch", "image": "imageSearch"}
+_TIME_RANGE: Final = {"since": "startTime", "until": "endTime"}
+_DEGREES: Final = same_names("latitude", "longitude")
 _DYNAMIC: Final = "MODE_DYNAMIC"
 _PLACED: Final = ("maps", "web_search", "enterprise_web_search", "web_search_retrieval")
 """Tools that use a place; those whose results depend on it most come first."""
@@ -228,7 +231,7 @@ def _write_server_tool(tool: ServerTool) -> Json:
     native = _KINDS.get(tool.kind)
     if native is None:
         refuse("/input/tools", f"Gemini has no tool {tool.kind}; it has {', '.join(_KINDS)}")
-    body = without_nones(**{its: getattr(tool, ours) for ours, its in _SETTINGS.get(native, {}).items()})
+    body = write_fields(tool, _SETTINGS.get(native, {}))
     if native == "googleSearch":
         body |= _search(tool)
     if native == "googleSearchRetrieval" and tool.threshold is not None:
@@ -239,7 +242,7 @@ def _write_server_tool(tool: ServerTool) -> Json:
 def _search(tool: ServerTool) -> Json:
     body: Json = {}
     if tool.since is not None or tool.until is not None:
-        body["timeRangeFilter"] = without_nones(startTime=tool.since, endTime=tool.until)
+        body["timeRangeFilter"] = write_fields(tool, _TIME_RANGE)
     if tool.finds is not None:
         body["searchTypes"] = {_FINDS[kind]: {} for kind in tool.finds if kind in _FINDS}
     return body
@@ -265,7 +268,7 @@ def _read_search(left: Json, where: str) -> Json:
     found: Json = {}
     if "timeRangeFilter" in left:
         time = fields(left.pop("timeRangeFilter"), f"{where}.timeRangeFilter")
-        found |= {"since": time.get("startTime"), "until": time.get("endTime")}
+        found |= read_fields(time, _TIME_RANGE)
     if "searchTypes" in left:
         kinds = fields(left.pop("searchTypes"), f"{where}.searchTypes")
         found["finds"] = [ours for ours, its in _FINDS.items() if kinds.get(its) is not None]
@@ -286,18 +289,14 @@ def _write_place(tools: list[Tool]) -> Json:
     place = next((tool.server.place for tool in tools if tool.server and tool.server.place), None)
     if place is None or (place.latitude is None and place.language is None):
         return {}
-    degrees = without_nones(latitude=place.latitude, longitude=place.longitude)
+    degrees = write_fields(place, _DEGREES)
     return {**({"latLng": degrees} if degrees else {}), **without_nones(languageCode=place.language)}
 
 
 def _read_place(native: Json, tools: list[Tool], where: str) -> None:
     """Assign the place of a `retrievalConfig` to the tool among `tools` that uses it."""
     degrees = fields(native.get("latLng") or {}, f"{where}.latLng")
-    place = Region(
-        latitude=degrees.get("latitude"),
-        longitude=degrees.get("longitude"),
-        language=native.get("languageCode"),
-    )
+    place = Region(**read_fields(degrees, _DEGREES), language=native.get("languageCode"))
     for kind in _PLACED:
         for number, tool in enumerate(tools):
             if tool.server is not None and tool.server.kind == kind:

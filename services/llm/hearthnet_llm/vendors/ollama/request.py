@@ -22,6 +22,7 @@ from hearthnet_llm.interface.content_parts import (
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, Thinking, Tool
 from hearthnet_llm.vendors.calls import Pairing, is_made_up
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import (
     as_text,
     checked,
@@ -57,17 +58,11 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
 _PATH: Final = "/api/chat"
 _OPTIONS: Final[dict[str, str]] = {
     "max_tokens": "num_predict",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "seed": "seed",
-    "stop": "stop",
     "repetition_penalty": "repeat_penalty",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
+    **same_names("temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    **same_names("presence_penalty", "frequency_penalty"),
 }
-_PLAIN: Final = ("stream", "logprobs", "top_logprobs")
+_PLAIN: Final = same_names("stream", "logprobs", "top_logprobs")
 _JSON: Final = "json"
 ERROR_MARK: Final = "ERROR: "
 _ROLES: Final = ("system", "user", "assistant", "tool")
@@ -82,9 +77,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     ungrammatical(request)
     spelling = target.spelling
     body: Json = {"model": target.model, "messages": _write_messages(request.messages, spelling)}
-    options = without_nones(
-        num_ctx=target.ctx, **{its: getattr(request, ours) for ours, its in _OPTIONS.items()}
-    )
+    options = {**without_nones(num_ctx=target.ctx), **write_fields(request, _OPTIONS)}
     if request.max_tokens is None and spelling.get("no_limit", "absent") != "absent":
         options["num_predict"] = int(spelling["no_limit"])
     thinking = _thinking(request.thinking)
@@ -100,7 +93,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     form = _format(request.response_schema)
     if form is not None or spelling.get("no_format") == "empty":
         body["format"] = "" if form is None else form
-    body |= without_nones(**{name: getattr(request, name) for name in _PLAIN})
+    body |= write_fields(request, _PLAIN)
     if target.ctx is not None:
         body["truncate"] = False
     return HttpRequest("POST", target.base + _PATH, body)
@@ -128,8 +121,8 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         tools=None if declared is None else tools,
         response_schema=_read_format(body.get("format"), spelling),
         thinking=_read_thinking(body, options, spelling),
-        **{ours: options.get(its) for ours, its in _OPTIONS.items()},
-        **{name: body.get(name) for name in _PLAIN},
+        **read_fields(options, _OPTIONS),
+        **read_fields(body, _PLAIN),
     )
     target = Target(text(body.get("model"), "model"), native.url.removesuffix(_PATH), vendor, "", spelling)
     return checked(request), target
