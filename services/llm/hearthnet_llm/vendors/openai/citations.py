@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet_llm.interface.content_parts import Citation, TextPart
 from hearthnet_llm.interface.frames import CitationEvent
 from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.field_tables import read_fields, write_fields
 from hearthnet_llm.vendors.json_access import entries, fields, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
@@ -85,18 +84,13 @@ def write(message: Message, body: Json, choices: Choices) -> None:
     if cited and isinstance(message.content, list) and len(message.content) == 1:
         body["content"] = _texts(message)[0].text
     if cited or form == "sent":
-        body["annotations"] = [{"type": _KIND, _KIND: _written(citation)} for citation in cited]
+        body["annotations"] = [{"type": _KIND, _KIND: write_fields(citation, _FIELDS)} for citation in cited]
 
 
 def _texts(message: Message) -> list[TextPart]:
     if not isinstance(message.content, list):
         return []
     return [part for part in message.content if isinstance(part, TextPart)]
-
-
-def _written(citation: Citation) -> Json:
-    said = msgspec.to_builtins(citation)
-    return {theirs: said[ours] for ours, theirs in _FIELDS.items() if ours in said}
 
 
 def read(message: Json, made: Json, path: str, spelling: dict[str, str]) -> None:
@@ -116,5 +110,4 @@ def _read(one: Json, path: str) -> Json | None:
         return None
     given = fields(one.get(_KIND), f"{path}.{_KIND}")
     text(given.get("url"), f"{path}.{_KIND}.url")
-    known: dict[str, Any] = {ours: given.get(theirs) for ours, theirs in _FIELDS.items()}
-    return {"kind": "web", **without_nones(**known)}
+    return {"kind": "web", **without_nones(**read_fields(given, _FIELDS))}

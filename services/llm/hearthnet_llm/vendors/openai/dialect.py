@@ -100,6 +100,7 @@ SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
 _NO_USAGE: Final = {"usage": "none"}
 _THOUGHTS_BACK: Final = {"thoughts": "reasoning_content"}
 _SWITCH: Final = {**_THOUGHTS_BACK, "mode": "thinking.type"}
+_TEMPLATE_SWITCH: Final = {**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking"}
 _REASONING: Final = {
     "thoughts": "reasoning",
     "effort": "reasoning.effort",
@@ -170,17 +171,10 @@ VENDORS: Final[dict[str, Vendor]] = {
     ),
     "huggingface": Vendor(hosts=("router.huggingface.co",)),
     "llamacpp": Vendor(
-        spelling={
-            **_THOUGHTS_BACK,
-            "mode": "chat_template_kwargs.enable_thinking",
-            "repetition": "repeat_penalty",
-            "grammar": "grammar",
-        }
+        spelling={**_TEMPLATE_SWITCH, "repetition": "repeat_penalty", "grammar": "grammar"},
     ),
     "lmstudio": Vendor(spelling={"repetition": "repeat_penalty"}),
-    "minicpm": Vendor(
-        hosts=("modelbest.cn",), spelling={**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking"}
-    ),
+    "minicpm": Vendor(hosts=("modelbest.cn",), spelling=_TEMPLATE_SWITCH),
     "mistral": Vendor(
         hosts=("api.mistral.ai",),
         spelling={
@@ -192,10 +186,7 @@ VENDORS: Final[dict[str, Vendor]] = {
         },
     ),
     "moonshotai": Vendor(hosts=("api.moonshot.ai", "api.moonshot.cn"), spelling=_SWITCH),
-    "nvidia": Vendor(
-        hosts=("integrate.api.nvidia.com",),
-        spelling={**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking"},
-    ),
+    "nvidia": Vendor(hosts=("integrate.api.nvidia.com",), spelling=_TEMPLATE_SWITCH),
     "ollama": Vendor(spelling={"thoughts": "reasoning"}),
     "openrouter": Vendor(
         hosts=("openrouter.ai",),
@@ -209,7 +200,7 @@ VENDORS: Final[dict[str, Vendor]] = {
     "together": Vendor(hosts=("api.together.xyz", "api.together.ai"), spelling={"thoughts": "reasoning"}),
     "venice": Vendor(hosts=("api.venice.ai",), spelling=_THOUGHTS_BACK),
     "vercel-gateway": Vendor(hosts=("ai-gateway.vercel.sh",), spelling=_REASONING, models=(_FIXED_SAMPLING,)),
-    "vllm": Vendor(spelling={**_THOUGHTS_BACK, "mode": "chat_template_kwargs.enable_thinking"}),
+    "vllm": Vendor(spelling=_TEMPLATE_SWITCH),
     "xai": Vendor(hosts=("api.x.ai",), spelling=_THOUGHTS_BACK),
     "zai": Vendor(hosts=("api.z.ai", "bigmodel.cn"), spelling={**_SWITCH, "keep": "thinking.clear_thinking"}),
 }

@@ -196,15 +196,30 @@ def read_cache(native: Json) -> Json:
     return {} if hint is None else {"cache": without_nones(ttl=fields(hint, "cache_control").get("ttl"))}
 
 
+def _read_url(kind: str, *more: str, **spelled: str) -> Callable[[Json, str, dict[str, str]], Json]:
+    """Return a reader of parts of `kind` at a URL, which may have the fields `more`.
+
+    It records `spelled` as the variant.
+    """
+
+    def read(part: Json, path: str, spelling: dict[str, str]) -> Json:
+        spelling |= spelled
+        place = f"{path}.{part['type']}"
+        given = fields(part.get(part["type"]), place)
+        found = _of_url(text(given.get("url"), f"{place}.url"))
+        return {"type": kind, **found, **without_nones(**{name: given.get(name) for name in more})}
+
+    return read
+
+
+_read_image_url: Final = _read_url("image", "detail", image="object")
+
+
 def _read_image(part: Json, path: str, spelling: dict[str, str]) -> Json:
-    image = part.get("image_url")
-    if isinstance(image, str):
-        spelling["image"] = "text"
-        return {"type": "image", **_of_url(image)}
-    spelling["image"] = "object"
-    given = fields(image, f"{path}.image_url")
-    url = text(given.get("url"), f"{path}.image_url.url")
-    return {"type": "image", **_of_url(url), **without_nones(detail=given.get("detail"))}
+    if not isinstance(part.get("image_url"), str):
+        return _read_image_url(part, path, spelling)
+    spelling["image"] = "text"
+    return {"type": "image", **_of_url(part["image_url"])}
 
 
 def _read_audio(part: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -214,12 +229,6 @@ def _read_audio(part: Json, path: str, spelling: dict[str, str]) -> Json:
     spelling["audio"] = "input_audio"
     sound = fields(part.get("input_audio"), f"{path}.input_audio")
     return {"type": "audio", "data": sound.get("data"), "media_type": f"audio/{sound.get('format')}"}
-
-
-def _read_video(part: Json, path: str, _spelling: dict[str, str]) -> Json:
-    given = fields(part.get("video_url"), f"{path}.video_url")
-    url = text(given.get("url"), f"{path}.video_url.url")
-    return {"type": "video", **_of_url(url), **without_nones(fps=given.get("fps"))}
 
 
 def _read_file(part: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -239,12 +248,6 @@ def _by_value(made: Json, given: str) -> Json:
     found = _of_url(given)
     is_address = found.get("url", "").startswith(("http:", "https:", "data:"))
     return made | (found if "data" in found or is_address else {"data": given})
-
-
-def _read_audio_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
-    spelling["audio"] = "audio_url"
-    given = fields(part.get("audio_url"), f"{path}.audio_url")
-    return {"type": "audio", **_of_url(text(given.get("url"), f"{path}.audio_url.url"))}
 
 
 def _read_file_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -270,8 +273,8 @@ _READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {
     "text": lambda part, path, _: {"type": "text", "text": text(part.get("text"), f"{path}.text")},
     "image_url": _read_image,
     "input_audio": _read_audio,
-    "audio_url": _read_audio_url,
-    "video_url": _read_video,
+    "audio_url": _read_url("audio", audio="audio_url"),
+    "video_url": _read_url("video", "fps"),
     "file": _read_file,
     "file_url": _read_file_url,
     "document_url": _read_document,

@@ -8,13 +8,12 @@ is shown, and the typed pieces are returned to the vendor.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, cast
-
-import msgspec
+from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import ThinkingPart
 from hearthnet_llm.interface.frames import ReasoningBlock, ReasoningDelta
 from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import objects, text, value_at, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
@@ -22,7 +21,7 @@ from hearthnet_llm.vendors.wire import Json
 _PLAIN = ("reasoning_content", "reasoning", "reasoning_text")
 _PROOFS = ("thought_signature", "reasoning_signature", "reasoning_opaque", "signature")
 _KINDS = ("text", "summary", "encrypted")
-_Kind = Literal["text", "summary", "encrypted"]
+_OPAQUE: Final = same_names("id", "format", "signature", "data")
 _DETAILS: Final = "reasoning."
 _NAMES: Final[dict[str, tuple[str, ...]]] = {
     "reasoning_content": ("reasoning_content",),
@@ -37,24 +36,12 @@ _SIGNED: Final[dict[str, str]] = {
 }
 
 
-class _Open(msgspec.Struct):
-    """A typed thought that is still arriving."""
-
-    kind: _Kind
-    index: int | None
-    texts: list[str]
-    id: str | None = None
-    format: str | None = None
-    signature: str | None = None
-    data: str | None = None
-
-
 class Thoughts:
     """The thoughts of one answer."""
 
     def __init__(self) -> None:
         self._plain: list[str] = []
-        self._typed: dict[tuple[str, Any], _Open] = {}
+        self._typed: dict[tuple[str, Any], tuple[Json, list[str]]] = {}
         self._signature: str | None = None
         self._closed: bool | None = None
 
@@ -98,40 +85,25 @@ class Thoughts:
 
     def finish(self) -> Iterator[ReasoningBlock]:
         """Yield each complete thought."""
-        for one in self._typed.values():
-            text = "".join(one.texts)
-            yield ReasoningBlock(
-                ThinkingPart(
-                    text=text or None,
-                    signature=one.signature,
-                    data=one.data,
-                    kind=one.kind,
-                    id=one.id,
-                    format=one.format,
-                    index=one.index,
-                )
-            )
+        for given, texts in self._typed.values():
+            yield ReasoningBlock(ThinkingPart("".join(texts) or None, **given))
         if not self._typed and (self._plain or self._signature):
             said = "".join(self._plain) or None
             yield ReasoningBlock(ThinkingPart(text=said, signature=self._signature, closed=self._closed))
 
     def _detail(self, detail: Mapping[str, Any]) -> str:
         """Add a typed piece to its thought and return its text."""
-        kind = str(detail.get("type") or "").removeprefix("reasoning.")
+        kind = str(detail.get("type") or "").removeprefix(_DETAILS)
         if kind not in _KINDS:
             return ""
         index = detail.get("index")
-        one = self._typed.setdefault(
-            (kind, index), _Open(cast(_Kind, kind), index if isinstance(index, int) else None, [])
-        )
-        for name in ("id", "format", "signature", "data"):
-            value = detail.get(name)
-            if isinstance(value, str):
-                setattr(one, name, value)
+        new = {"kind": kind, "index": index if isinstance(index, int) else None}
+        given, texts = self._typed.setdefault((kind, index), (new, []))
+        given |= {name: detail[name] for name in _OPAQUE if isinstance(detail.get(name), str)}
         words = detail.get("summary" if kind == "summary" else "text")
         if not isinstance(words, str):
             return ""
-        one.texts.append(words)
+        texts.append(words)
         return words
 
 
@@ -170,15 +142,16 @@ def _among(message: Message) -> list[ThinkingPart]:
 
 def _detail(thought: ThinkingPart) -> Json:
     words = {"summary" if thought.kind == "summary" else "text": thought.text}
-    named = {name: getattr(thought, name) for name in ("id", "format", "index", "signature", "data")}
-    return {"type": f"{_DETAILS}{thought.kind}", **without_nones(**words, **named)}
+    return {
+        "type": f"{_DETAILS}{thought.kind}",
+        **without_nones(**words),
+        **write_fields(thought, {**_OPAQUE, "index": "index"}),
+    }
 
 
 def read(message: Json, path: str, spelling: dict[str, str]) -> list[Json] | None:
     """Return the thoughts of a native message, or None if it has no field for them."""
-    plain = [
-        name for name in ("reasoning_content", "reasoning", "reasoning_text") if message.get(name) is not None
-    ]
+    plain = [name for name in _PLAIN if message.get(name) is not None]
     details = message.get("reasoning_details")
     signature = read_signature(message, spelling)
     if not plain and details is None and signature is None:
@@ -208,6 +181,6 @@ def read_signature(native: Json, spelling: dict[str, str]) -> Any:
 
 def _read_detail(detail: Json) -> Json:
     kind = str(detail.get("type", "")).removeprefix(_DETAILS)
-    opaque = {key: detail.get(key) for key in ("id", "format", "index", "signature", "data")}
+    opaque = read_fields(detail, {**_OPAQUE, "index": "index"})
     words = detail.get("summary" if kind == "summary" else "text")
     return {"type": "thinking", "kind": kind, **without_nones(text=words, **opaque)}

@@ -15,6 +15,7 @@ import msgspec
 
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Named, Region, ServerTool, TextForm, Tool, ToolChoice
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.openai.parts import read_cache, write_cache
@@ -28,15 +29,13 @@ _SEARCH: Final = "web_search"
 _PREFIX: Final = "openrouter:"
 _BUILTIN: Final = "builtin_function"
 """Moonshot's type for them; their names begin with a dollar sign."""
+_FUNCTION: Final = {**same_names("description", "strict"), "parameters_schema": "parameters"}
 _NAMES: Final = {
     "context_size": "search_context_size",
-    "allowed_domains": "allowed_domains",
     "blocked_domains": "excluded_domains",
-    "max_uses": "max_uses",
-    "max_results": "max_results",
     "max_tokens": "max_completion_tokens",
-    "model": "model",
     "transcript": "forward_transcript",
+    **same_names("allowed_domains", "max_uses", "max_results", "model"),
 }
 """Settings by canonical name, with their native names."""
 
@@ -74,8 +73,7 @@ def _tool(tool: Tool, choices: Choices) -> Json:
 
 
 def _function(tool: Tool) -> Json:
-    more = without_nones(description=tool.description, parameters=tool.parameters_schema, strict=tool.strict)
-    return {"name": tool.name, **more}
+    return {"name": tool.name, **write_fields(tool, _FUNCTION)}
 
 
 def _choice(choice: ToolChoice, choices: Choices, old: bool, texts: set[str]) -> str | Json:
@@ -131,12 +129,8 @@ def _read_tool(tool: Json, path: str, spelling: dict[str, str]) -> Json:
 
 
 def _read_function(function: Json, path: str) -> Json:
-    more = without_nones(
-        description=function.get("description"),
-        parameters_schema=function.get("parameters"),
-        strict=function.get("strict"),
-    )
-    return {"name": text(function.get("name"), f"{path}.name"), **more}
+    more = read_fields(function, _FUNCTION)
+    return {"name": text(function.get("name"), f"{path}.name"), **without_nones(**more)}
 
 
 def _read_choice(choice: Any, path: str, spelling: dict[str, str]) -> Any:
@@ -222,7 +216,7 @@ def _write_server_tool(server: ServerTool, choices: Choices) -> Json:
         return {"type": _BUILTIN, "function": {"name": f"${server.kind}"}}
     if choices["server_tools"] == "flat":
         return {"type": server.kind, **without_nones(search_context_size=server.context_size)}
-    settings = without_nones(**{theirs: getattr(server, ours) for ours, theirs in _NAMES.items()})
+    settings = write_fields(server, _NAMES)
     if server.place is not None:
         settings["user_location"] = {"type": "approximate", **msgspec.to_builtins(server.place)}
     more = {"parameters": settings} if settings or choices["no_settings"] == "empty" else {}
@@ -277,11 +271,10 @@ def _read_search(native: Any) -> Json:
 
 
 def _read_settings(settings: Json, path: str) -> Json:
-    ours = {theirs: ours for ours, theirs in _NAMES.items()}
     for name in settings:
-        if name not in ours:
+        if name not in _NAMES.values():
             refuse(f"{path}.{name}", "is no known setting of a tool that the vendor runs")
-    return without_nones(**{ours[name]: value for name, value in settings.items()})
+    return without_nones(**read_fields(settings, _NAMES))
 
 
 def _read_place(place: Any, path: str) -> Json:
@@ -289,5 +282,4 @@ def _read_place(place: Any, path: str) -> Json:
     if place is None:
         return {}
     given = fields(place, f"{path}.user_location")
-    known = {name: given.get(name) for name in Region.__struct_fields__}
-    return {"place": without_nones(**known)}
+    return {"place": without_nones(**read_fields(given, same_names(*Region.__struct_fields__)))}
