@@ -152,7 +152,7 @@ class Content:
         self._stopped(message)
 
     def _start(self, index: Any, block: Json) -> Iterator[Frame]:
-        opened = self._open[index] = _Open(block, json=[], thought=[])
+        opened = self._open[index] = _Open(block)
         kind = block.get("type")
         if kind == "text":
             yield from self._text_frames(block.get("text"))

@@ -155,11 +155,11 @@ class Content:
         """Return the block of a delta; a text has no start event."""
         index = event.get("contentBlockIndex")
         if index not in self._open:
-            self._open[index] = _Open({}, json=[], thought=[], result=[])
+            self._open[index] = _Open({})
         return self._open[index]
 
     def _start(self, index: Any, start: Json) -> Iterator[Frame]:
-        opened = self._open[index] = _Open(start, json=[], thought=[], result=[])
+        opened = self._open[index] = _Open(start)
         yield from self._leave_out(start)
         used = start.get("toolUse") or {}
         if used and used.get("type") != blocks.SERVED:

@@ -32,6 +32,7 @@ from hearthnet_llm.interface.content_parts import (
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.vendors.bedrock_converse import media
 from hearthnet_llm.vendors.calls import plain_id
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import as_text, entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
@@ -42,15 +43,15 @@ _REFERENCE: Final = "tool_reference"
 STATUS: Final[dict[bool, str]] = {True: "error", False: "success"}
 _NOWHERE: Final = "file"
 """The kind of a citation that only names its source."""
+_SEARCH_RESULT: Final = {**same_names("source", "title", "citations"), "texts": "content"}
+_IN_DOCUMENT: Final = {"index": "documentIndex", **same_names("start", "end")}
+_CITATION: Final = {"title": "title", "url": "source", "quoted": "sourceContent"}
 _PLACES: Final[dict[str, tuple[str, dict[str, str]]]] = {
-    "chars": ("documentChar", {"index": "documentIndex", "start": "start", "end": "end"}),
-    "pages": ("documentPage", {"index": "documentIndex", "start": "start", "end": "end"}),
-    "blocks": ("documentChunk", {"index": "documentIndex", "start": "start", "end": "end"}),
+    "chars": ("documentChar", _IN_DOCUMENT),
+    "pages": ("documentPage", _IN_DOCUMENT),
+    "blocks": ("documentChunk", _IN_DOCUMENT),
     "web": ("web", {"url": "url", "reference": "domain"}),
-    "search_result": (
-        "searchResultLocation",
-        {"index": "searchResultIndex", "start": "start", "end": "end"},
-    ),
+    "search_result": ("searchResultLocation", {**_IN_DOCUMENT, "index": "searchResultIndex"}),
 }
 
 
@@ -162,22 +163,8 @@ def read_thinking(value: Any, where: str) -> ThinkingPart:
     return ThinkingPart(thought.get("text"), thought.get("signature"))
 
 
-def _search_result(part: SearchResultPart) -> Json:
-    cited = None if part.citations is None else {"enabled": part.citations}
-    texts = [{"text": one.text} for one in part.texts]
-    found = {"source": part.source, "title": part.title, "content": texts, **without_nones(citations=cited)}
-    return {"searchResult": found}
-
-
 def _read_search_result(value: Any, where: str) -> SearchResultPart:
-    native = fields(value, where)
-    cited = native.get("citations")
-    return SearchResultPart(
-        text(native.get("source"), f"{where}.source"),
-        text(native.get("title"), f"{where}.title"),
-        [_read_text(one.get("text"), where) for one in objects(native.get("content"), f"{where}.content")],
-        None if cited is None else fields(cited, where).get("enabled"),
-    )
+    return SearchResultPart(**read_fields(fields(value, where), _SEARCH_RESULT, media.READ, f"{where}."))
 
 
 def _read_added(value: Any, where: str) -> ToolReferencePart:
@@ -240,7 +227,7 @@ _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {
     ThinkingPart: _thinking,
     RefusalPart: lambda part: {"text": part.text},
     JsonPart: lambda part: {"text": as_text(part.value)},
-    SearchResultPart: _search_result,
+    SearchResultPart: lambda part: {"searchResult": write_fields(part, _SEARCH_RESULT, media.WRITTEN)},
     ServerCallPart: _server_call,
     ServerResultPart: _served,
     ToolReferencePart: lambda part: {"toolAddition": {"tool": {"type": _REFERENCE, "name": part.name}}},
@@ -268,13 +255,13 @@ def _write_citations(citations: list[Citation]) -> list[Json]:
 
 
 def _write_citation(citation: Citation) -> Json:
-    quoted = None if citation.quoted is None else [{"text": citation.quoted}]
-    source = citation.url if citation.kind != "web" else None
-    about = without_nones(title=citation.title, source=source, sourceContent=quoted)
+    about = write_fields(citation, _CITATION, {"quoted": lambda quoted: [{"text": quoted}]})
     if citation.kind not in _PLACES:
         return about
     name, names = _PLACES[citation.kind]
-    place = without_nones(**{its: getattr(citation, ours) for ours, its in names.items()})
+    if citation.kind == "web":
+        about.pop("source", None)  # a page's address stands in its place
+    place = write_fields(citation, names)
     if str(place.get("domain", "")) not in (citation.url or place.get("domain", "")):
         del place["domain"]  # another vendor's reference
     return {**about, "location": {name: place}}
@@ -283,22 +270,16 @@ def _write_citation(citation: Citation) -> Json:
 def read_citation(native: Json) -> Citation | None:
     """Return the citation of a block or a delta, or None if its kind is unknown."""
     location = fields(native.get("location") or {}, "location")
-    quoted = _quoted(native)
+    about = read_fields(native, _CITATION, {"quoted": _read_quoted})
     if not location:
-        return Citation(_NOWHERE, title=native.get("title"), quoted=quoted, url=native.get("source"))
+        return Citation(_NOWHERE, **about)
     for kind, (name, names) in _PLACES.items():
         if name in location:
-            place = fields(location[name], f"location.{name}")
-            found = {ours: place.get(its) for ours, its in names.items()}
-            return Citation(
-                kind=kind,  # type: ignore[arg-type]
-                title=native.get("title"),
-                quoted=quoted,
-                **{"url": native.get("source"), **found},
-            )
+            place = read_fields(fields(location[name], f"location.{name}"), names)
+            return Citation(kind=kind, **{**about, **place})  # type: ignore[arg-type]
     return None
 
 
-def _quoted(native: Json) -> str | None:
-    pieces = [str(one.get("text") or "") for one in objects(native.get("sourceContent"), "sourceContent")]
+def _read_quoted(native: Any, where: str) -> str | None:
+    pieces = [str(one.get("text") or "") for one in objects(native, where)]
     return "".join(pieces) if pieces else None

@@ -6,10 +6,12 @@ such a URL as ?bucketOwner=.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
-from hearthnet_llm.vendors.json_access import fields, objects, refuse, text, without_nones
+from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
+from hearthnet_llm.vendors.json_access import entries, fields, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
 _TYPES: Final[dict[str, str]] = {
@@ -29,6 +31,7 @@ _TYPES: Final[dict[str, str]] = {
     "three_gp": "video/3gpp",
 }
 _FORMATS: Final = {kind: name for name, kind in _TYPES.items()}
+_DOCUMENT: Final = same_names("name", "context", "citations")
 _NAME: Final = "document"
 _OWNER: Final = "?bucketOwner="
 
@@ -44,8 +47,7 @@ def write(part: Media) -> Json:
     kind = str(part.__struct_config__.tag)
     form = None if part.media_type is None else _format(part.media_type)
     if isinstance(part, DocumentPart):
-        cited = None if part.citations is None else {"enabled": part.citations}
-        more = {"name": part.name or _NAME, **without_nones(context=part.context, citations=cited)}
+        more = {**write_fields(part, _DOCUMENT, WRITTEN), "name": part.name or _NAME}
         return {kind: {**without_nones(format=form), **more, "source": _write_source(part)}}
     return {kind: {"format": form, "source": _write_source(part)}}
 
@@ -54,7 +56,7 @@ def _write_source(part: Media) -> Json:
     if isinstance(part, DocumentPart) and part.text is not None:
         return {"text": part.text}
     if isinstance(part, DocumentPart) and part.texts is not None:
-        return {"content": [{"text": piece.text} for piece in part.texts]}
+        return {"content": _write_texts(part.texts)}
     if part.data is not None:
         return {"bytes": part.data}
     if part.url is None or not part.url.startswith("s3://"):
@@ -74,7 +76,7 @@ def read(block: Json, where: str) -> Media | None:
             if form is not None:
                 found["media_type"] = _TYPES.get(form, f"{_family(kind)}/{form}")
             if kind is DocumentPart:
-                found |= _read_document(native)
+                found |= read_fields(native, _DOCUMENT, READ, f"{where}.{name}.")
             made: Media = kind(**found)
             return made
     return None
@@ -86,19 +88,27 @@ def _read_source(source: Json) -> Json:
         owner = place.get("bucketOwner")
         return {"url": text(place.get("uri"), "s3Location.uri") + (f"{_OWNER}{owner}" if owner else "")}
     if "content" in source:
-        return {
-            "texts": [TextPart(str(one.get("text") or "")) for one in objects(source["content"], "content")]
-        }
+        return {"texts": _read_texts(source["content"], "content")}
     return without_nones(data=source.get("bytes"), text=source.get("text"))
 
 
-def _read_document(native: Json) -> Json:
-    cited = native.get("citations")
-    return without_nones(
-        name=native.get("name"),
-        context=native.get("context"),
-        citations=None if cited is None else fields(cited, "citations").get("enabled"),
-    )
+def _write_texts(texts: list[TextPart]) -> list[Json]:
+    return [{"text": one.text} for one in texts]
+
+
+def _read_texts(native: Any, where: str) -> list[TextPart]:
+    return [TextPart(text(one.get("text"), f"{path}.text")) for one, path in entries(native, where)]
+
+
+WRITTEN: Final[dict[str, Callable[[Any], Json | list[Json]]]] = {
+    "citations": lambda enabled: {"enabled": enabled},
+    "texts": _write_texts,
+}
+"""Writers of fields that natively have another form, and below their readers."""
+READ: Final[dict[str, Callable[[Any, str], Any]]] = {
+    "citations": lambda native, where: fields(native, where).get("enabled"),
+    "texts": _read_texts,
+}
 
 
 def _format(media_type: str) -> str:

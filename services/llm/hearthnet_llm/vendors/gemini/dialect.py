@@ -124,49 +124,45 @@ def snake(name: str) -> str:
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
-SPELLINGS: Final[dict[str, tuple[str, ...]]] = {
-    f"{message}.{field}": (field, snake(field))
+_IN_SNAKE_CASE: Final = {
+    (message, snake(field)): field
     for message, known in _FIELDS.items()
     for field in known
     if snake(field) != field
 }
+SPELLINGS: Final = {f"{message}.{field}": (field, name) for (message, name), field in _IN_SNAKE_CASE.items()}
 """A choice for each field with two names."""
 
 
 def camel(value: Any, message: str, spelling: dict[str, str]) -> Any:
     """Return `value`, a `message` of the table, in camelCase; record exceptions in `spelling`."""
-    names = {snake(field): field for field in _FIELDS.get(message, {})}
 
-    def renamed(name: str) -> str:
-        field = names.get(name, name)
+    def renamed(message: str, name: str) -> str:
+        field = _IN_SNAKE_CASE.get((message, name), name)
         if field != name:
             spelling[f"{message}.{field}"] = name
         return field
 
-    return _mapped(value, message, renamed, lambda inner, held: camel(inner, held, spelling))
+    return _mapped(value, message, renamed)
 
 
-def spelled(value: Any, message: str, spelling: dict[str, str]) -> Any:
+def spelled(value: Any, message: str, spelling: Mapping[str, str]) -> Any:
     """Return `value` with the field names of `spelling`."""
-
-    def renamed(name: str) -> str:
-        return spelling.get(f"{message}.{name}", name)
-
-    return _mapped(value, message, renamed, lambda inner, held: spelled(inner, held, spelling))
+    return _mapped(value, message, lambda message, name: spelling.get(f"{message}.{name}", name))
 
 
-def _mapped(value: Any, message: str, renamed: Any, deeper: Any) -> Any:
+def _mapped(value: Any, message: str, renamed: Callable[[str, str], str]) -> Any:
     if isinstance(value, list):
-        return [_mapped(item, message, renamed, deeper) for item in value]
+        return [_mapped(item, message, renamed) for item in value]
     if not isinstance(value, dict):
         return value
     if message == "Schema by name":
-        return {name: deeper(inner, "Schema") for name, inner in value.items()}
+        return {name: _mapped(inner, "Schema", renamed) for name, inner in value.items()}
     known, made = _FIELDS.get(message, {}), {}
     for name, inner in value.items():
-        new = renamed(name)
+        new = renamed(message, name)
         held = known.get(name) or known.get(new)
-        made[new] = deeper(inner, held) if held else inner
+        made[new] = _mapped(inner, held, renamed) if held else inner
     return made
 
 

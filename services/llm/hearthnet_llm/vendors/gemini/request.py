@@ -103,7 +103,7 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     query = spelling.get("query", "auto")
     if query == "auto":
         query = _STREAM if request.stream else "none"
-    spelled = dialect.spelled(body, "Request", dict(spelling))
+    spelled = dialect.spelled(body, "Request", spelling)
     return HttpRequest("POST", url if query == "none" else f"{url}?{query}", spelled)
 
 
