@@ -15,6 +15,8 @@ from hearthnet_llm.interface.frames import Done, Frame, Notice, StopReason, Tool
 
 INCOMPLETE: Final = "tool_call_incomplete"
 AGAIN: Final = "tool_call_again"
+ERROR_MARK: Final = "ERROR: "
+"""Begins the result of a tool that failed, in protocols without a field for that."""
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _MADE_UP: Final = re.compile(r"call_\d{1,3}")
 _PLAIN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -151,15 +153,11 @@ def stop_reason(reason: StopReason, called: bool) -> StopReason:
 
 
 class Pairing:
-    """The calls of one conversation, in order."""
+    """The calls of one conversation, in order; `ids` assigns the id of each."""
 
     def __init__(self) -> None:
-        self._ids = CallIds()
+        self.ids = CallIds()
         self._waiting: list[ToolCall] = []
-
-    def called(self, given: Any) -> str:
-        """Return the id of a new call: its own, or a generated one."""
-        return self._ids.assign(given)
 
     def begin(self, calls: list[ToolCall]) -> None:
         """Set the calls that are answered next."""
@@ -176,4 +174,4 @@ class Pairing:
         for place, call in enumerate(self._waiting):
             if name in (None, call.name):
                 return self._waiting.pop(place).id
-        return self._ids.assign(None)
+        return self.ids.assign(None)

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hearthnet_llm.interface.content_parts import CallPart, Part, TextPart
+from hearthnet_llm.interface.content_parts import (
+    CallPart,
+    Part,
+    ServerCallPart,
+    ServerResultPart,
+    TextPart,
+    ThinkingPart,
+)
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
 
@@ -51,6 +58,13 @@ def message_parts(message: Message) -> list[Part]:
         parts += content or []
     placed = {part.id for part in parts if isinstance(part, CallPart)}
     return [*parts, *(CallPart(call.id) for call in message.tool_calls if call.id not in placed)]
+
+
+def may_return(part: Part, form: str) -> bool:
+    """Return whether a vendor accepts a part: thoughts of its `form`, calls and results with an id."""
+    if isinstance(part, ServerCallPart | ServerResultPart):
+        return part.id is not None
+    return not isinstance(part, ThinkingPart) or part.format in (None, form)
 
 
 def user_messages(read: Iterable[Part | Message]) -> list[Message]:

@@ -42,7 +42,7 @@ from hearthnet_llm.vendors.calls import CallIds, arguments, call, stop_reason, t
 from hearthnet_llm.vendors.decoding import Decoder, TextPieces, count, counted
 from hearthnet_llm.vendors.wire import Json, ResponseInfo
 
-_STOPS: Final[dict[str, StopReason]] = {
+STOPS: Final[dict[str, StopReason]] = {
     "end_turn": "end",
     "stop_sequence": "stop_sequence",
     "max_tokens": "max_tokens",
@@ -110,10 +110,10 @@ class Content:
                 self._complete = True
             case "message":
                 yield from self._whole(value)
-            case "error":
+            case None if not value.get("error"):
+                raise decoding.no_answer(self._info.name, "")
+            case "error" | None:
                 raise streamed_error(self._info.name, value.get("error") or value)
-            case None:
-                raise self._failure(value)
 
     def finish(self) -> Iterator[Frame]:
         """Yield the last frames, as `decoding.ContentAssembler.finish`."""
@@ -126,11 +126,6 @@ class Content:
         if self._stop in _PAUSED:
             yield Notice("answer_paused", f"{self._info.name} paused; send its message back and it goes on")
         yield self._done()
-
-    def _failure(self, value: Json) -> HearthNetError:
-        if value.get("error"):
-            return streamed_error(self._info.name, value["error"])
-        return decoding.no_answer(self._info.name, "")
 
     def _begin(self, message: Json) -> Iterator[Frame]:
         """Yield the frames of a stream's first event, which may have content.
@@ -243,7 +238,7 @@ class Content:
                 self._usage[name] = value
 
     def _done(self) -> Done:
-        reason = stop_reason(_STOPS.get(str(self._stop), "end"), self._called)
+        reason = stop_reason(STOPS.get(str(self._stop), "end"), self._called)
         usage = self._usage
         if "output_tokens" not in usage:
             return Done(reason, weight_tokens(self._info.prompt_size), weight_tokens(self._size), "native")

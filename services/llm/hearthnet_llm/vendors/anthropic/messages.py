@@ -13,8 +13,6 @@ import msgspec
 
 from hearthnet_llm.interface.content_parts import (
     Part,
-    ServerCallPart,
-    ServerResultPart,
     ThinkingPart,
 )
 from hearthnet_llm.interface.frames import ToolCall
@@ -26,6 +24,7 @@ from hearthnet_llm.vendors.role_alternation import (
     assistant_message,
     group_turns,
     marked,
+    may_return,
     message_parts,
     user_messages,
 )
@@ -80,7 +79,8 @@ def _beside(message: Message) -> Json:
 
 def _write_parts(message: Message, unproved: bool) -> list[Json]:
     calls = {call.id: call for call in message.tool_calls}
-    made = [blocks.write(part, calls) for part in message_parts(message) if _belongs_here(part, unproved)]
+    returned = [part for part in message_parts(message) if may_return(part, FORMAT)]
+    made = [blocks.write(part, calls) for part in returned if unproved or not _is_unproved(part)]
     if made:
         made[-1] |= blocks.cached(message.cache)
     return made
@@ -88,19 +88,6 @@ def _write_parts(message: Message, unproved: bool) -> list[Json]:
 
 def _is_plain(message: Message) -> bool:
     return message.role != "tool" and not (message.tool_calls or message.thinking or message.cache)
-
-
-def _belongs_here(part: Part, unproved: bool) -> bool:
-    """Return whether this vendor accepts a part.
-
-    It refuses parts of other vendors, thoughts without a proof, and calls of server tools without an id.
-    """
-    if isinstance(part, ServerCallPart | ServerResultPart):
-        return part.id is not None
-    if not isinstance(part, ThinkingPart):
-        return True
-    proved = part.signature is not None or part.data is not None
-    return part.format in (None, FORMAT) and (proved or unproved)
 
 
 def _write_result(message: Message, empty_result: str) -> Json:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hearthnet_llm.interface.request import ChatRequest, Named, ResponseSchema, Thinking, Tool
+from hearthnet_llm.interface.request import ChatRequest, ResponseSchema, Thinking
 from hearthnet_llm.vendors.anthropic import messages, tools
 from hearthnet_llm.vendors.anthropic.blocks import cached, hint
 from hearthnet_llm.vendors.field_tables import our_word, read_fields, same_names, write_fields
@@ -142,18 +142,13 @@ def read_body(body: Json, spelling: dict[str, str], stream: Any) -> ChatRequest:
 
 def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     """Return the tools and the choice; of a choice among several only those are declared."""
-    declared, choice = request.tools or [], request.tool_choice
-    if isinstance(choice, Named) and (choice.others or not choice.required):
-        declared = [tool for tool in declared if _is_allowed(tool, choice)]
+    choice = request.tool_choice
+    declared = tools.allowed(request.tools or [], choice)
     chosen = tools.write_choice(choice, request.parallel_tool_calls)
     if not declared and spelling.get("lone_choice") != "sent":
         chosen = None
     made = None if request.tools is None else [tools.write(tool, spelling) for tool in declared]
     return without_nones(tools=made, tool_choice=chosen)
-
-
-def _is_allowed(tool: Tool, choice: Named) -> bool:
-    return tool.server is not None or tool.name in (choice.name, *choice.others)
 
 
 def _limit(request: ChatRequest, target: Target) -> Json:

@@ -97,6 +97,13 @@ def read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     )
 
 
+def allowed(tools: list[Tool], choice: ToolChoice | None) -> list[Tool]:
+    """Return the tools that may be declared: for a choice among several, only those and the vendor's own."""
+    if not isinstance(choice, Named) or (choice.required and not choice.others):
+        return tools
+    return [tool for tool in tools if tool.server is not None or tool.name in (choice.name, *choice.others)]
+
+
 def write_choice(choice: ToolChoice | None, parallel: bool | None) -> Json | None:
     """Return the native tool choice, or None without one.
 

@@ -28,6 +28,7 @@ from hearthnet_llm.interface.frames import (
     ToolCallDelta,
 )
 from hearthnet_llm.vendors import decoding
+from hearthnet_llm.vendors.anthropic.answer import STOPS
 from hearthnet_llm.vendors.bedrock import AwsPieces
 from hearthnet_llm.vendors.bedrock_converse import blocks
 from hearthnet_llm.vendors.bedrock_converse.messages import FORMAT
@@ -36,14 +37,9 @@ from hearthnet_llm.vendors.decoding import Decoder, count, counted
 from hearthnet_llm.vendors.wire import Json, ResponseInfo
 
 _STOPS: Final[dict[str, StopReason]] = {
-    "end_turn": "end",
-    "stop_sequence": "stop_sequence",
-    "max_tokens": "max_tokens",
-    "model_context_window_exceeded": "max_tokens",
-    "tool_use": "tool_calls",
+    **STOPS,
     "guardrail_intervened": "refusal",
     "content_filtered": "refusal",
-    "refusal": "refusal",
 }
 _MALFORMED: Final = ("malformed_model_output", "malformed_tool_use")
 _MEDIA: Final = ("image", "audio", "video", "document")

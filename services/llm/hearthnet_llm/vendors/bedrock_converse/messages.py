@@ -12,10 +12,7 @@ from typing import Any, Final
 
 from hearthnet_llm.interface.content_parts import (
     Part,
-    ServerCallPart,
-    ServerResultPart,
     TextPart,
-    ThinkingPart,
 )
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
@@ -26,6 +23,7 @@ from hearthnet_llm.vendors.role_alternation import (
     assistant_message,
     group_turns,
     marked,
+    may_return,
     message_parts,
     user_messages,
 )
@@ -60,15 +58,9 @@ def _write_turn(turn: list[Message], spelling: Mapping[str, str]) -> Json:
 
 def _write_parts(message: Message, spelling: Mapping[str, str]) -> list[Json]:
     calls = {call.id: call for call in message.tool_calls}
-    parts = [part for part in message_parts(message) if _belongs_here(part)]
+    parts = [part for part in message_parts(message) if may_return(part, FORMAT)]
     made = [block for part in parts for block in blocks.write(part, calls, spelling)]
     return [*made, *blocks.cached(message.cache)]
-
-
-def _belongs_here(part: Part) -> bool:
-    if isinstance(part, ServerCallPart | ServerResultPart):
-        return part.id is not None
-    return not isinstance(part, ThinkingPart) or part.format in (None, FORMAT)
 
 
 def _write_result(message: Message) -> list[Json]:

@@ -277,9 +277,7 @@ def _tools(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
         return {"tools": []}
     if not declared or (choice == "none" and not messages.has_calls(request.messages)):
         return {}
-    if isinstance(choice, Named) and (choice.others or not choice.required):
-        names = (choice.name, *choice.others)
-        declared = [tool for tool in declared if tool.server is not None or tool.name in names]
+    declared = claude.allowed(declared, choice)
     native = [
         block for tool in declared for block in (_write_tool(tool, spelling), *blocks.cached(tool.cache))
     ]

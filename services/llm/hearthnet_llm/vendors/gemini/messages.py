@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet_llm.interface.content_parts import (
     CallPart,
     JsonPart,
@@ -297,5 +295,5 @@ class ContentsReader:
         name = text(native.get("name"), f"{where}.functionCall.name")
         if native.get("args") is None:
             self._spelling["no_args"] = "absent"
-        made = ToolCall(self._pairing.called(self._noted(native.get("id"))), name, native.get("args") or {})
-        return msgspec.structs.replace(made, signature=signature)
+        identity = self._pairing.ids.assign(self._noted(native.get("id")))
+        return ToolCall(identity, name, native.get("args") or {}, signature)

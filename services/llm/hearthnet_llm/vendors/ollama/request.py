@@ -21,7 +21,7 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, Thinking, Tool
-from hearthnet_llm.vendors.calls import Pairing, is_made_up
+from hearthnet_llm.vendors.calls import ERROR_MARK, Pairing, is_made_up
 from hearthnet_llm.vendors.field_tables import read_fields, same_names, write_fields
 from hearthnet_llm.vendors.json_access import (
     as_text,
@@ -64,7 +64,6 @@ _OPTIONS: Final[dict[str, str]] = {
 }
 _PLAIN: Final = same_names("stream", "logprobs", "top_logprobs")
 _JSON: Final = "json"
-ERROR_MARK: Final = "ERROR: "
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _LEFT_OUT: Final = (
     "call", "server_call", "server_result", "tool_reference", "thinking", "summary", "model_change",
@@ -154,11 +153,8 @@ def _tool(tool: Tool, spelling: Mapping[str, str]) -> Json:
     strict = tool.strict if spelling.get("strict") == "sent" else None
     about = without_nones(description=tool.description, strict=strict)
     function = {"name": tool.name, **about, **({} if absent else {"parameters": tool.schema})}
-    return (
-        {"function": function}
-        if spelling.get("tool_type") == "none"
-        else {"type": "function", "function": function}
-    )
+    kind = {} if spelling.get("tool_type") == "none" else {"type": "function"}
+    return {**kind, "function": function}
 
 
 def _read_tool(native: Json, where: str, spelling: dict[str, str]) -> Tool:
@@ -359,4 +355,4 @@ def _read_call(native: Json, where: str, place: int, pairing: Pairing, spelling:
     if is_made_up(str(native.get("id"))):
         spelling["call_ids"] = "all"
     name = text(function.get("name"), f"{where}.function.name")
-    return ToolCall(pairing.called(native.get("id")), name, function.get("arguments") or {})
+    return ToolCall(pairing.ids.assign(native.get("id")), name, function.get("arguments") or {})

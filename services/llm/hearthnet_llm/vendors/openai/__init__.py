@@ -61,15 +61,9 @@ def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
 
 def as_chat(request: CompleteRequest) -> ChatRequest:
     """Return the continuation of a text as a conversation of one message."""
-    return ChatRequest(
-        messages=[Message(role="user", content=request.prompt)],
-        max_tokens=request.max_tokens,
-        temperature=request.temperature,
-        top_p=request.top_p,
-        stop=request.stop or None,
-        seed=request.seed,
-        stream=True,
-    )
+    given = msgspec.structs.asdict(request)
+    question = Message(role="user", content=given.pop("prompt"))
+    return ChatRequest(messages=[question], **{**given, "stop": request.stop or None, "stream": True})
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:

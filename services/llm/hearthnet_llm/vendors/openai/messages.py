@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import Message
+from hearthnet_llm.vendors.calls import ERROR_MARK
 from hearthnet_llm.vendors.json_access import as_text, entries, fields, objects, refuse, text, without_nones
 from hearthnet_llm.vendors.openai import citations, reasoning, tools
 from hearthnet_llm.vendors.openai.dialect import Choices
@@ -25,8 +26,6 @@ from hearthnet_llm.vendors.openai.parts import (
 )
 from hearthnet_llm.vendors.wire import Json
 
-ERROR_MARK: Final = "ERROR: "
-"""Begins the result of a tool that failed, because this protocol has no field for that."""
 _ROLES: Final = {"developer": "system", "function": "tool"}
 
 

@@ -35,14 +35,8 @@ _MESSAGE: Final = {
     "tool": ("role", "content", "tool_call_id"),
     "assistant": ("role", "content", "name", "refusal", "audio", "tool_calls"),
 }
-_PARTS: Final = {
-    "text": "text",
-    "image_url": "image_url",
-    "input_audio": "input_audio",
-    "file": "file",
-    "refusal": "refusal",
-}
-"""The kinds of parts, and the field of each."""
+_PARTS: Final = ("text", "image_url", "input_audio", "file", "refusal")
+"""The kinds of parts, each of which has a field of its name."""
 _SOUNDS: Final = ("wav", "mp3")
 _TOOLS: Final = ("function", "custom")
 _MOVED_PARTS: Final = "What the tool gave back is shown in the user's message after this."
@@ -109,14 +103,13 @@ def _has_other_content(message: Json) -> bool:
 
 def _part(part: Json) -> Json:
     kind = part["type"]
-    field = _PARTS.get(kind)
-    if field is None:
+    if kind not in _PARTS:
         refuse(_AT, f"OpenAI takes no {kind.removesuffix('_url')} in a message")
-    if kind == "input_audio" and part[field]["format"] not in _SOUNDS:
+    if kind == "input_audio" and part[kind]["format"] not in _SOUNDS:
         refuse(_AT, "OpenAI takes recordings as WAV or MP3 alone; say so in media_type")
-    if kind == "file" and "file_data" in part[field]:
-        return {"type": kind, field: _file(part[field])}
-    return {"type": kind, field: part[field]}
+    if kind == "file" and "file_data" in part[kind]:
+        return {"type": kind, kind: _file(part[kind])}
+    return {"type": kind, kind: part[kind]}
 
 
 def _file(file: Json) -> Json:
