@@ -33,8 +33,8 @@ def wire(name: str) -> Wire:
         HearthNetError: `not_found`, with the known names.
     """
     if name not in WIRES:
-        known = ", ".join(WIRES)
+        names = ", ".join(WIRES)
         raise HearthNetError(
-            "not_found", f"no wire {name!r}; there is {known}", details={"nearest": list(WIRES)}
+            "not_found", f"no wire {name!r}; there is {names}", details={"nearest": list(WIRES)}
         )
     return cast(Wire, import_module(WIRES[name]))

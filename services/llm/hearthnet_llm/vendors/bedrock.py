@@ -98,8 +98,8 @@ class AwsPieces:
         body = parsed(payload.decode("utf-8", "replace"))
         body = body if isinstance(body, dict) else {}
         if headers.get(":message-type", "event") != "event":
-            said = str(body.get("message") or body.get("Message") or payload.decode("utf-8", "replace"))
-            raise reported_error(self.name, None, said, kind)
+            words = str(body.get("message") or body.get("Message") or payload.decode("utf-8", "replace"))
+            raise reported_error(self.name, None, words, kind)
         made = self._opened(kind, body)
         if not isinstance(made, dict):
             raise decoding.no_answer(self.name, "")

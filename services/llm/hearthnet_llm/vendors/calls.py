@@ -62,16 +62,16 @@ class CallIds:
     """Source of unique call ids: the vendor's if it is new, else a generated `call_<n>`."""
 
     def __init__(self) -> None:
-        self._given: set[str] = set()
+        self._used: set[str] = set()
 
-    def assign(self, wanted: Any) -> str:
+    def assign(self, vendors_id: Any) -> str:
         """Return the id for the next call."""
-        number = len(self._given) + 1
-        made = wanted if isinstance(wanted, str) and wanted else f"call_{number}"
-        while made in self._given:
+        number = len(self._used) + 1
+        made = vendors_id if isinstance(vendors_id, str) and vendors_id else f"call_{number}"
+        while made in self._used:
             made = f"call_{number}"
             number += 1
-        self._given.add(made)
+        self._used.add(made)
         return made
 
 
@@ -94,22 +94,22 @@ def plain_id(call_id: str) -> str:
     return f"{_ODD.sub('_', call_id)[:_PREFIX]}_{content_hash(call_id.encode())[-_DIGITS:]}"
 
 
-def arguments(given: Any) -> dict[str, Any] | None:
+def arguments(value: Any) -> dict[str, Any] | None:
     """Return the arguments of a call, from an object or its JSON text, or None if invalid.
 
     They are invalid if they are no complete object, or hold values that JSON lacks (NaN, an unpaired
     surrogate) and that would reach the tool altered.
     """
-    if given is None or (isinstance(given, str) and given.strip() in ("", "null")):
+    if value is None or (isinstance(value, str) and value.strip() in ("", "null")):
         return {}
     try:
-        if isinstance(given, str):
-            given = msgspec.json.decode(given)
-        elif isinstance(given, dict):
-            json.dumps(given, allow_nan=False, ensure_ascii=False).encode()
+        if isinstance(value, str):
+            value = msgspec.json.decode(value)
+        elif isinstance(value, dict):
+            json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
-    return given if isinstance(given, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def incomplete(model: str, tool: str) -> Notice:
@@ -129,17 +129,17 @@ def unclosed(model: str) -> InternalError:
     )
 
 
-def tool_name(given: Any) -> str:
+def tool_name(value: Any) -> str:
     """Return a valid name for a tool.
 
     A model may invent any name; a stand-in must not equal the name of another tool.
     """
-    return placeholder_name(given) if isinstance(given, str) and given else ""
+    return placeholder_name(value) if isinstance(value, str) and value else ""
 
 
-def call(model: str, call_id: str, name: Any, given: Any, signature: str | None = None) -> ToolCall | Notice:
+def call(model: str, call_id: str, name: Any, native: Any, signature: str | None = None) -> ToolCall | Notice:
     """Return the complete call, or a notice."""
-    parsed, tool = arguments(given), tool_name(name)
+    parsed, tool = arguments(native), tool_name(name)
     if parsed is None or not tool:
         return incomplete(model, tool)
     return ToolCall(call_id, tool, parsed, signature)
@@ -163,14 +163,14 @@ class Pairing:
         """Set the calls that are answered next."""
         self._waiting = [call for call in calls if is_made_up(call.id)]
 
-    def answered(self, given: Any, name: str | None) -> str:
+    def answered(self, vendors_id: Any, name: str | None) -> str:
         """Return the id of the call that a result answers.
 
         It is the result's own, else that of the first call of its tool, or of the first call if no tool is
         named.
         """
-        if isinstance(given, str) and given:
-            return given
+        if isinstance(vendors_id, str) and vendors_id:
+            return vendors_id
         for place, call in enumerate(self._waiting):
             if name in (None, call.name):
                 return self._waiting.pop(place).id

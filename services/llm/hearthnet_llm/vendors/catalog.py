@@ -44,9 +44,9 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 
     def refined(self, better: CatalogEntry) -> CatalogEntry:
         """Return this description, updated by the values of `better`."""
-        told = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server", "answer"))
+        stated = ((field, getattr(better, field)) for field in ("ctx", "tools", "vision", "server", "answer"))
         most = self.most if better.ctx is None else better.most
-        fields: dict[str, Any] = {field: value for field, value in told if value is not None}
+        fields: dict[str, Any] = {field: value for field, value in stated if value is not None}
         return msgspec.structs.replace(self, most=most, **fields)
 
 
@@ -78,39 +78,38 @@ _TOOLS: Final = ("tools", "tool_use", "function_calling", "function-calling", "t
 _VISION: Final = ("vision", "image", "images", "multimodal", "image_input")
 
 
-def models(said: Any) -> list[CatalogEntry] | None:
+def models(answer: Any) -> list[CatalogEntry] | None:
     """Return the models in a server's list, in its order, or None for JSON of another kind."""
-    items = said
-    if isinstance(said, Mapping):
-        items = next((said[key] for key in ("data", "models") if isinstance(said.get(key), list)), None)
+    items = answer
+    if isinstance(answer, Mapping):
+        items = next((answer[key] for key in ("data", "models") if isinstance(answer.get(key), list)), None)
     if not isinstance(items, list):
         return None
-    found = [_model(item) for item in items if isinstance(item, Mapping) and _chats(item)]
+    found = [_model(item) for item in _mappings(items) if _chats(item)]
     return [model for model in found if model.name]
 
 
-def described(name: str, said: Any) -> CatalogEntry:
+def described(name: str, answer: Any) -> CatalogEntry:
     """Return a server's description of a single model: Ollama's /api/show, llama.cpp's /props."""
-    if not isinstance(said, Mapping):
+    if not isinstance(answer, Mapping):
         return CatalogEntry(name)
-    model = _model({**said, "id": name})
-    info = said.get("model_info")
+    model = _model({**answer, "id": name})
+    info = answer.get("model_info")
     if isinstance(info, Mapping):
         most = next((value for key, value in info.items() if str(key).endswith(".context_length")), None)
-        chosen = _NUM_CTX.search(str(said.get("parameters", "")))
+        chosen = _NUM_CTX.search(str(answer.get("parameters", "")))
         ctx = int(chosen[1]) if chosen else _count(most)
         model = msgspec.structs.replace(model, ctx=ctx, most=bool(ctx and not chosen))
-    listed = said.get("capabilities")
+    listed = answer.get("capabilities")
     if isinstance(listed, list):  # this list is complete, so a missing ability is known to be absent
         model = msgspec.structs.replace(model, tools="tools" in listed, vision="vision" in listed)
     return model
 
 
-def in_use(name: str, said: Any) -> CatalogEntry:
+def in_use(name: str, answer: Any) -> CatalogEntry:
     """Return a server's data of a loaded model: Ollama's /api/ps."""
-    items = said.get("models") if isinstance(said, Mapping) else None
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, Mapping) and name in (item.get("name"), item.get("model")):
+    for item in _mappings(answer.get("models") if isinstance(answer, Mapping) else None):
+        if name in (item.get("name"), item.get("model")):
             return CatalogEntry(name, _count(item.get("context_length")))
     return CatalogEntry(name)
 
@@ -144,20 +143,19 @@ def _counts(item: Json, words: tuple[str, ...]) -> Iterator[int]:
 
 
 def _ctx(item: Json) -> int | None:
-    told = next(_counts(item, _CTX), None)
-    if told is not None:
-        return told
-    offered = item.get("providers")
-    found = [_count(one.get("context_length")) for one in _mappings(offered)]
+    stated = next(_counts(item, _CTX), None)
+    if stated is not None:
+        return stated
+    found = [_count(one.get("context_length")) for one in _mappings(item.get("providers"))]
     return min((count for count in found if count is not None), default=None)
 
 
 def _able(item: Json, words: tuple[str, ...]) -> bool | None:
     """Return whether the model has one of the abilities, or None if unstated."""
-    told = [*_words(item), *_switches(item, words)]
-    if any(word in told for word in words):
+    stated = [*_words(item), *_switches(item, words)]
+    if any(word in stated for word in words):
         return True
-    return False if "" in told else None
+    return False if "" in stated else None
 
 
 def _words(item: Json) -> Iterable[str]:
@@ -177,14 +175,14 @@ def _switches(item: Json, words: tuple[str, ...]) -> Iterable[str]:
     for key in ("capabilities", "modalities", "features"):
         value = item.get(key)
         for word in words if isinstance(value, Mapping) else ():
-            told = value.get(word) if isinstance(value, Mapping) else None
-            told = told.get("supported") if isinstance(told, Mapping) else told
-            if isinstance(told, bool):
-                yield word if told else ""
+            ability = value.get(word) if isinstance(value, Mapping) else None
+            ability = ability.get("supported") if isinstance(ability, Mapping) else ability
+            if isinstance(ability, bool):
+                yield word if ability else ""
     for one in _mappings(item.get("providers")):
-        told = one.get("supports_tools")
-        if "tools" in words and isinstance(told, bool):
-            yield "tools" if told else ""
+        ability = one.get("supports_tools")
+        if "tools" in words and isinstance(ability, bool):
+            yield "tools" if ability else ""
 
 
 def _mappings(value: Any) -> list[Json]:

@@ -99,7 +99,7 @@ class TextPieces:
         self._events: EventLines | None = None
         self._objects: JsonObjects | None = None
         self._any = False
-        self.said_done = False
+        self.is_done = False
         """True after the server has sent [DONE]."""
 
     def feed(self, data: bytes) -> Iterator[Json]:
@@ -138,7 +138,7 @@ class TextPieces:
         for event in events:
             self._any = True
             if event.strip() == _DONE:
-                self.said_done = True
+                self.is_done = True
             elif event.strip():
                 yield self._value(event)
 
@@ -191,7 +191,7 @@ class JsonObjects:
     def __init__(self) -> None:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._text = ""
-        self._seen = 0
+        self._scanned = 0
         self._depth = 0
         self._in_string = False
 
@@ -211,7 +211,7 @@ class JsonObjects:
             value = parsed(self._text[:end])
             if not isinstance(value, dict):
                 raise ValueError(f"no JSON object: {self._text[:80]}")
-            self._text, self._seen = self._text[end:], 0
+            self._text, self._scanned = self._text[end:], 0
             yield value
 
     def _end(self) -> int:
@@ -219,21 +219,21 @@ class JsonObjects:
         if not self._depth and not self._begins():
             return 0
         text = self._text
-        while mark := _MARK.search(text, self._seen):
-            self._seen = mark.end()
+        while mark := _MARK.search(text, self._scanned):
+            self._scanned = mark.end()
             sign = mark.group()
             if sign == "\\":
-                if self._seen == len(text):
-                    self._seen -= 1  # the escaped character has not arrived
+                if self._scanned == len(text):
+                    self._scanned -= 1  # the escaped character has not arrived
                     return 0
-                self._seen += 1
+                self._scanned += 1
             elif sign == '"':
                 self._in_string = not self._in_string
             elif not self._in_string:
                 self._depth += 1 if sign == "{" else -1
                 if not self._depth:
-                    return self._seen
-        self._seen = len(text)
+                    return self._scanned
+        self._scanned = len(text)
         return 0
 
     def _begins(self) -> bool:

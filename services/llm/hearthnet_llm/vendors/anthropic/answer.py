@@ -203,16 +203,16 @@ class Content:
 
     def _call(self, opened: _Open) -> Frame:
         block, name = opened.block, self._info.name
-        given = "".join(opened.json) if any(opened.json) else block.get("input")
+        native = "".join(opened.json) if any(opened.json) else block.get("input")
         if block.get("type") == "tool_use":
-            made = call(name, opened.id, block.get("name"), given)
+            made = call(name, opened.id, block.get("name"), native)
             self._called = self._called or isinstance(made, ToolCall)
             if not isinstance(made, ToolCall):
                 return made
-            known = blocks.read_struct(ToolCall, block)
-            called_by = None if known.called_by == "direct" else known.called_by
-            return msgspec.structs.replace(made, called_by=called_by, toolset=known.toolset)
-        part = blocks.read_struct(ServerCallPart, {**block, "input": arguments(given) or {}})
+            fields = blocks.read_struct(ToolCall, block)
+            called_by = None if fields.called_by == "direct" else fields.called_by
+            return msgspec.structs.replace(made, called_by=called_by, toolset=fields.toolset)
+        part = blocks.read_struct(ServerCallPart, {**block, "input": arguments(native) or {}})
         return ServerToolEvent(part)
 
     def _text_frames(self, text: Any) -> Iterator[Frame]:

@@ -131,11 +131,11 @@ def write_struct(value: Any) -> Json:
     return write_fields(value, _FIELDS[type(value)], _WRITTEN)
 
 
-def read_struct(kind: type[_Struct], native: Json, **known: Any) -> _Struct:
+def read_struct(kind: type[_Struct], native: Json, **others: Any) -> _Struct:
     """Return the struct of native fields, and of those that are `known`."""
     if "cache" in kind.__struct_fields__:
-        known["cache"] = hint(native)
-    return kind(**read_fields(native, _FIELDS[kind], _READ), **known)
+        others["cache"] = hint(native)
+    return kind(**read_fields(native, _FIELDS[kind], _READ), **others)
 
 
 def cached(cache: CacheHint | None) -> Json:

@@ -134,9 +134,9 @@ def _read_turn(native: Json, where: str, spelling: dict[str, str]) -> list[Messa
             return [_read_assistant(content, f"{where}.content")]
         case "system":
             config = fields(native.get("output_config") or {}, f"{where}.output_config")
-            said_now = _read_content(content, f"{where}.content")
+            words = _read_content(content, f"{where}.content")
             effort = config.get("effort")
-            return [Message(role="system", content=said_now, effort=effort, shown=native.get("clear_at"))]
+            return [Message(role="system", content=words, effort=effort, shown=native.get("clear_at"))]
         case "user":
             return _read_user(content, f"{where}.content", spelling)
         case _:

@@ -232,24 +232,24 @@ def _read_output(body: Json, spelling: dict[str, str]) -> ResponseSchema | None:
 
 def allowed_sampling(request: ChatRequest, model: str, choice: str, version: str = "") -> Json:
     """Return `temperature`, `top_p` and `top_k`, as far as model and API version accept them."""
-    asked = write_fields(request, _SAMPLING)
+    sampling = write_fields(request, _SAMPLING)
     if choice == "sent":
-        return asked
+        return sampling
     dated = _DATE.search(version)
     if (dated and dated[0] >= _NONE_SINCE) or not _EARLIER.search(model):
         return {}
     if request.thinking is not None and request.thinking.mode in ("on", "auto"):
         return {"temperature": 1} if request.temperature == 1 else {}
-    if "temperature" in asked and _ONE_OF_TWO.search(model):
-        asked.pop("top_p", None)
-    return asked
+    if "temperature" in sampling and _ONE_OF_TWO.search(model):
+        sampling.pop("top_p", None)
+    return sampling
 
 
-def longest_answer(request: ChatRequest, model: str, told: int | None) -> int:
+def longest_answer(request: ChatRequest, model: str, stated: int | None) -> int:
     """Return the required `max_tokens` for a request without one: the model's maximum.
 
-    `told` is the maximum stated by its server.
+    `stated` is the maximum according to its server.
     """
-    most = told or next((most for name, most in _LONGEST if name.search(model)), _LONGEST_OTHER)
+    most = stated or next((most for name, most in _LONGEST if name.search(model)), _LONGEST_OTHER)
     budget = None if request.thinking is None else request.thinking.budget_tokens
     return max(most, 0 if budget is None else budget + _BESIDE_THOUGHTS)

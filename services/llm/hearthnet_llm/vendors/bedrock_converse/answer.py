@@ -204,12 +204,12 @@ class Content:
 
     def _call(self, opened: _Open) -> Frame:
         used = opened.start["toolUse"]
-        given = "".join(opened.json) if any(opened.json) else used.get("input")
+        native = "".join(opened.json) if any(opened.json) else used.get("input")
         if used.get("type") == blocks.SERVED:
-            part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(given) or {})
+            part = ServerCallPart(used["name"], used.get("toolUseId"), arguments(native) or {})
             self._served[str(part.id)] = part.name
             return ServerToolEvent(part)
-        made = call(self._info.name, opened.id, used.get("name"), given)
+        made = call(self._info.name, opened.id, used.get("name"), native)
         self._called = self._called or isinstance(made, ToolCall)
         return made
 

@@ -123,8 +123,8 @@ def _text(part: TextPart) -> Json:
         guarded = {"text": part.text, **without_nones(qualifiers=part.guard or None)}
         return {"guardContent": {"text": guarded}}
     if part.citations is not None:
-        said = {"content": [{"text": part.text}]} if part.text else {}
-        return {"citationsContent": {**said, "citations": _write_citations(part.citations)}}
+        content = {"content": [{"text": part.text}]} if part.text else {}
+        return {"citationsContent": {**content, "citations": _write_citations(part.citations)}}
     return {"text": part.text}
 
 
@@ -142,9 +142,9 @@ def _read_guarded(value: Any, where: str) -> TextPart:
 
 def _read_cited(value: Any, where: str) -> TextPart:
     native = fields(value, where)
-    said = "".join(str(one.get("text") or "") for one in objects(native.get("content"), f"{where}.content"))
+    words = "".join(str(one.get("text") or "") for one in objects(native.get("content"), f"{where}.content"))
     found = [read_citation(one) for one in objects(native.get("citations"), f"{where}.citations")]
-    return TextPart(said, citations=[one for one in found if one is not None])
+    return TextPart(words, citations=[one for one in found if one is not None])
 
 
 def _thinking(part: ThinkingPart) -> Json:
@@ -189,9 +189,9 @@ def _read_server_call(value: Any, where: str) -> ServerCallPart:
 
 def _served(part: ServerResultPart) -> Json:
     values = part.result if isinstance(part.result, list) else [part.result]
-    said = [{"text" if isinstance(one, str) else "json": one} for one in values]
+    content = [{"text" if isinstance(one, str) else "json": one} for one in values]
     status = {} if part.is_error is None else {"status": STATUS[part.is_error]}
-    result = {"toolUseId": part.id, "content": said, "type": f"{part.name}{RESULT}", **status}
+    result = {"toolUseId": part.id, "content": content, "type": f"{part.name}{RESULT}", **status}
     return {"toolResult": result}
 
 

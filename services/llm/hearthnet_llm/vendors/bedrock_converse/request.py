@@ -99,9 +99,9 @@ def _write_model_fields(request: ChatRequest, target: Target) -> Json:
     if request.parallel_tool_calls is not None and request.tools and _CLAUDE in target.model:
         choice = claude.write_choice(request.tool_choice, request.parallel_tool_calls)
         made |= without_nones(tool_choice=choice)
-    own = [claude.write(tool, {}) for tool in request.tools or () if _is_claudes(tool)]
-    if own:
-        made["tools"] = own
+    vendor_tools = [claude.write(tool, {}) for tool in request.tools or () if _is_claudes(tool)]
+    if vendor_tools:
+        made["tools"] = vendor_tools
     return made if request.thinking is None else made | _thinking(request.thinking, target)
 
 

@@ -104,8 +104,8 @@ class Content:
         yield from self._calls.finish()
         refused = _STOPS.get(self._finish) == "refusal" and bool(self._message)
         if refused or self._finish in _MALFORMED:
-            said = self._message or "its answer cannot be read"
-            yield Notice(self._finish.lower(), f"{self._info.name}: {said}"[:500])
+            reason = self._message or "its answer cannot be read"
+            yield Notice(self._finish.lower(), f"{self._info.name}: {reason}"[:500])
         yield self._done()
 
     def _candidate(self, candidate: Json) -> Iterator[Frame]:

@@ -60,8 +60,8 @@ class Calls:
         self._open = None
         if opened.broken or opened.unfinished:
             return incomplete(self._name, opened.name)
-        given = opened.value if opened.whole is None else opened.whole
-        made = call(self._name, opened.id, opened.name, given, opened.signature)
+        native = opened.value if opened.whole is None else opened.whole
+        made = call(self._name, opened.id, opened.name, native, opened.signature)
         self.called = self.called or isinstance(made, ToolCall)
         return made
 
@@ -119,10 +119,10 @@ def _put(root: Any, path: list[str | int], value: Any) -> bool:
         if not _makes_room(here, step):
             return False
         last = place == len(path) - 1
-        known = here[step]
+        before = here[step]
         if last:
-            here[step] = known + value if isinstance(known, str) and isinstance(value, str) else value
-        elif known is None:
+            here[step] = before + value if isinstance(before, str) and isinstance(value, str) else value
+        elif before is None:
             here[step] = [] if isinstance(path[place + 1], int) else {}
         here = here[step]
     return True

@@ -158,10 +158,10 @@ def _mapped(value: Any, message: str, renamed: Callable[[str, str], str]) -> Any
         return value
     if message == "Schema by name":
         return {name: _mapped(inner, "Schema", renamed) for name, inner in value.items()}
-    known, made = _FIELDS.get(message, {}), {}
+    messages, made = _FIELDS.get(message, {}), {}
     for name, inner in value.items():
         new = renamed(message, name)
-        held = known.get(name) or known.get(new)
+        held = messages.get(name) or messages.get(new)
         made[new] = _mapped(inner, held, renamed) if held else inner
     return made
 

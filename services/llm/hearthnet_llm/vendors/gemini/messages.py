@@ -73,7 +73,7 @@ def _proof(part: Json) -> str | None:
     beside = {name: value for name, value in part.items() if name != "thoughtSignature" and value is not None}
     if not part.get("thoughtSignature"):
         return None
-    return next((form for form, given in _PROOFS.items() if given == beside), None)
+    return next((form for form, fields_beside in _PROOFS.items() if fields_beside == beside), None)
 
 
 class Writer:
@@ -167,21 +167,21 @@ class Writer:
             body["parts"] = [parts.write(part) for part in media]
         return {"functionResponse": body}
 
-    def _ours(self, known: str) -> bool:
+    def _ours(self, call_id: str) -> bool:
         """Return whether an id is omitted for the vendor; one like ours may be another client's."""
-        return is_made_up(known) and self._spelling.get("short_ids") != "sent"
+        return is_made_up(call_id) and self._spelling.get("short_ids") != "sent"
 
     def _thought(self, speaker: str, part: Json) -> Json:
         """Add the field `thought` as false, which some clients write for some or all parts."""
         return {"thought": False, **part} if self._spelling.get(_choice(speaker, part)) == "always" else part
 
 
-def _response(given: list[Part], failed: bool) -> Json:
+def _response(content: list[Part], failed: bool) -> Json:
     """Return the object that a result must be: its own, or its text as `output` or `error`."""
-    values = [part.value for part in given if isinstance(part, JsonPart)]
+    values = [part.value for part in content if isinstance(part, JsonPart)]
     if len(values) == 1 and isinstance(values[0], dict) and not failed:
         return values[0]
-    texts = [part.text for part in given if isinstance(part, TextPart)]
+    texts = [part.text for part in content if isinstance(part, TextPart)]
     value = values[0] if len(values) == 1 and not texts else "\n".join(texts)
     return {"error" if failed else "output": value}
 
@@ -258,10 +258,10 @@ class ContentsReader:
             name=name,
         )
 
-    def _noted(self, given: Any) -> Any:
-        if isinstance(given, str) and is_made_up(given):
+    def _noted(self, vendors_id: Any) -> Any:
+        if isinstance(vendors_id, str) and is_made_up(vendors_id):
             self._spelling["short_ids"] = "sent"
-        return given
+        return vendors_id
 
     def _result_content(self, native: Any, media: list[parts.Media], where: str) -> str | list[Part]:
         """Return the content of a result: its object and media, or the text of a failure."""

@@ -18,6 +18,7 @@ from hearthnet_llm.interface.content_parts import (
     ThinkingPart,
     VideoPart,
 )
+from hearthnet_llm.vendors.field_tables import read_fields, write_fields
 from hearthnet_llm.vendors.json_access import as_text, fields, refuse, text, without_nones
 from hearthnet_llm.vendors.wire import Json
 
@@ -36,7 +37,7 @@ _KINDS: Final = ("inlineData", "fileData", *_SERVED)
 _LEVEL: Final = "MEDIA_RESOLUTION_"
 _DETAILS: Final = ("low", "medium", "high", "ultra_high")
 _AS_IT_LIKES: Final = "auto"
-_SEEN: Final = {"startOffset": "start", "endOffset": "end", "fps": "fps"}
+_SECTION: Final = {"start": "startOffset", "end": "endOffset", "fps": "fps"}
 
 Media = ImagePart | AudioPart | VideoPart | DocumentPart
 
@@ -57,8 +58,10 @@ def write(part: Part) -> Json:
 def read(native: Json, where: str) -> Part:
     """Return the part of a native one that is neither a call nor a call's result."""
     if native.get("text") is not None:
-        said, signature = text(native["text"], f"{where}.text"), native.get("thoughtSignature")
-        return ThinkingPart(said, signature) if native.get("thought") else TextPart(said, signature=signature)
+        words, signature = text(native["text"], f"{where}.text"), native.get("thoughtSignature")
+        if native.get("thought"):
+            return ThinkingPart(words, signature)
+        return TextPart(words, signature=signature)
     name = next((name for name in _KINDS if native.get(name) is not None), None)
     if name is None:
         refuse(where, f"no part of {', '.join(native) or 'nothing'} is known")
@@ -91,7 +94,7 @@ def _film(part: Media) -> Json:
     beside: Json = {} if level is None else {"mediaResolution": {"level": level}}
     if not isinstance(part, VideoPart):
         return beside
-    about = without_nones(startOffset=part.start, endOffset=part.end, fps=part.fps)
+    about = write_fields(part, _SECTION)
     return {
         **beside,
         **({"videoMetadata": about} if about else {}),
@@ -129,8 +132,7 @@ def read_media(native: Json, where: str) -> Media:
     if family != VideoPart.__struct_config__.tag:
         return DocumentPart(**found)
     about = fields(native.get("videoMetadata") or {}, f"{where}.videoMetadata")
-    seen = {ours: about.get(its) for its, ours in _SEEN.items()}
-    return VideoPart(**found, **seen, processing=native.get("mediaProcessing"))
+    return VideoPart(**found, **read_fields(about, _SECTION), processing=native.get("mediaProcessing"))
 
 
 def _server_call(part: ServerCallPart) -> Json:
@@ -159,8 +161,8 @@ def _typed(name: str) -> Json:
 
 
 def _read_type(native: Json, where: str) -> str:
-    given = native.get("toolType")
-    return UNNAMED if given is None else text(given, f"{where}.toolType").lower()
+    kind = native.get("toolType")
+    return UNNAMED if kind is None else text(kind, f"{where}.toolType").lower()
 
 
 def read_served(native: Json, where: str = "") -> ServerCallPart | ServerResultPart | None:
@@ -169,18 +171,18 @@ def read_served(native: Json, where: str = "") -> ServerCallPart | ServerResultP
     if name is None:
         return None
     path = f"{where}.{name}"
-    given = fields(native[name], path)
-    known = {"id": given.get("id"), "signature": native.get("thoughtSignature")}
-    rest = {name: value for name, value in given.items() if name != "id"}
+    body = fields(native[name], path)
+    common = {"id": body.get("id"), "signature": native.get("thoughtSignature")}
+    rest = {name: value for name, value in body.items() if name != "id"}
     match name:
         case "executableCode":
-            return ServerCallPart(CODE, arguments=rest, **known)
+            return ServerCallPart(CODE, arguments=rest, **common)
         case "codeExecutionResult":
-            return ServerResultPart(CODE, result=rest, **known)
+            return ServerResultPart(CODE, result=rest, **common)
         case "toolCall":
-            return ServerCallPart(_read_type(given, path), arguments=given.get("args"), **known)
+            return ServerCallPart(_read_type(body, path), arguments=body.get("args"), **common)
         case _:
-            return ServerResultPart(_read_type(given, path), result=given.get("response"), **known)
+            return ServerResultPart(_read_type(body, path), result=body.get("response"), **common)
 
 
 _WRITERS: Final[dict[type, Callable[[Any], Json]]] = {

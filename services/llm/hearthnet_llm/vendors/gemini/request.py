@@ -148,11 +148,11 @@ def _generation(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
     elif request.response_schema is not None and mime == "auto":
         made["responseMimeType"] = _JSON
     if request.response_schema is not None:
-        given = request.response_schema.schema
-        if given is not None and spelling.get("response_schema") == "responseSchema":
-            made["responseSchema"] = dialect.write_schema(given, spelling, "output_")
-        elif given is not None:
-            made["responseJsonSchema"] = given
+        schema = request.response_schema.schema
+        if schema is not None and spelling.get("response_schema") == "responseSchema":
+            made["responseSchema"] = dialect.write_schema(schema, spelling, "output_")
+        elif schema is not None:
+            made["responseJsonSchema"] = schema
     thinking = {} if request.thinking is None else {"thinkingConfig": _thinking(request.thinking)}
     return {**made, **thinking}
 
@@ -195,14 +195,14 @@ def _read_thinking(generation: Json) -> Thinking | None:
 
 
 def _read_output(generation: Json, spelling: dict[str, str]) -> ResponseSchema | None:
-    given: Any = generation.get("responseJsonSchema")
+    schema: Any = generation.get("responseJsonSchema")
     if generation.get("responseSchema") is not None:
         spelling["response_schema"] = "responseSchema"
         where = "generationConfig.responseSchema"
-        given = dialect.read_schema(fields(generation["responseSchema"], where), spelling, "output_")
+        schema = dialect.read_schema(fields(generation["responseSchema"], where), spelling, "output_")
     mime = generation.get("responseMimeType")
-    if mime in SPELLINGS["mime"] or (mime is None and given is not None):
+    if mime in SPELLINGS["mime"] or (mime is None and schema is not None):
         spelling["mime"] = mime or "none"
-    if given is None and mime != _JSON:
+    if schema is None and mime != _JSON:
         return None
-    return ResponseSchema(schema=given)
+    return ResponseSchema(schema=schema)

@@ -82,11 +82,10 @@ def _grouped(tools: list[Tool], spelling: Mapping[str, str]) -> list[Json]:
 
 def _write(tool: Tool, spelling: Mapping[str, str]) -> Json:
     named = {"name": tool.name, **without_nones(description=tool.description)}
-    given = {"parameters": tool.parameters_schema, "response": tool.result_schema}
+    schemas = without_nones(parameters=tool.parameters_schema, response=tool.result_schema)
     if spelling.get("parameters") == "parameters":
-        own = {name: dialect.write_schema(one, spelling) for name, one in given.items() if one is not None}
-        return {**named, **own}
-    return {**named, **{f"{name}{_PLAIN}": one for name, one in given.items() if one is not None}}
+        return {**named, **{name: dialect.write_schema(one, spelling) for name, one in schemas.items()}}
+    return {**named, **{f"{name}{_PLAIN}": one for name, one in schemas.items()}}
 
 
 def _config(request: ChatRequest, spelling: Mapping[str, str]) -> Json:
@@ -108,12 +107,9 @@ def _choice(choice: ToolChoice, spelling: Mapping[str, str]) -> Json:
         names = [choice.name, *choice.others]
     elif spelling.get("names") == "empty":
         names = []
-    match spelling.get("mode"):
-        case "number":
-            return {"mode": _MODES.index(mode), **without_nones(allowedFunctionNames=names)}
-        case "lower":
-            mode = mode.lower()
-    return {"mode": mode, **without_nones(allowedFunctionNames=names)}
+    forms = {"number": _MODES.index(mode), "lower": mode.lower()}
+    form = forms.get(spelling.get("mode", ""), mode)
+    return {"mode": form, **without_nones(allowedFunctionNames=names)}
 
 
 def _mode(choice: ToolChoice, spelling: Mapping[str, str]) -> str:
@@ -174,14 +170,14 @@ def _read_tools(native: list[Json], spelling: dict[str, str]) -> list[Tool]:
 def _read(native: Json, where: str, spelling: dict[str, str]) -> Tool:
     if native.get("behavior") is not None:
         refuse(f"{where}.behavior", "a call that is answered later is not known; leave it out")
-    given = {}
+    schemas = {}
     for name, ours in (("parameters", "parameters_schema"), ("response", "result_schema")):
         found = native.get(f"{name}{_PLAIN}")
         if native.get(name) is not None:
             spelling["parameters"] = "parameters"
             found = dialect.read_schema(fields(native[name], f"{where}.{name}"), spelling)
-        given[ours] = found
-    return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), **given)
+        schemas[ours] = found
+    return Tool(text(native.get("name"), f"{where}.name"), native.get("description"), **schemas)
 
 
 def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice | None:
@@ -211,15 +207,15 @@ def _read_choice(native: Json, spelling: dict[str, str]) -> ToolChoice | None:
             refuse("toolConfig.functionCallingConfig.mode", f"no mode {mode!r} is known")
 
 
-def _read_mode(given: Any, spelling: dict[str, str]) -> Any:
+def _read_mode(native: Any, spelling: dict[str, str]) -> Any:
     """Return the mode by its name; natively it may be a number, or in small letters."""
-    if isinstance(given, int) and not isinstance(given, bool) and 0 <= given < len(_MODES):
+    if isinstance(native, int) and not isinstance(native, bool) and 0 <= native < len(_MODES):
         spelling["mode"] = "number"
-        return _MODES[given]
-    if isinstance(given, str) and given != given.upper() and given.upper() in _MODES:
+        return _MODES[native]
+    if isinstance(native, str) and native != native.upper() and native.upper() in _MODES:
         spelling["mode"] = "lower"
-        return given.upper()
-    return given
+        return native.upper()
+    return native
 
 
 def _write_server_tool(tool: ServerTool) -> Json:

@@ -114,6 +114,6 @@ def _failure(name: str, value: Json) -> HearthNetError:
     return streamed_error(name, error)
 
 
-def _count(given: Any, characters: int) -> int:
+def _count(reported: Any, characters: int) -> int:
     """Return the reported count, else an estimate: cached prompts are not reported."""
-    return weight_tokens(characters) if given is None else count(given)
+    return weight_tokens(characters) if reported is None else count(reported)

@@ -178,13 +178,13 @@ def _thinking(thinking: Thinking | None) -> bool | str | None:
 
 
 def _read_thinking(body: Json, options: Json, spelling: dict[str, str]) -> Thinking | None:
-    given: Any = body.get("think")
-    if given is None and options.get("think") is not None:
+    native: Any = body.get("think")
+    if native is None and options.get("think") is not None:
         spelling["think"] = "options.think"
-        given = options["think"]
-    if isinstance(given, str):
-        return Thinking(effort=given)
-    return None if given is None else Thinking("on" if given else "off")
+        native = options["think"]
+    if isinstance(native, str):
+        return Thinking(effort=native)
+    return None if native is None else Thinking("on" if native else "off")
 
 
 def _format(schema: ResponseSchema | None) -> str | Json | None:
@@ -193,12 +193,12 @@ def _format(schema: ResponseSchema | None) -> str | Json | None:
     return _JSON if schema.schema is None else schema.schema
 
 
-def _read_format(given: Any, spelling: dict[str, str]) -> ResponseSchema | None:
-    if given == "":
+def _read_format(native: Any, spelling: dict[str, str]) -> ResponseSchema | None:
+    if native == "":
         spelling["no_format"] = "empty"
-    if given is None or given == "":
+    if native is None or native == "":
         return None
-    return ResponseSchema() if given == _JSON else ResponseSchema(schema=fields(given, "format"))
+    return ResponseSchema() if native == _JSON else ResponseSchema(schema=fields(native, "format"))
 
 
 def _write_messages(messages: list[Message], spelling: Mapping[str, str]) -> list[Json]:
@@ -266,15 +266,15 @@ def _answer(message: Message, names: dict[str, str], spelling: Mapping[str, str]
 
     These are the tool's name, and the call's id if the vendor gave one.
     """
-    known = str(message.tool_call_id)
-    name = message.name or (None if spelling.get("results") == "some" else names.get(known))
+    call_id = str(message.tool_call_id)
+    name = message.name or (None if spelling.get("results") == "some" else names.get(call_id))
     field = spelling.get("result_name", "tool_name")
     named = {} if field == "none" or name is None else {field: name}
-    return named if _is_ours(known, spelling) else {**named, "tool_call_id": known}
+    return named if _is_ours(call_id, spelling) else {**named, "tool_call_id": call_id}
 
 
-def _is_ours(known: str, spelling: Mapping[str, str]) -> bool:
-    return is_made_up(known) and spelling.get("call_ids") != "all"
+def _is_ours(call_id: str, spelling: Mapping[str, str]) -> bool:
+    return is_made_up(call_id) and spelling.get("call_ids") != "all"
 
 
 def _call(call: ToolCall, place: int, spelling: Mapping[str, str]) -> Json:

@@ -96,7 +96,7 @@ class _Content:
 
     def finish(self) -> Iterator[Frame]:
         """Yield sources, thoughts, calls, a notice for each incomplete call, and `Done`."""
-        if self._finish is None and not self._pieces.said_done:
+        if self._finish is None and not self._pieces.is_done:
             raise decoding.broken(self._info.name)
         yield from self._citations.finish()
         yield from self._thoughts.finish()
@@ -113,16 +113,16 @@ class _Content:
             raise streamed_error(self._info.name, choice["error"])
         delta = choice.get("delta")
         whole = delta is None
-        said = (choice.get("message") if whole else delta) or {}
-        self._citations.feed(said)
-        yield from self._thoughts.feed(said)
-        yield from self._text(said.get("content") or (choice.get("text") if whole else None))
-        yield from self._text((said.get("audio") or {}).get("transcript"))
-        self._wordless = self._wordless or bool(said.get("images"))
-        if said.get("refusal"):
+        message = (choice.get("message") if whole else delta) or {}
+        self._citations.feed(message)
+        yield from self._thoughts.feed(message)
+        yield from self._text(message.get("content") or (choice.get("text") if whole else None))
+        yield from self._text((message.get("audio") or {}).get("transcript"))
+        self._wordless = self._wordless or bool(message.get("images"))
+        if message.get("refusal"):
             self._refused = True
-            yield from self._text(said["refusal"])
-        calls = said.get("tool_calls") or _old_call(said)
+            yield from self._text(message["refusal"])
+        calls = message.get("tool_calls") or _old_call(message)
         for position, call in enumerate(calls):
             if isinstance(call, Mapping):
                 yield from self._calls.feed(call, position, whole, len(calls) == 1)
@@ -190,13 +190,13 @@ def _error(value: Mapping[str, Any]) -> Any:
         return value["error"]
     if value.get("object") == "error" or value.get("type") == "error":
         return value
-    told = any(value.get(name) for name in ("message", "detail", "errors", "msg"))
-    return value if told and value.get("choices") is None and value.get("usage") is None else None
+    has_message = any(value.get(name) for name in ("message", "detail", "errors", "msg"))
+    return value if has_message and value.get("choices") is None and value.get("usage") is None else None
 
 
-def _old_call(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _old_call(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the one call of the older form; some servers send it empty beside the newer one."""
-    call = said.get("function_call") or {}
+    call = message.get("function_call") or {}
     return [{"index": 0, "function": call}] if any(call.values()) else []
 
 

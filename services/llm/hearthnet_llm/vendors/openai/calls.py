@@ -20,10 +20,10 @@ from hearthnet_llm.vendors.openai import tools
 
 
 class _Open(msgspec.Struct):
-    """A call that is still arriving; `given` is the vendor's id of it."""
+    """A call that is still arriving; `vendors_id` is the vendor's id of it."""
 
     id: str
-    given: str
+    vendors_id: str
     pieces: list[str]
     name: str = ""
     signature: str | None = None
@@ -32,8 +32,8 @@ class _Open(msgspec.Struct):
     @property
     def text(self) -> str:
         """The arguments so far."""
-        said = "".join(self.pieces)
-        return as_text({tools.TEXT_ARGUMENT: said}) if self.is_text else said
+        joined = "".join(self.pieces)
+        return as_text({tools.TEXT_ARGUMENT: joined}) if self.is_text else joined
 
 
 class _Delta(NamedTuple):
@@ -48,19 +48,22 @@ class _Delta(NamedTuple):
     def of(cls, native: Mapping[str, Any]) -> _Delta:
         """Return the element in this form."""
         function = native.get("function") or native.get(tools.CUSTOM) or {}
-        given, index = function.get("arguments", function.get(tools.TEXT_ARGUMENT)), native.get("index")
-        piece = given if isinstance(given, str) else "" if given is None else as_text(given)
+        value, index = (
+            function.get("arguments", function.get(tools.TEXT_ARGUMENT)),
+            native.get("index"),
+        )
+        piece = value if isinstance(value, str) else "" if value is None else as_text(value)
         name = str(function.get("name") or "")
         return cls(str(native.get("id") or ""), index if isinstance(index, int) else None, name, piece)
 
-    def begins_after(self, known: _Open) -> bool:
+    def begins_after(self, before: _Open) -> bool:
         """Return whether this is another call, with the index of one that is complete.
 
         If it has an id, its name is enough; without one it must also have arguments, because some servers
         repeat the name on each delta.
         """
-        told = self.name and (self.id or (self.piece and known.text))
-        return bool(told) and arguments(known.text) is not None
+        is_named = self.name and (self.id or (self.piece and before.text))
+        return bool(is_named) and arguments(before.text) is not None
 
 
 class Calls:
@@ -101,15 +104,15 @@ class Calls:
 
     def _find(self, delta: _Delta, place: int | str) -> tuple[_Open, bool]:
         """Return the call at `place` to which a delta belongs, and whether it is a new one."""
-        known = self._open.setdefault(place, [])
+        calls = self._open.setdefault(place, [])
         self._latest = place
-        for one in reversed(known):
-            if delta.id and one.given == delta.id:
+        for one in reversed(calls):
+            if delta.id and one.vendors_id == delta.id:
                 return one, False
-        if known and not delta.begins_after(known[-1]):
-            return known[-1], False
+        if calls and not delta.begins_after(calls[-1]):
+            return calls[-1], False
         made = _Open(self._ids.assign(delta.id), delta.id, [])
-        known.append(made)
+        calls.append(made)
         self._order.append(made)
         return made, True
 

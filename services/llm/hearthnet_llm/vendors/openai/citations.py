@@ -35,9 +35,9 @@ class Citations:
         self._annotated: dict[tuple[str, int | None], Citation] = {}
         self._listed: list[Any] = []
 
-    def feed(self, said: Mapping[str, Any]) -> None:
+    def feed(self, message: Mapping[str, Any]) -> None:
         """Add the annotations of a delta or a message."""
-        for one in said.get("annotations") or ():
+        for one in message.get("annotations") or ():
             cited = one.get("url_citation") if isinstance(one, Mapping) else None
             if isinstance(cited, Mapping) and isinstance(cited.get("url"), str):
                 start, end = _number(cited, "start_index"), _number(cited, "end_index")
@@ -108,6 +108,6 @@ def _read(one: Json, path: str) -> Json | None:
     """Return a citation, or None for other annotations, such as those of a file."""
     if one.get("type") != _KIND:
         return None
-    given = fields(one.get(_KIND), f"{path}.{_KIND}")
-    text(given.get("url"), f"{path}.{_KIND}.url")
-    return {"kind": "web", **without_nones(**read_fields(given, _FIELDS))}
+    native = fields(one.get(_KIND), f"{path}.{_KIND}")
+    text(native.get("url"), f"{path}.{_KIND}.url")
+    return {"kind": "web", **without_nones(**read_fields(native, _FIELDS))}

@@ -117,12 +117,12 @@ class Choices:
     """The choices for one target: its own, else its vendor's, else the default."""
 
     def __init__(self, target: Target) -> None:
-        self._own = target.spelling
+        self._targets = target.spelling
         self._vendors = spelling(target.vendor, target.model)
 
     def __getitem__(self, choice: str) -> str:
         """Return the value of `choice`."""
-        return self._own.get(choice) or self._vendors.get(choice) or SPELLINGS[choice][0]
+        return self._targets.get(choice) or self._vendors.get(choice) or SPELLINGS[choice][0]
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,19 +206,17 @@ VENDORS: Final[dict[str, Vendor]] = {
 }
 """Vendors of the OpenAI protocol by name; an unlisted one gets the plain profile."""
 
-_PLAIN: Final = Vendor()
-
 
 def vendor(name: str) -> Vendor:
     """Return the profile called `name`, or the plain one."""
-    return VENDORS.get(name, _PLAIN)
+    return VENDORS.get(name) or Vendor()
 
 
 def vendor_at(url: str) -> str:
     """Return the name of the vendor at `url`, or "" for a self-hosted server."""
     host = (urlsplit(url).hostname or "").lower()
     for name, profile in VENDORS.items():
-        if any(host == known or host.endswith(f".{known}") for known in profile.hosts):
+        if any(host == domain or host.endswith(f".{domain}") for domain in profile.hosts):
             return name
     return ""
 

@@ -175,10 +175,10 @@ def write_usage(choices: Choices, body: Json) -> None:
 
 def read_usage(body: Json, spelling: dict[str, str]) -> None:
     """Record how the token counts were requested."""
-    asked = bool(value_at(body, "stream_options.include_usage")), bool(value_at(body, "usage.include"))
-    spelling["usage"] = _USAGE[asked]
+    requested = bool(value_at(body, "stream_options.include_usage")), bool(value_at(body, "usage.include"))
+    spelling["usage"] = _USAGE[requested]
     options = body.get("stream_options")
-    if not any(asked) and isinstance(options, dict) and options.get("include_obfuscation") is None:
+    if not any(requested) and isinstance(options, dict) and options.get("include_obfuscation") is None:
         spelling["usage"] = "empty" if options.get("include_usage") is None else "refused"
 
 
@@ -217,17 +217,17 @@ def write_format(request: ChatRequest, choices: Choices, body: Json) -> None:
         _write_grammar(request.grammar, choices, body)
 
 
-def _format(schema: ResponseSchema, given: Json, form: str, name: str | None) -> Json:
+def _format(schema: ResponseSchema, native: Json, form: str, name: str | None) -> Json:
     match form:
         case "json_object":
-            return {"type": "json_object", "schema": given}
+            return {"type": "json_object", "schema": native}
         case "flat":
-            return {"type": "json_schema", "schema": given}
+            return {"type": "json_schema", "schema": native}
         case "value":
-            return {"type": "json", "value": given}
+            return {"type": "json", "value": native}
         case _:
             named = without_nones(name=name, description=schema.description, strict=schema.strict)
-            return {"type": "json_schema", "json_schema": {**named, "schema": given}}
+            return {"type": "json_schema", "json_schema": {**named, "schema": native}}
 
 
 def _write_grammar(grammar: TextForm, choices: Choices, body: Json) -> None:
@@ -277,10 +277,10 @@ def _read_response_format(body: Json, spelling: dict[str, str]) -> Json:
             return {"response_schema": {"schema": fields(form.get("schema"), f"{_FORMAT}.json_schema")}}
         case "json_schema":
             spelling["schema"] = "json_schema"
-            given = fields(form["json_schema"], f"{_FORMAT}.json_schema")
+            native = fields(form["json_schema"], f"{_FORMAT}.json_schema")
             spelling["schema_name"] = "asked"
-            known = {name: given.get(name) for name in ("name", "description", "strict", "schema")}
-            return {"response_schema": without_nones(**known)}
+            found = {name: native.get(name) for name in ("name", "description", "strict", "schema")}
+            return {"response_schema": without_nones(**found)}
         case "grammar" | "regex":
             return {}
         case other:

@@ -77,10 +77,10 @@ def _call(call: ToolCall, index: int, choices: Choices, texts: Set[str]) -> Json
     }
 
 
-def _id(field: str, given: str | None, choices: Choices) -> Json:
+def _id(field: str, call_id: str | None, choices: Choices) -> Json:
     """Return the field of a call's id, for vendors that have it."""
     form = choices["ids"]
-    return {} if form == "left_out" else {field: "" if form == "empty" else given}
+    return {} if form == "left_out" else {field: "" if form == "empty" else call_id}
 
 
 def _function(call: ToolCall, choices: Choices) -> Json:
@@ -129,10 +129,10 @@ def read_messages(native: Any, spelling: dict[str, str]) -> list[Json]:
 
 def _answer(read: Json, waiting: list[str]) -> None:
     """Assign a result to a waiting call; one without an id answers the first."""
-    given = read.get("tool_call_id") or next(iter(waiting), "call_0")
-    if given in waiting:
-        waiting.remove(given)
-    read["tool_call_id"] = given
+    call_id = read.get("tool_call_id") or next(iter(waiting), "call_0")
+    if call_id in waiting:
+        waiting.remove(call_id)
+    read["tool_call_id"] = call_id
 
 
 def _read_message(message: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -161,12 +161,12 @@ def _read_content(message: Json, role: str, path: str, spelling: dict[str, str])
 
     Others get an empty list.
     """
-    given = message.get("content")
-    if given == [] or (given is None and role != "assistant"):
-        spelling["no_content"] = "null" if given is None else "list"
+    content = message.get("content")
+    if content == [] or (content is None and role != "assistant"):
+        spelling["no_content"] = "null" if content is None else "list"
     if role == "assistant":
-        return read_voice(message, read_content(given, f"{path}.content", spelling))
-    return read_content([] if given is None else given, f"{path}.content", spelling)
+        return read_voice(message, read_content(content, f"{path}.content", spelling))
+    return read_content([] if content is None else content, f"{path}.content", spelling)
 
 
 def _unmarked(content: Any) -> Json:
@@ -199,24 +199,24 @@ def _placing(indexes: list[Any], spelling: dict[str, str]) -> str:
 
 
 def _read_call(call: Json, path: str, spelling: dict[str, str]) -> Json:
-    given = call.get("id")
-    spelling["ids"] = "sent" if given else "left_out" if given is None else "empty"
+    call_id = call.get("id")
+    spelling["ids"] = "sent" if call_id else "left_out" if call_id is None else "empty"
     if call.get("type") == tools.CUSTOM:
-        return {**without_nones(id=given), **tools.read_custom_call(call, path)}
+        return {**without_nones(id=call_id), **tools.read_custom_call(call, path)}
     return {
-        **without_nones(id=given),
+        **without_nones(id=call_id),
         **_read_function(fields(call.get("function"), f"{path}.function"), f"{path}.function", spelling),
         **without_nones(signature=reasoning.read_signature(call, spelling)),
     }
 
 
 def _read_function(function: Json, path: str, spelling: dict[str, str]) -> Json:
-    given = function.get("arguments")
+    native = function.get("arguments")
     try:
-        arguments = json.loads(given or "{}") if isinstance(given, str | None) else given
+        arguments = json.loads(native or "{}") if isinstance(native, str | None) else native
     except ValueError:
         refuse(f"{path}.arguments", "is no JSON")
-    spelling["arguments"] = "object" if isinstance(given, dict) else "text"
+    spelling["arguments"] = "object" if isinstance(native, dict) else "text"
     if not arguments:
-        spelling["no_arguments"] = "unsaid" if given is None else "null" if arguments is None else "object"
+        spelling["no_arguments"] = "unsaid" if native is None else "null" if arguments is None else "object"
     return {"name": function.get("name"), "arguments": {} if arguments is None else arguments}

@@ -28,7 +28,7 @@ from hearthnet_llm.vendors.json_access import as_text, entries, fields, objects,
 from hearthnet_llm.vendors.openai.dialect import Choices
 from hearthnet_llm.vendors.wire import Json
 
-_UNHEARD: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)
+_LEFT_OUT: Final = (CallPart, *get_args(ServerPart), ToolReferencePart, ToolChangePart)
 """Parts of other vendors that this protocol lacks; they are left out."""
 
 _SOUNDS: Final = {
@@ -47,9 +47,9 @@ def write_content(content: str | list[Part] | None, choices: Choices) -> str | l
     """Return the native content, with thoughts only if the vendor keeps them in it."""
     if content is None or isinstance(content, str):
         return content
-    left_out = _UNHEARD if choices["thoughts"] == "content" else (*_UNHEARD, ThinkingPart)
-    heard = (part for part in content if not isinstance(part, left_out))
-    made = [write_part(part, choices) for part in heard if not _is_voice(part)]
+    left_out = _LEFT_OUT if choices["thoughts"] == "content" else (*_LEFT_OUT, ThinkingPart)
+    sent = (part for part in content if not isinstance(part, left_out))
+    made = [write_part(part, choices) for part in sent if not _is_voice(part)]
     return made if made or (not content and choices["no_content"] == "list") else None
 
 
@@ -186,8 +186,8 @@ def read_voice(message: Json, content: Any) -> Any:
     voice = message.get("audio")
     if not isinstance(voice, dict) or voice.get("id") is None:
         return content
-    said = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-    return [*said, {"type": "audio", "file_id": voice["id"]}]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    return [*parts, {"type": "audio", "file_id": voice["id"]}]
 
 
 def read_cache(native: Json) -> Json:
@@ -205,9 +205,9 @@ def _read_url(kind: str, *more: str, **spelled: str) -> Callable[[Json, str, dic
     def read(part: Json, path: str, spelling: dict[str, str]) -> Json:
         spelling |= spelled
         place = f"{path}.{part['type']}"
-        given = fields(part.get(part["type"]), place)
-        found = _of_url(text(given.get("url"), f"{place}.url"))
-        return {"type": kind, **found, **without_nones(**{name: given.get(name) for name in more})}
+        source = fields(part.get(part["type"]), place)
+        found = _of_url(text(source.get("url"), f"{place}.url"))
+        return {"type": kind, **found, **without_nones(**{name: source.get(name) for name in more})}
 
     return read
 
@@ -243,17 +243,17 @@ def _read_file(part: Json, path: str, spelling: dict[str, str]) -> Json:
     return made
 
 
-def _by_value(made: Json, given: str) -> Json:
+def _by_value(made: Json, value: str) -> Json:
     """Return a part with the content or target of an address, else with the text as its bytes."""
-    found = _of_url(given)
+    found = _of_url(value)
     is_address = found.get("url", "").startswith(("http:", "https:", "data:"))
-    return made | (found if "data" in found or is_address else {"data": given})
+    return made | (found if "data" in found or is_address else {"data": value})
 
 
 def _read_file_url(part: Json, path: str, spelling: dict[str, str]) -> Json:
     spelling["document"] = "file_url"
-    given = fields(part.get("file_url"), f"{path}.file_url")
-    return _by_value({"type": "document"}, text(given.get("url"), f"{path}.file_url.url"))
+    source = fields(part.get("file_url"), f"{path}.file_url")
+    return _by_value({"type": "document"}, text(source.get("url"), f"{path}.file_url.url"))
 
 
 def _read_document(part: Json, path: str, spelling: dict[str, str]) -> Json:
@@ -265,8 +265,8 @@ def _read_document(part: Json, path: str, spelling: dict[str, str]) -> Json:
 def _read_thinking(part: Json, path: str, spelling: dict[str, str]) -> Json:
     spelling["thoughts"] = "content"
     pieces = objects(part.get("thinking"), f"{path}.thinking")
-    said = "".join(text(piece.get("text"), path) for piece in pieces)
-    return {"type": "thinking", "text": said, **without_nones(closed=part.get("closed"))}
+    thought = "".join(text(piece.get("text"), path) for piece in pieces)
+    return {"type": "thinking", "text": thought, **without_nones(closed=part.get("closed"))}
 
 
 _READERS: Final[dict[str, Callable[[Json, str, dict[str, str]], Json]]] = {

@@ -78,10 +78,10 @@ class Thoughts:
             self._plain.append(text)
             yield ReasoningDelta(text)
 
-    def _sign(self, said: Mapping[str, Any]) -> None:
+    def _sign(self, native: Mapping[str, Any]) -> None:
         for name in _PROOFS:
-            if isinstance(said.get(name), str):
-                self._signature = said[name]
+            if isinstance(native.get(name), str):
+                self._signature = native[name]
 
     def finish(self) -> Iterator[ReasoningBlock]:
         """Yield each complete thought."""

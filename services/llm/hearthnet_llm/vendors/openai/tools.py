@@ -139,21 +139,21 @@ def _read_choice(choice: Any, path: str, spelling: dict[str, str]) -> Any:
             spelling["required"] = choice
             return "required"
         return choice
-    given = fields(choice, path)
-    if given.get("type") in ("auto", "none", "required", "any"):
+    named = fields(choice, path)
+    if named.get("type") in ("auto", "none", "required", "any"):
         spelling["choice"] = "object"
-        return _read_choice(given["type"], path, spelling)
-    if given.get("type") == "allowed_tools":
-        allowed = fields(given.get("allowed_tools"), f"{path}.allowed_tools")
+        return _read_choice(named["type"], path, spelling)
+    if named.get("type") == "allowed_tools":
+        allowed = fields(named.get("allowed_tools"), f"{path}.allowed_tools")
         names = [_name(tool, path) for tool in objects(allowed.get("tools"), f"{path}.allowed_tools.tools")]
         if not names:
             refuse(f"{path}.allowed_tools.tools", "names no tool")
         others = {"others": names[1:]} if names[1:] else {}
         return {"name": names[0], **others, "required": allowed.get("mode") == "required"}
-    held = "function" in given or CUSTOM in given
+    held = "function" in named or CUSTOM in named
     kinds = {"tool": "tool", None: "untyped" if held else "flat"}
-    spelling["named"] = kinds.get(given.get("type"), "function" if held else "flat")
-    return {"name": _name(given, path)}
+    spelling["named"] = kinds.get(named.get("type"), "function" if held else "flat")
+    return {"name": _name(named, path)}
 
 
 def _name(choice: Json, path: str) -> str:
@@ -179,15 +179,15 @@ def _write_custom_tool(tool: Tool, form: TextForm) -> Json:
 
 def _read_custom_tool(native: Json, path: str) -> Json:
     """Return the canonical tool."""
-    given = fields(native.get(CUSTOM), f"{path}.{CUSTOM}")
-    form = given.get("format") or {}
+    custom = fields(native.get(CUSTOM), f"{path}.{CUSTOM}")
+    form = custom.get("format") or {}
     grammar = form.get("grammar")
-    known = grammar if isinstance(grammar, dict) else {"syntax": form.get("type")}
-    name = text(given.get("name"), f"{path}.{CUSTOM}.name")
+    found = grammar if isinstance(grammar, dict) else {"syntax": form.get("type")}
+    name = text(custom.get("name"), f"{path}.{CUSTOM}.name")
     return {
         "name": name,
-        **without_nones(description=given.get("description")),
-        "text": without_nones(syntax=known.get("syntax"), definition=known.get("definition")),
+        **without_nones(description=custom.get("description")),
+        "text": without_nones(syntax=found.get("syntax"), definition=found.get("definition")),
     }
 
 
@@ -198,10 +198,10 @@ def write_custom_call(call: ToolCall) -> Json:
 
 def read_custom_call(native: Json, path: str) -> Json:
     """Return the canonical fields of an earlier call."""
-    given = fields(native.get(CUSTOM), f"{path}.{CUSTOM}")
+    custom = fields(native.get(CUSTOM), f"{path}.{CUSTOM}")
     return {
-        "name": given.get("name"),
-        "arguments": {TEXT_ARGUMENT: text(given.get(TEXT_ARGUMENT), f"{path}.{CUSTOM}.{TEXT_ARGUMENT}")},
+        "name": custom.get("name"),
+        "arguments": {TEXT_ARGUMENT: text(custom.get(TEXT_ARGUMENT), f"{path}.{CUSTOM}.{TEXT_ARGUMENT}")},
     }
 
 
@@ -242,10 +242,10 @@ def _read_server_tool(native: Json, path: str, spelling: dict[str, str]) -> Json
         return {"name": kind, "server": server}
     spelling["server_tools"] = "prefixed"
     kind = kind.removeprefix(_PREFIX)
-    given = native.get("parameters")
-    if given == {}:
+    parameters = native.get("parameters")
+    if parameters == {}:
         spelling["no_settings"] = "empty"
-    settings = dict(fields({} if given is None else given, f"{path}.parameters"))
+    settings = dict(fields({} if parameters is None else parameters, f"{path}.parameters"))
     place = settings.pop("user_location", None)
     server = {"kind": kind, **_read_settings(settings, f"{path}.parameters"), **_read_place(place, path)}
     return {"name": kind, "server": server}
@@ -263,10 +263,10 @@ def _read_search(native: Any) -> Json:
     """Return the canonical tool of OpenAI's own field."""
     options = fields(native, "web_search_options")
     place = options.get("user_location") or {}
-    known = {"kind": _SEARCH, **without_nones(context_size=options.get("search_context_size"))}
+    server = {"kind": _SEARCH, **without_nones(context_size=options.get("search_context_size"))}
     return {
         "name": _SEARCH,
-        "server": {**known, **_read_place(place.get("approximate"), "web_search_options")},
+        "server": {**server, **_read_place(place.get("approximate"), "web_search_options")},
     }
 
 
@@ -281,5 +281,5 @@ def _read_place(place: Any, path: str) -> Json:
     """Return the user's place as a field, or nothing."""
     if place is None:
         return {}
-    given = fields(place, f"{path}.user_location")
-    return {"place": without_nones(**read_fields(given, same_names(*Region.__struct_fields__)))}
+    native = fields(place, f"{path}.user_location")
+    return {"place": without_nones(**read_fields(native, same_names(*Region.__struct_fields__)))}
