@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         ModelKind,
         ScriptedConfig,
     )
-    from hearthnet.core.config_loader import load_config
+    from hearthnet.core.config_follower import ConfigFollower
     from hearthnet.core.errors import CONTEXT_LENGTH
     from hearthnet.core.errors import first_of as first_error
     from hearthnet.core.home import ROOM_BYTES
@@ -39,7 +39,7 @@ else:
                 "EmbedModelConfig FileConfig LlmConfig McpConfig McpServerConfig "
                 "ModelConfig ModelKind ScriptedConfig"
             ),
-            "hearthnet.core.config_loader": "load_config",
+            "hearthnet.core.config_follower": "ConfigFollower",
             "hearthnet.core.errors": "CONTEXT_LENGTH first_error=first_of",
             "hearthnet.core.home": "ROOM_BYTES",
             "hearthnet.core.ids": "b64 new_ulid short_id unb64",
@@ -54,6 +54,7 @@ __all__ = [
     "CONTEXT_LENGTH",
     "ROOM_BYTES",
     "Capability",
+    "ConfigFollower",
     "EmbedModelConfig",
     "FileConfig",
     "LlmConfig",
@@ -70,7 +71,6 @@ __all__ = [
     "first_error",
     "from_rfc3339",
     "living_processes",
-    "load_config",
     "new_ulid",
     "now_ms",
     "parse_capability",

@@ -1,7 +1,7 @@
 """The llm service: offers of each model, for streams and for single replies.
 
 Models behind URLs are offered while their servers answer, and follow the settings at run time
-(backends/pool.py, settings.py). The built-in model is offered once its file is validated and is loaded after
+(backends/pool.py). The built-in model is offered once its file is validated and is loaded after
 that: at once if it is the only model, else at the first call (builtin/lazy_backend.py). If the file is
 missing, damaged or cannot be loaded, the note gives the reason, the service runs without it, and the file is
 checked every 2 s.
@@ -23,7 +23,7 @@ import msgspec
 
 from hearthnet import Bus, Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet.bus import record_path
-from hearthnet.core import LlmConfig, end_task
+from hearthnet.core import ConfigFollower, LlmConfig, end_task
 from hearthnet.models import FileStamp
 from hearthnet_llm import spans
 from hearthnet_llm.backends import probe
@@ -41,7 +41,6 @@ from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, ModelP
 from hearthnet_llm.interface.validation import check
 from hearthnet_llm.responses.response_builder import ResponseBuilder, is_expected
 from hearthnet_llm.responses.tool_calls import ToolCallRequest, make
-from hearthnet_llm.settings import LlmSettings
 from hearthnet_llm.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class LlmService(Service):
     name: ClassVar[str] = "llm"
     _memory: ProbeCache
     _pool: Pool
-    _settings: LlmSettings
+    _settings: ConfigFollower[LlmConfig]
     _threads: Threads
     _home: Path
     _bus: Bus
@@ -77,7 +76,7 @@ class LlmService(Service):
         self._contexts = Contexts()
         self._scripted: list[Scripted] = []
         self._seen: FileStamp | None = None
-        self._following: list[asyncio.Task[None]] = []
+        self._following: set[asyncio.Task[None]] = set()
 
     async def start(self, node: NodeContext) -> None:
         """Find the configured models and validate the built-in one, which is not loaded yet."""
@@ -88,19 +87,21 @@ class LlmService(Service):
             return await (await node.store()).get_blob(cid)
 
         self._pool = Pool(self._memory, self._renew, fetch)
-        self._settings = LlmSettings(node.home, self._use)
+        self._settings = ConfigFollower(node.home, "the models", lambda config: config.llm)
         self._threads = Threads(node.data)
         self._home = node.home.path
         self._bus = node.bus
-        await self._use(config)
+        self._use(config)
         if config.builtin or config.model_file:
             self._box = ModelLocator(config, node.data / "model-checked.json")
         await self._pool.settle(SETTLE_SECONDS)
         if self._box is not None:
             node.progress("checking the model", 0, 1)
             await self._look_into_box(self._box)
-        for work in (self._settings, self._threads):
-            self._following.append(asyncio.create_task(work.follow(), name=f"follow {type(work).__name__}"))
+        self._following = {
+            asyncio.create_task(self._follow_settings(), name="follow settings"),
+            asyncio.create_task(self._threads.follow(), name="follow threads"),
+        }
         self._renew()
 
     async def opened(self) -> None:
@@ -128,7 +129,7 @@ class LlmService(Service):
 
     async def stop(self) -> None:
         """Close all models."""
-        await end_task(set(self._following))
+        await end_task(self._following)
         if self._following:
             await self._pool.close()
             await self._threads.close()
@@ -176,7 +177,7 @@ class LlmService(Service):
     @capability("llm.models.reload@1.0")
     async def reload_models(self, call: Call[Nothing, Nothing]) -> Reply:
         """Read the settings now, and reply after the models were probed."""
-        await self._settings.read()
+        self._use(self._settings.read())
         await self._pool.settle(_RELOAD_SECONDS)
         self._renew()
         models = [
@@ -213,10 +214,14 @@ class LlmService(Service):
         self._pool.learn_tools(backend, tools=False)
         return True
 
-    async def _use(self, config: LlmConfig | None) -> None:
+    async def _follow_settings(self) -> None:
+        async for config in self._settings.changes():
+            self._use(config)
+
+    def _use(self, config: LlmConfig | None) -> None:
         """Use the models of the settings from now on; None leaves them unchanged."""
         if config is not None:
-            await self._pool.use(config.models)
+            self._pool.use(config.models)
             self._scripted = [Scripted(one, self._home) for one in config.scripted]
         self._renew()
 

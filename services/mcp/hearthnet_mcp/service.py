@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream
 from hearthnet.contracts import compile_schema
-from hearthnet.core import McpConfig
+from hearthnet.core import ConfigFollower, McpConfig, McpServerConfig
 from hearthnet.service import Endpoint
 from hearthnet_mcp import results
 from hearthnet_mcp.server import McpServer
-from hearthnet_mcp.settings import McpSettings
 from hearthnet_mcp.tools import McpTool
 
 _MOST_OFFERED: Final = 400
@@ -27,19 +27,19 @@ class McpService(Service):
     """The tools of MCP servers."""
 
     name: ClassVar[str] = "mcp"
+    _settings: ConfigFollower[McpConfig]
 
     def __init__(self) -> None:
         super().__init__()
         self._servers: dict[str, tuple[McpServer, asyncio.Task[None]]] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._offers: list[Offer] = []
-        self._settings: McpSettings | None = None
-        self._following: asyncio.Task[None] | None = None
+        self._following: list[asyncio.Task[None]] = []
 
     async def start(self, node: NodeContext) -> None:
         """Start the servers without waiting for them."""
-        self._settings = McpSettings(node.home)
-        self._following = asyncio.create_task(self._follow(self._settings), name="mcp settings")
+        self._settings = ConfigFollower(node.home, "the MCP servers", lambda config: config.mcp)
+        self._following = [asyncio.create_task(self._follow(), name="mcp settings")]
 
     def offers(self) -> list[Offer]:
         """Offer the tools that the running servers list now."""
@@ -51,20 +51,24 @@ class McpService(Service):
 
     async def stop(self) -> None:
         """Stop the servers."""
-        if self._following is not None:
-            await _end([self._following])
+        await _end(self._following)
         await _end([task for _, task in self._servers.values()])
         self._servers.clear()
 
-    async def _follow(self, settings: McpSettings) -> None:
-        async for config in settings.follow():
-            if config is not None:
-                await self._use(config)
-            self._refresh()
+    async def _follow(self) -> None:
+        await self._use(self._settings.read())
+        async for config in self._settings.changes():
+            await self._use(config)
 
-    async def _use(self, config: McpConfig) -> None:
-        """Start and stop servers as `config` requires; unchanged ones keep running."""
-        wanted = {server.name: server for server in config.servers}
+    async def _use(self, config: McpConfig | None) -> None:
+        """Run the servers of `config` from now on; None leaves them unchanged."""
+        if config is not None:
+            await self._run(config.servers)
+        self._refresh()
+
+    async def _run(self, servers: Sequence[McpServerConfig]) -> None:
+        """Start and stop servers; unchanged ones keep running."""
+        wanted = {server.name: server for server in servers}
         gone = [name for name, (server, _) in self._servers.items() if wanted.get(name) != server.config]
         await _end([self._servers.pop(name)[1] for name in gone])
         for name, one in wanted.items():
@@ -104,10 +108,9 @@ class McpService(Service):
 
     def _status_note(self) -> str | None:
         notes = [server.note for server, _ in self._servers.values()]
-        problem = self._settings.problem if self._settings is not None else ""
         if len(self._tools()) > _MOST_OFFERED:
             notes.append(f"only {_MOST_OFFERED} tools are offered in all")
-        return "; ".join(filter(None, [problem, *notes]))[:_LONGEST_NOTE] or None
+        return "; ".join(filter(None, [self._settings.problem, *notes]))[:_LONGEST_NOTE] or None
 
 
 class _Runner:
@@ -152,7 +155,8 @@ async def _relay(waiting: asyncio.Queue[dict[str, Any]], stream: Stream) -> None
         await stream.send("progress", await waiting.get())
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel `tasks` once and wait: a second cancellation would interrupt the end of a server's process."""
     for task in tasks:
         task.cancel()
     if tasks:

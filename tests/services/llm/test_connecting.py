@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.core import config_follower
 from hearthnet.core.errors import HearthNetError
 from hearthnet.models import health
-from hearthnet_llm import LlmService, settings
+from hearthnet_llm import LlmService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.services.llm.model_server import HTML, Answer, ModelServer, calling, page, saying
@@ -74,7 +75,7 @@ async def closed() -> str:
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-41")
 async def test_models_come_and_go_with_the_settings(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(config_follower, "LOOK_SECONDS", 0.02)
     async with ModelServer() as server, running(mesh) as (llm, bus):
         assert "hearthnet models add" in str(llm.note)
         write(mesh, server.config("one"))

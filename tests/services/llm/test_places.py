@@ -12,8 +12,8 @@ import httpx2
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.core import config_follower
 from hearthnet.core.config import ModelConfig
-from hearthnet_llm import settings
 from hearthnet_llm.backends.backend_kinds import FEW, MANY, profile_of
 from hearthnet_llm.vendors.catalog import CatalogEntry
 from tests.helpers.mesh import Mesh
@@ -74,7 +74,7 @@ async def test_sixty_chats_are_at_a_model_process_at_once(mesh: Mesh) -> None:
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-146", "LLM-41")
 async def test_places_follow_the_settings_while_it_runs(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(config_follower, "LOOK_SECONDS", 0.02)
 
     async def has(bus: Bus, count: int) -> bool:
         return await places(bus) == [count]

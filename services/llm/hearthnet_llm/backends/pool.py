@@ -74,7 +74,7 @@ class Pool:
         """Every model of the config, its availability, and the reason if it is unavailable."""
         return [(remote, server.watch.there, server.problem) for server, remote in self._all()]
 
-    async def use(self, configs: Sequence[ModelConfig]) -> None:
+    def use(self, configs: Sequence[ModelConfig]) -> None:
         """Use exactly these models from now on; running calls of other models may end."""
         self._configs = tuple(dict.fromkeys(configs))
         wanted = {_place(config) for config in self._configs}
