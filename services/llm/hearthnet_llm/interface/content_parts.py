@@ -37,7 +37,11 @@ class Citation(msgspec.Struct, frozen=True, omit_defaults=True):
     reference: str | None = None
 
 
-class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """The encoding of all parts."""
+
+
+class TextPart(_Part, frozen=True, tag="text"):
     """A piece of text of a message.
 
     `citations` are its sources. `signature` is opaque and is returned to the vendor with the text. `guard`: a
@@ -51,10 +55,11 @@ class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"
     guard: list[str] | None = None
 
 
-class _Media(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+class _Media(_Part, frozen=True):
     """Bytes of `media_type` from exactly one place.
 
-    This is base64 `data`, a `url`, or a `file_id` at the vendor.
+    This is base64 `data`, a `url`, or a `file_id` at the vendor. `name` identifies it to the model and
+    in a tool's result that refers to it. `signature` is as that of a text.
     """
 
     data: str | None = None
@@ -62,33 +67,29 @@ class _Media(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     file_id: str | None = None
     media_type: str | None = None
     cache: CacheHint | None = None
+    name: str | None = None
+    signature: str | None = None
 
 
-class ImagePart(_Media, frozen=True, omit_defaults=True, tag="image"):
+class ImagePart(_Media, frozen=True, tag="image"):
     """An image; on the mesh given by the content hash of its blob.
 
-    `detail` is the requested precision. `name` is its name in a tool's result that refers to it. `signature`
-    is as that of a text.
+    `detail` is the requested precision.
     """
 
     image_cid: str | None = None
     detail: str | None = None
-    name: str | None = None
-    signature: str | None = None
 
 
-class AudioPart(_Media, frozen=True, omit_defaults=True, tag="audio"):
-    """A recording; `name` and `signature` are as those of an image."""
-
-    name: str | None = None
-    signature: str | None = None
+class AudioPart(_Media, frozen=True, tag="audio"):
+    """A recording."""
 
 
-class VideoPart(_Media, frozen=True, omit_defaults=True, tag="video"):
+class VideoPart(_Media, frozen=True, tag="video"):
     """A video, or a section of it from `start` to `end` (such as 10s).
 
-    It is sampled `fps` times a second, or as `processing` says in the vendor's own word. `detail`, `name` and
-    `signature` are as those of an image.
+    It is sampled `fps` times a second, or as `processing` says in the vendor's own word. `detail` is as that
+    of an image.
     """
 
     start: str | None = None
@@ -96,28 +97,23 @@ class VideoPart(_Media, frozen=True, omit_defaults=True, tag="video"):
     fps: float | None = None
     detail: str | None = None
     processing: str | None = None
-    name: str | None = None
-    signature: str | None = None
 
 
-class DocumentPart(_Media, frozen=True, omit_defaults=True, tag="document"):
-    """A document, such as a PDF; `name` identifies it to the model.
+class DocumentPart(_Media, frozen=True, tag="document"):
+    """A document, such as a PDF.
 
     Instead of bytes it may be plain `text`, or `texts`: pieces that are cited separately. `context` describes
-    it without being part of it. `citations` requests citations of it. `detail` and `signature` are as those
-    of an image.
+    it without being part of it. `citations` requests citations of it. `detail` is as that of an image.
     """
 
-    name: str | None = None
     text: str | None = None
     texts: list[TextPart] | None = None
     context: str | None = None
     citations: bool | None = None
     detail: str | None = None
-    signature: str | None = None
 
 
-class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="thinking"):
+class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """A thought of the model, to be returned to it unchanged.
 
     `signature` and `data` (thoughts that only the vendor can read) are opaque. `kind` None is plain text;
@@ -135,21 +131,19 @@ class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t
     closed: bool | None = None
 
 
-class RefusalPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="refusal"):
+class RefusalPart(_Part, frozen=True, tag="refusal"):
     """The model's text of a refusal to answer."""
 
     text: str
 
 
-class JsonPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="json"):
+class JsonPart(_Part, frozen=True, tag="json"):
     """A tool's result as a value instead of a text."""
 
     value: Any
 
 
-class SearchResultPart(
-    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="search_result"
-):
+class SearchResultPart(_Part, frozen=True, tag="search_result"):
     """A search result from `source`, to be cited."""
 
     source: str
@@ -159,29 +153,27 @@ class SearchResultPart(
     cache: CacheHint | None = None
 
 
-class ToolReferencePart(
-    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_reference"
-):
+class ToolReferencePart(_Part, frozen=True, tag="tool_reference"):
     """A tool found by a search for tools; the model knows it from here on."""
 
     name: str
     cache: CacheHint | None = None
 
 
-class UploadPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="upload"):
+class UploadPart(_Part, frozen=True, tag="upload"):
     """A file at the vendor, placed where the vendor's tools can read it."""
 
     file_id: str
     cache: CacheHint | None = None
 
 
-class CallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="call"):
+class CallPart(_Part, frozen=True, tag="call"):
     """The position of the call `id` of `tool_calls` among the parts; the default is last."""
 
     id: str
 
 
-class ServerCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_call"):
+class ServerCallPart(_Part, frozen=True, tag="server_call"):
     """The model's call of a tool that its vendor runs; `server` is the tool's MCP server.
 
     `called_by` names the vendor's tool and the id of its call whose program made this one. `signature` is
@@ -197,9 +189,7 @@ class ServerCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=
     cache: CacheHint | None = None
 
 
-class ServerResultPart(
-    msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="server_result"
-):
+class ServerResultPart(_Part, frozen=True, tag="server_result"):
     """The result of a tool that the vendor runs, to be returned unchanged."""
 
     name: str
@@ -211,7 +201,7 @@ class ServerResultPart(
     cache: CacheHint | None = None
 
 
-class ToolChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_change"):
+class ToolChangePart(_Part, frozen=True, tag="tool_change"):
     """Permission or prohibition of a tool from here on.
 
     It concerns the tool `name`, of the MCP `server` if one is given; without a name, all tools of that
@@ -224,7 +214,7 @@ class ToolChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field=
     cache: CacheHint | None = None
 
 
-class SummaryPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="summary"):
+class SummaryPart(_Part, frozen=True, tag="summary"):
     """The vendor's summary of the conversation before it, to be returned unchanged.
 
     `text` None: no summary resulted. `data` and `signature` are opaque. `changes` are those of the tools in
@@ -238,7 +228,7 @@ class SummaryPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="ty
     cache: CacheHint | None = None
 
 
-class ModelChangePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="model_change"):
+class ModelChangePart(_Part, frozen=True, tag="model_change"):
     """From here on the vendor answers with the model `after`, for a `reason` of a `category`.
 
     An example of a reason is refusal.
@@ -258,7 +248,7 @@ class ListedTool(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters_schema: dict[str, Any] | None = None
 
 
-class ToolListingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool_listing"):
+class ToolListingPart(_Part, frozen=True, tag="tool_listing"):
     """The tools listed by an MCP `server`, to be returned unchanged."""
 
     server: str
@@ -280,10 +270,6 @@ Part = (
     | ToolReferencePart
     | UploadPart
     | CallPart
-    | ServerCallPart
-    | ServerResultPart
     | ToolChangePart
-    | SummaryPart
-    | ModelChangePart
-    | ToolListingPart
+    | ServerPart
 )
