@@ -85,12 +85,7 @@ def _fits(profile: Profile, params: ModelParams, request: ChatRequest | None) ->
         return True
     if not eyes and any(message.has_images for message in request.messages):
         return False
-    return not _demands_tool(request) or _clumsy(profile, request) == 0
-
-
-def _demands_tool(request: ChatRequest) -> bool:
-    choice = request.tool_choice
-    return choice == "required" or (isinstance(choice, Named) and choice.required)
+    return not request.demands_tool or _clumsy(profile, request) == 0
 
 
 def _clumsy(profile: Profile, request: ChatRequest) -> int:
@@ -105,26 +100,18 @@ def _clumsy(profile: Profile, request: ChatRequest) -> int:
     return 1 if profile.tools_by_name_only and not alone else 0
 
 
-class Failover:
+class Failover(msgspec.Struct, frozen=True):
     """One request, and the backends that may answer it, in order.
 
     `ask` returns the answer of one model. Callbacks: `chosen` before each attempt, `failed` after each
     failure, `toolless` if a model turns out to call no tools.
     """
 
-    def __init__(
-        self,
-        backends: Sequence[Backend],
-        chosen: Callable[[Profile], None],
-        failed: Callable[[Backend, HearthNetError], None],
-        toolless: Callable[[Backend], bool],
-        ask: Callable[[Backend, ChatRequest], FrameStream],
-    ) -> None:
-        self._backends = backends
-        self._chosen = chosen
-        self._failed = failed
-        self._toolless = toolless
-        self._ask = ask
+    backends: Sequence[Backend]
+    chosen: Callable[[Profile], None]
+    failed: Callable[[Backend, HearthNetError], None]
+    toolless: Callable[[Backend], bool]
+    ask: Callable[[Backend, ChatRequest], FrameStream]
 
     def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """Yield the frames of the first backend that answers the conversation."""
@@ -133,8 +120,8 @@ class Failover:
     async def first(self, ask: Callable[[Backend], FrameStream]) -> AsyncGenerator[Frame, None]:
         """Yield the frames of the first backend for which `ask` succeeds."""
         problems: list[HearthNetError] = []
-        for backend in self._backends:
-            self._chosen(backend.profile)
+        for backend in self.backends:
+            self.chosen(backend.profile)
             told = not problems
             spoken = False
             try:
@@ -148,7 +135,7 @@ class Failover:
                         yield frame
                 return
             except HearthNetError as error:
-                self._failed(backend, error)
+                self.failed(backend, error)
                 if spoken or not _elsewhere(error):
                     raise
                 problems.append(error)
@@ -163,19 +150,19 @@ class Failover:
         if backend.profile.supports_tools():
             heard = False
             try:
-                async with aclosing(self._ask(backend, request)) as frames:
+                async with aclosing(self.ask(backend, request)) as frames:
                     async for frame in frames:
                         heard = heard or not isinstance(frame, Notice | PrefillProgress)
                         yield frame
                 return
             except HearthNetError as error:
-                if heard or not (tools and _refuses_tools(error) and self._toolless(backend)):
+                if heard or not (tools and _refuses_tools(error) and self.toolless(backend)):
                     raise
         model = backend.profile.model
         single = without_tools(request, model)
         if tools:
             yield notice(model)
-        async with aclosing(self._ask(backend, single)) as frames:
+        async with aclosing(self.ask(backend, single)) as frames:
             async for frame in frames:
                 yield msgspec.structs.replace(frame, tool_path="none") if isinstance(frame, Done) else frame
 

@@ -23,7 +23,7 @@ from hearthnet.text import text_weight
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import profile_of
 from hearthnet_llm.backends.endpoint import connect
-from hearthnet_llm.context import token_count
+from hearthnet_llm.context.token_count import of_request
 from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
@@ -55,24 +55,19 @@ class Remote:
         self._fetch = fetch
         self._target = backend_kinds.target(config)
         self._window = _Window(CatalogEntry(config.model))
-        self._profile = profile_of(config, CatalogEntry(config.model))
+        self.profile = profile_of(config, CatalogEntry(config.model))
         self._connection = connect(config)
         self._answer: int | None = None
         self._busy = 0
         self._retired = False
-
-    @property
-    def profile(self) -> Profile:
-        """As `Backend.profile`."""
-        return self._profile
 
     def learn(self, told: CatalogEntry) -> bool:
         """Update the profile by `told`; return whether it has changed."""
         if told.server:
             self._target = backend_kinds.target(self.config, told.server)
         self._answer = told.answer
-        before, self._profile = self._profile, profile_of(self.config, self._window.learn(told))
-        return before != self._profile
+        before, self.profile = self.profile, profile_of(self.config, self._window.learn(told))
+        return before != self.profile
 
     @property
     def may_try_tools(self) -> bool:
@@ -81,8 +76,8 @@ class Remote:
 
     def stream(self, request: ChatRequest) -> FrameStream:
         """As `Backend.stream`."""
-        if self._profile.tool_mode == "text":
-            return backend.stream(request, self._profile.model, self._native)
+        if self.profile.tool_mode == "text":
+            return backend.stream(request, self.profile.model, self._native)
         return self._native(request)
 
     def complete(self, request: CompleteRequest) -> FrameStream:
@@ -117,10 +112,10 @@ class Remote:
     def _native(self, request: ChatRequest) -> FrameStream:
         if not request.tools:
             return self._once(request)
-        return retry_without_tool.stream(request, self._profile.model, self._called)
+        return retry_without_tool.stream(request, self.profile.model, self._called)
 
     def _called(self, request: ChatRequest) -> FrameStream:
-        return retry_truncated_call.stream(request, self._profile.model, self._once)
+        return retry_truncated_call.stream(request, self.profile.model, self._once)
 
     def _once(self, request: ChatRequest) -> FrameStream:
         return self._frames(lambda: self._encoded(request))
@@ -135,12 +130,12 @@ class Remote:
     def _sized(self, request: ChatRequest | None) -> Target:
         """Return the target with the context to reserve, or the answer's limit, if required."""
         if self._is_ollama:
-            ctx = self._window.of(self._profile, self.config.ctx, request)
+            ctx = self._window.of(self.profile, self.config.ctx, request)
             return msgspec.structs.replace(self._target, ctx=ctx)
         if request is None or request.max_tokens is not None or self._wire_name not in _BOUNDED:
             return self._target
         most = longest_answer(request, self._target.model, self._answer)
-        room = max(self._profile.ctx - _needed(request), self._profile.ctx // 8)
+        room = max(self.profile.ctx - _needed(request), self.profile.ctx // 8)
         return msgspec.structs.replace(self._target, answer=min(most, room))
 
     @property
@@ -161,8 +156,8 @@ class Remote:
     async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
         size = text_weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
-            decoder = self._wire.decoder(ResponseInfo(self._profile.model, body.content_type, size))
-            watch = Unclosed(self._profile.model)
+            decoder = self._wire.decoder(ResponseInfo(self.profile.model, body.content_type, size))
+            watch = Unclosed(self.profile.model)
             async with aclosing(body.pieces()) as pieces:
                 async for data in pieces:
                     for frame in decoder.feed(data):
@@ -206,5 +201,4 @@ def _step(request: ChatRequest | None) -> int:
 
 def _needed(request: ChatRequest) -> int:
     """Return the largest number of tokens that the prompt may take."""
-    prompt = token_count.of_rest(request) + sum(token_count.of_message(one) for one in request.messages)
-    return round(prompt * _SLACK)
+    return round(of_request(request) * _SLACK)

@@ -24,7 +24,7 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.core import ScriptedConfig
-from hearthnet_llm.context.token_count import of_message, of_rest, of_text
+from hearthnet_llm.context.token_count import of_request, of_text
 from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, StopReason, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
@@ -92,7 +92,7 @@ class Scripted:
 
     def __init__(self, config: ScriptedConfig, folder: Path) -> None:
         self._file = folder / config.file
-        self._profile = Profile(
+        self.profile = Profile(
             model=config.name,
             backend="scripted",
             ctx=_CTX,
@@ -100,11 +100,6 @@ class Scripted:
             languages=config.languages,
             advice=f"It is no model: it says what stands in {self._file.name}.",
         )
-
-    @property
-    def profile(self) -> Profile:
-        """As `Backend.profile`."""
-        return self._profile
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """Answer from the script, as `Backend.stream`.
@@ -114,7 +109,7 @@ class Scripted:
         """
         script = await asyncio.to_thread(self._read)
         said = script.turn(request.messages)
-        tokens_in = of_rest(request) + sum(of_message(message) for message in request.messages)
+        tokens_in = of_request(request)
         if said.thinking:
             yield ReasoningDelta(said.thinking)
         stopper, spoken = Stopper(request.stop or []), of_text(said.thinking)
@@ -134,7 +129,7 @@ class Scripted:
             yield TextDelta(rest)
         if said.error:
             raise HearthNetError(
-                said.error, f"{self._profile.model}: the script fails here", retry_after_ms=_RETRY_MS
+                said.error, f"{self.profile.model}: the script fails here", retry_after_ms=_RETRY_MS
             )
         calls = [] if request.tool_choice == "none" or ended != "end" else said.calls
         before = sum(len(message.tool_calls) for message in request.messages)
@@ -155,5 +150,5 @@ class Scripted:
         except (OSError, ValueError, msgspec.ValidationError) as error:
             raise HearthNetError(
                 "not_implemented",
-                f"{self._profile.model}: the script {self._file} cannot be used: {error}",
+                f"{self.profile.model}: the script {self._file} cannot be used: {error}",
             ) from error

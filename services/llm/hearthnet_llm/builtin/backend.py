@@ -52,12 +52,7 @@ class BuiltinBackend:
 
     def __init__(self, engine: Engine, profile: Profile) -> None:
         self._engine = engine
-        self._profile = profile
-
-    @property
-    def profile(self) -> Profile:
-        """As `Backend.profile`."""
-        return self._profile
+        self.profile = profile
 
     def stream(self, request: ChatRequest) -> FrameStream:
         """Continue a conversation, as `Backend.stream`; a tool is called only on demand."""
@@ -82,13 +77,13 @@ class BuiltinBackend:
         if request.tools and request.tool_choice in (None, "auto"):
             yield Notice(
                 "tools_ignored",
-                f"{self._profile.model} calls a tool only when one is demanded by name",
+                f"{self.profile.model} calls a tool only when one is demanded by name",
             )
         shown = prompt(request.messages, NOTES_BUDGET)
         body: Chunk = {"messages": shown.turns, **_drawing(request, _MOST_ANSWERED)}
         if request.response_schema is not None:
             body["grammar"] = grammar.of_json(bounded(request.response_schema.schema or {}, WIDEST))
-        elif shown.sentences and self._profile.quotes:
+        elif shown.sentences and self.profile.quotes:
             body |= {"grammar": grammar.of_quotes(shown.sentences, MOST_QUOTES), "temperature": 0}
         # After a result with nothing to quote, all but the first line of so small a model is noise.
         brief = request.messages[-1].role == "tool" and not shown.sentences and not request.stop
@@ -127,7 +122,7 @@ class BuiltinBackend:
         if text.ended:
             raise HearthNetError(
                 "internal_error",
-                f"{self._profile.model} found no arguments that fit {tool.name}: {calling.reason}; "
+                f"{self.profile.model} found no arguments that fit {tool.name}: {calling.reason}; "
                 "ask a larger model",
             )
         yield Notice(

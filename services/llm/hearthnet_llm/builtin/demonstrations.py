@@ -52,7 +52,7 @@ def _posted(said: str, category: str, title: str) -> Demonstration:
 DEMONSTRATIONS: Final = (
     Demonstrations(
         fields=("query",),
-        key_words={"query": KeyWords(skip=2, least=0, most=0)},
+        key_words={"query": KeyWords(skip=2)},
         examples=(
             _search("The dog scratches himself all day long", "dog scratches himself all day long"),
             _search("My bicycle chain keeps falling off, what can I do?", "bicycle chain keeps falling off"),
@@ -78,7 +78,7 @@ DEMONSTRATIONS: Final = (
     ),
     Demonstrations(
         fields=("body", "category", "title"),
-        key_words={"title": KeyWords(skip=4, least=0, most=0, lower=False)},
+        key_words={"title": KeyWords(skip=4, lower=False)},
         examples=(
             _posted("The bakery opens an hour later next week", "info", "bakery opens later next week"),
             _posted("Fire in the barn, send everybody with buckets now!", "emergency", "Fire in the barn"),

@@ -42,8 +42,9 @@ class Engine:
         self._server: Server | None = server
         self._workers = ThreadPoolExecutor(slots, "llm-engine")
         self._places = asyncio.Semaphore(slots)
-        self._busy = 0
         self.ctx = ctx
+        self.busy = 0
+        """Number of running calls."""
 
     def chat(self, body: Chunk) -> AsyncGenerator[list[Chunk], None]:
         """Yield the chunks of one chat completion (OpenAI form), all new ones at a time.
@@ -58,11 +59,6 @@ class Engine:
     def complete(self, body: Chunk) -> AsyncGenerator[list[Chunk], None]:
         """Yield the chunks of one text completion, as `chat` does."""
         return self._run("handle_completions", body)
-
-    @property
-    def busy(self) -> int:
-        """Number of running calls."""
-        return self._busy
 
     async def close(self) -> None:
         """Unload the model; calls must have ended."""
@@ -79,7 +75,7 @@ class Engine:
             relay = _Relay(asyncio.get_running_loop())
             asked = {**body, "stream": True, "return_progress": True}
             work = self._workers.submit(relay.fill, handle, asked)
-            self._busy += 1
+            self.busy += 1
             try:
                 while chunks := await relay.next():
                     failed = chunks.pop() if "error" in chunks[-1] else None
@@ -90,7 +86,7 @@ class Engine:
             finally:
                 relay.cancel()
                 await asyncio.shield(asyncio.wrap_future(work))
-                self._busy -= 1
+                self.busy -= 1
 
 
 class _Relay:

@@ -42,7 +42,7 @@ class Ask(msgspec.Struct, frozen=True):
 class ForcedCall:
     """The attempts at one call.
 
-    Send what `ask` returns and pass the result to `judge`, until that returns arguments or `over` is true.
+    Send what `ask` returns and pass the result to `check`, until that returns arguments or `over` is true.
     """
 
     def __init__(self, tool: Tool, messages: list[Message]) -> None:
@@ -102,7 +102,8 @@ class ForcedCall:
         turns: list[Turn] = []
         for example in self._demonstrations.examples:
             turns.append({"role": "user", "content": example.said})
-            turns.append({"role": "assistant", "content": _compact(example.arguments)})
+            arguments = json.dumps(example.arguments, separators=(",", ":"), ensure_ascii=False)
+            turns.append({"role": "assistant", "content": arguments})
         return [*turns, {"role": "user", "content": escape_control_tokens(self._said)}]
 
 
@@ -140,7 +141,3 @@ def _parsed(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _compact(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)

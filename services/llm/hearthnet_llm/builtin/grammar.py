@@ -2,7 +2,7 @@
 
 Punctuation is fixed and there is no optional white space, so the model spends its tokens on values. A value
 has a bounded JSON schema, or consists of key words: words of the question in their order, of which the model
-may skip a few, then a few of its own. When a model of this size rephrases freely, it drops the decisive word
+may skip a few. When a model of this size rephrases freely, it drops the decisive word
 in about one question out of six; restricted to the words of the question it does not (docs/models.md has the
 figures).
 
@@ -41,13 +41,10 @@ _PATTERN_TEXT: Final = 200
 class KeyWords(msgspec.Struct, frozen=True):
     """Rules for key words.
 
-    At most `skip` words of the question are left out in a row, and `least` to `most` phrases are added. A
-    phrase is one or two words in lower case. With `lower` False the question's words keep their case.
+    At most `skip` words of the question are left out in a row. With `lower` False its words keep their case.
     """
 
     skip: int
-    least: int
-    most: int
     lower: bool = True
 
 
@@ -107,8 +104,6 @@ def _key_word_rules(name: str, words: list[str], style: KeyWords) -> Iterator[st
     yield f"{name}s: {' | '.join(_steps(name, words, -1, style.skip))}"
     for index in range(len(words)):
         yield f"{name}w{index}: {' | '.join(_steps(name, words, index, style.skip))}"
-    yield f'{name}t: (", " {name}p){{{style.least},{style.most}}}' if style.most else f'{name}t: ""'
-    yield f"{name}p: /[a-z]{{3,14}}( [a-z]{{3,14}})?/"
 
 
 def _steps(name: str, words: list[str], index: int, skip: int) -> Iterator[str]:
@@ -116,7 +111,7 @@ def _steps(name: str, words: list[str], index: int, skip: int) -> Iterator[str]:
     for later in range(index + 1, min(len(words), index + skip + 2)):
         yield f"{_literal(blank + words[later])} {name}w{later}"
     if index >= 0 and len(words) - 1 - index <= skip:
-        yield f"{name}t"
+        yield '""'
 
 
 def _literal(text: str) -> str:

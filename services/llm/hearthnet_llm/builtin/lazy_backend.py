@@ -19,7 +19,7 @@ from hearthnet import HearthNetError
 from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
 from hearthnet_llm.builtin.model_file import ModelLocator
-from hearthnet_llm.interface.backend import FrameStream, Profile
+from hearthnet_llm.interface.backend import FrameStream
 from hearthnet_llm.interface.frames import Frame, PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Named, Tool
 
@@ -54,16 +54,11 @@ class Loading:
     def __init__(self, box: ModelLocator, file: Path) -> None:
         self._box = box
         self._file = file
-        self._profile = box.profile(file)
+        self.profile = box.profile(file)
         self._there: asyncio.Future[BuiltinBackend] = asyncio.get_running_loop().create_future()
         self._called = asyncio.Event()
         self.engine: Engine | None = None
         self.warmed = False
-
-    @property
-    def profile(self) -> Profile:
-        """As `Backend.profile`."""
-        return self._profile
 
     async def until_called(self) -> None:
         """Wait for the first call."""
@@ -84,8 +79,8 @@ class Loading:
             raise
         if self._there.cancelled():  # closed during loading
             return
-        self.engine = Engine(server, self._profile.max_concurrent, self._profile.ctx)
-        self._there.set_result(BuiltinBackend(self.engine, self._profile))
+        self.engine = Engine(server, self.profile.max_concurrent, self.profile.ctx)
+        self._there.set_result(BuiltinBackend(self.engine, self.profile))
 
     async def warm(self) -> None:
         """Make the engine read the common beginning of searches, unless a call does so."""

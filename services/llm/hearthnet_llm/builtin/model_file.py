@@ -11,6 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from hearthnet import HearthNetError
 from hearthnet.core import LlmConfig
 from hearthnet.models import FileStamp, Pin, check_llama, file_stamp
@@ -29,7 +31,6 @@ SLOTS: Final = 2
 CTX: Final = 4096
 NOTES_BUDGET: Final = 2000
 """Characters of tool results in a prompt: about 500 tokens, 3.5 s of reading on 2 cores."""
-_MOST_RESULT: Final = weight_tokens(NOTES_BUDGET)
 MOST_QUOTES: Final = 3
 """Sentences in an answer made of quotes."""
 
@@ -37,7 +38,7 @@ BUILT_IN: Final = Profile(
     model="smollm2-135m-instruct",
     backend="llama.cpp",
     ctx=CTX,
-    most_result=_MOST_RESULT,
+    most_result=weight_tokens(NOTES_BUDGET),
     tool_mode="grammar",
     tools_by_name_only=True,
     languages=("en",),
@@ -87,15 +88,12 @@ def of_file(file: Path) -> Profile:
 
     Its abilities are unknown, so it promises only what the engine provides.
     """
-    return Profile(
+    return msgspec.structs.replace(
+        BUILT_IN,
         model=file.stem.lower(),
-        backend="llama.cpp",
-        ctx=CTX,
-        most_result=_MOST_RESULT,
-        tool_mode="grammar",
-        tools_by_name_only=True,
+        languages=(),
+        quotes=False,
         advice=f"{file.name} runs in the service itself; it takes tools when they are demanded by name.",
-        max_concurrent=SLOTS,
     )
 
 

@@ -13,7 +13,7 @@ from hearthnet import HearthNetError
 from hearthnet.core import content_hash
 from hearthnet_llm.context.budget import trim
 from hearthnet_llm.context.summary import LEAST, Written, excerpts, parts, summary_request
-from hearthnet_llm.context.token_count import of_message, of_rest
+from hearthnet_llm.context.token_count import of_request
 from hearthnet_llm.interface.backend import Backend
 from hearthnet_llm.interface.frames import Done, Frame, PrefillProgress, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message
@@ -110,7 +110,7 @@ class Contexts:
 
     def _learn(self, model: str, request: ChatRequest, counted: int) -> None:
         """Adjust the ratio by the counted tokens; requests with images are ignored."""
-        estimated = of_rest(request) + sum(of_message(message) for message in request.messages)
+        estimated = of_request(request)
         if estimated < _LEAST or not counted or any(message.has_images for message in request.messages):
             return
         least, most = _BOUNDS

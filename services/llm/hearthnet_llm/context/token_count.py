@@ -70,6 +70,11 @@ def of_rest(request: ChatRequest) -> int:
     return tools + (of_json(schema.schema) if schema is not None else 0)
 
 
+def of_request(request: ChatRequest) -> int:
+    """Return the tokens of everything: the messages and the rest."""
+    return of_rest(request) + sum(of_message(message) for message in request.messages)
+
+
 def of_answer(request: ChatRequest, ctx: int) -> int:
     """Return the tokens reserved for the answer, at most half of the context of `ctx` tokens."""
     unbounded = min(max(_ANSWER, ctx // 8), _LONG_ANSWER)

@@ -285,6 +285,12 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cache_ttl: str | None = None
     stream: bool | None = None
 
+    @property
+    def demands_tool(self) -> bool:
+        """True if the answer must be a call, of any or of named tools."""
+        choice = self.tool_choice
+        return choice == "required" or (isinstance(choice, Named) and choice.required)
+
 
 class CompleteRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The input of llm.complete@1.0; None is unspecified."""

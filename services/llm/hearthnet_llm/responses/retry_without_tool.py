@@ -46,8 +46,7 @@ def without_tools(request: ChatRequest, model: str) -> ChatRequest:
     Raises:
         HearthNetError: `not_implemented` if a tool call is demanded.
     """
-    choice = request.tool_choice
-    if choice == "required" or (isinstance(choice, Named) and choice.required):
+    if request.demands_tool:
         raise HearthNetError(
             "not_implemented",
             f"{model} cannot call tools; ask a model whose offer says tools_supported",
