@@ -44,6 +44,7 @@ from hearthnet_llm.responses.tool_calls import ToolCallRequest, make
 from hearthnet_llm.threads import Threads
 
 _log = logging.getLogger(__name__)
+Empty = dict[str, Any]
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.5
 """Time that a start waits for servers; those that answer later are offered later."""
@@ -51,10 +52,6 @@ _RELOAD_SECONDS: Final = 6.0
 _NONE: Final = (
     "no model: set llm.builtin, or add one with `hearthnet models add` ([[llm.models]] in hearthnet.toml)"
 )
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """Params or input without fields."""
 
 
 class LlmService(Service):
@@ -164,18 +161,18 @@ class LlmService(Service):
         return Reply(output={"text": answer.text}, meta=answer.meta())
 
     @capability("llm.tools.call@1.0")
-    async def call_tool(self, call: Call[Nothing, ToolCallRequest]) -> Reply:
+    async def call_tool(self, call: Call[Empty, ToolCallRequest]) -> Reply:
         """Carry out one tool call for the caller."""
         return await make(self._bus, call)
 
     @capability("llm.models.check@1.0")
-    async def check_models(self, call: Call[Nothing, ProbeRequest]) -> Reply:
+    async def check_models(self, call: Call[Empty, ProbeRequest]) -> Reply:
         """Check a server with the environment of this node."""
         checked = await probe.check(call.input, self._memory)
         return Reply(output=msgspec.to_builtins(checked), meta={})
 
     @capability("llm.models.reload@1.0")
-    async def reload_models(self, call: Call[Nothing, Nothing]) -> Reply:
+    async def reload_models(self, call: Call[Empty, Empty]) -> Reply:
         """Read the settings now, and reply after the models were probed."""
         self._use(self._settings.read())
         await self._pool.settle(_RELOAD_SECONDS)
@@ -284,9 +281,7 @@ async def _continued(frames: FrameStream) -> AsyncGenerator[Frame, None]:
                 yield frame
 
 
-async def relay(
-    call: Call[Any, Any], stream: Stream, answer: ResponseBuilder, frames: FrameStream
-) -> ResponseBuilder:
+async def relay(call: Call[Any, Any], stream: Stream, answer: ResponseBuilder, frames: FrameStream) -> None:
     """Send each frame as it comes, with a notice if the answer is empty.
 
     A caller that cancels receives `done` with stop reason cancelled.
@@ -304,4 +299,3 @@ async def relay(
         if call.remaining() > 0:
             await stream.end("done", {**answer.meta(), "ms": int((time.monotonic() - started) * 1000)})
         raise
-    return answer

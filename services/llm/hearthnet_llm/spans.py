@@ -35,7 +35,7 @@ def answered(
             "gen_ai.request.temperature": getattr(request, "temperature", None),
             "gen_ai.request.top_p": getattr(request, "top_p", None),
         }
-        if answer.is_done:
+        if answer.done is not None:
             found["gen_ai.response.model"] = model
             found["gen_ai.response.finish_reasons"] = [meta["stop_reason"]]
             found["gen_ai.usage.input_tokens"] = meta["tokens_in"]

@@ -172,7 +172,7 @@ async def test_it_says_what_program_it_is_and_then_takes_what_only_that_takes(
     real.learn(listed)
     assert (await heard(real, grammar=yes_or_no))[0] in ("yes", "no")
     await real.close()
-    await server.close()
+    await server.aclose()
 
 
 @pytest.mark.asyncio

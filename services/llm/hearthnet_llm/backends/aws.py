@@ -47,33 +47,6 @@ def region(name: str, url: str) -> str:
     return found
 
 
-def signed(name: str, request: HttpRequest, body: bytes) -> dict[str, str]:
-    """Return the headers that sign `request` with `body`; they are valid for minutes.
-
-    `name` is used in messages.
-
-    Raises:
-        HearthNetError: `unauthorized` if the keys are missing; `not_implemented` if `botocore` is.
-    """
-    key, secret = (os.environ.get(one, "").strip() for one in (_ID, _SECRET))
-    if not key or not secret:
-        raise HearthNetError(
-            "unauthorized",
-            f"{name}: set the environment variables {_ID} and {_SECRET}, or name the one that holds a key of "
-            "Bedrock in api_key_env",
-        )
-    try:
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
-        from botocore.credentials import Credentials
-    except ImportError as error:
-        raise HearthNetError("not_implemented", f"{name}: {_MISSING}") from error
-    token = os.environ.get(_SESSION, "").strip() or None
-    made = AWSRequest(request.method, request.url, dict(request.headers), body)
-    SigV4Auth(Credentials(key, secret, token), _SERVICE, region(name, request.url)).add_auth(made)
-    return {header: value for header, value in made.headers.items() if header not in request.headers}
-
-
 class Signatures:
     """Signatures of one backend, called `name` in messages."""
 
@@ -81,8 +54,29 @@ class Signatures:
         self._name = name
 
     def headers(self, request: HttpRequest, body: bytes) -> dict[str, str]:
-        """Return the headers that sign `request`, as `signed` does."""
-        return signed(self._name, request, body)
+        """Return the headers that sign `request` with `body`; they are valid for minutes.
+
+        Raises:
+            HearthNetError: `unauthorized` if the keys are missing; `not_implemented` if `botocore` is.
+        """
+        key, secret = (os.environ.get(one, "").strip() for one in (_ID, _SECRET))
+        if not key or not secret:
+            raise HearthNetError(
+                "unauthorized",
+                f"{self._name}: set the environment variables {_ID} and {_SECRET}, or name the one that "
+                "holds a key of Bedrock in api_key_env",
+            )
+        try:
+            from botocore.auth import SigV4Auth
+            from botocore.awsrequest import AWSRequest
+            from botocore.credentials import Credentials
+        except ImportError as error:
+            raise HearthNetError("not_implemented", f"{self._name}: {_MISSING}") from error
+        token = os.environ.get(_SESSION, "").strip() or None
+        made = AWSRequest(request.method, request.url, dict(request.headers), body)
+        signer = SigV4Auth(Credentials(key, secret, token), _SERVICE, region(self._name, request.url))
+        signer.add_auth(made)
+        return {header: value for header, value in made.headers.items() if header not in request.headers}
 
     @property
     def secrets(self) -> tuple[str, ...]:

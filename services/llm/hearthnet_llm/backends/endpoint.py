@@ -49,7 +49,7 @@ class ModelEndpoint:
         self._root = backend_kinds.root(config)
         self._connection = connect(config)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection."""
         await self._connection.close()
 

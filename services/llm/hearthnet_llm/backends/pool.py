@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from hearthnet import HearthNetError
-from hearthnet.core import ModelConfig
+from hearthnet.core import ModelConfig, TaskSet
 from hearthnet.models import ServerWatch
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.endpoint import ModelEndpoint, is_unavailable
@@ -24,6 +24,7 @@ from hearthnet_llm.media import Fetch, unknown
 from hearthnet_llm.vendors.catalog import CatalogEntry
 
 _log = logging.getLogger(__name__)
+_CLOSE_SECONDS: Final = 10.0
 
 
 class _Server:
@@ -52,7 +53,7 @@ class Pool:
         self._changed = changed
         self._configs: tuple[ModelConfig, ...] = ()
         self._servers: dict[tuple[str, ...], _Server] = {}
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     @property
     def there(self) -> list[Remote]:
@@ -113,7 +114,7 @@ class Pool:
         servers, self._servers, self._configs = list(self._servers.values()), {}, ()
         for server in servers:
             self._drop(server)
-        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._tasks.finish(_CLOSE_SECONDS)
 
     def _all(self) -> list[tuple[_Server, Remote]]:
         found = ((self._servers.get(_place(config)), config) for config in self._configs)
@@ -136,17 +137,12 @@ class Pool:
     def _drop(self, server: _Server) -> None:
         if server.task is not None:
             server.task.cancel()
-        self._start(server.endpoint.close())
+        self._tasks.start(server.endpoint.aclose(), "close a server")
         for remote in server.models.values():
             self._retire(remote)
 
     def _retire(self, remote: Remote) -> None:
-        self._start(remote.retire())
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        self._tasks.start(remote.retire(), f"retire {remote.config.name}")
 
     async def _follow(self, server: _Server) -> None:
         """Probe the server repeatedly, until cancelled."""
@@ -179,17 +175,11 @@ class Pool:
                 return False
             _log.info("%s", error.message)
         if not server.watch.there:
-            self._warm(server)
+            self._tasks.start(_warm(server), "warm up")
         server.fresh -= fresh
         server.problem = ""
         server.watch.seen(time.monotonic())
         return told
-
-    def _warm(self, server: _Server) -> None:
-        """Warm up the first model of a new server; a second one may not fit into its memory."""
-        first = next((remote for remote in server.models.values()), None)
-        if first is not None:
-            self._start(_warmed(first))
 
     async def _update_profiles(self, server: _Server, fresh: set[ModelConfig]) -> bool:
         """Update the models' profiles by data of their server, which may have none."""
@@ -208,11 +198,13 @@ class Pool:
         return changed
 
 
-async def _warmed(remote: Remote) -> None:
-    try:
-        await remote.warm()
-    except HearthNetError as error:
-        _log.info("%s", error.message)
+async def _warm(server: _Server) -> None:
+    """Warm up the first model of a new server; a second one may not fit into its memory."""
+    for remote in list(server.models.values())[:1]:
+        try:
+            await remote.warm()
+        except HearthNetError as error:
+            _log.info("%s", error.message)
 
 
 def _place(config: ModelConfig) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ async def _find_models(config: ModelConfig) -> tuple[ModelConfig, list[CatalogEn
     problems: list[HearthNetError] = []
     for tried in _addresses(config):
         try:
-            models = await _listed(tried)
+            async with aclosing(ModelEndpoint(tried)) as endpoint:
+                models = await endpoint.models()
         except HearthNetError as error:
             if error.code == "partition" and config.model == _UNNAMED:
                 raise _nobody(tried, error) from error
@@ -187,38 +188,24 @@ def _addresses(config: ModelConfig) -> list[ModelConfig]:
     return [msgspec.structs.replace(config, url=below), config]
 
 
-async def _listed(config: ModelConfig) -> list[CatalogEntry]:
-    endpoint = ModelEndpoint(config)
-    try:
-        return await endpoint.models()
-    finally:
-        await endpoint.close()
-
-
 async def _as_ollama(config: ModelConfig) -> ModelConfig | None:
     """Return the config with kind `ollama` if the server is one: it reports more than others."""
     if config.kind != "openai" or backend_kinds.at(config.url) or not is_near(config.url):
         return None
     root = base_url(config.url).removesuffix("/v1")
     ollama = msgspec.structs.replace(config, kind="ollama", url=root)
-    endpoint = ModelEndpoint(ollama)
-    try:
-        return ollama if await endpoint.is_ollama() else None
-    except HearthNetError:
-        return None
-    finally:
-        await endpoint.close()
+    with contextlib.suppress(HearthNetError):
+        async with aclosing(ModelEndpoint(ollama)) as endpoint:
+            return ollama if await endpoint.is_ollama() else None
+    return None
 
 
 async def _described(config: ModelConfig, models: list[CatalogEntry]) -> CatalogEntry:
     listed = next((model for model in models if model.name == config.model), CatalogEntry(config.model))
-    endpoint = ModelEndpoint(config)
-    try:
-        return await endpoint.described(listed)
-    except HearthNetError:
-        return listed
-    finally:
-        await endpoint.close()
+    with contextlib.suppress(HearthNetError):
+        async with aclosing(ModelEndpoint(config)) as endpoint:
+            return await endpoint.described(listed)
+    return listed
 
 
 async def _tested(config: ModelConfig, told: CatalogEntry, memory: ProbeCache) -> ToolProbe:

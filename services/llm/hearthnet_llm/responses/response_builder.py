@@ -56,13 +56,9 @@ class ResponseBuilder:
         return [frame for frame in self._frames if isinstance(frame, kind)]
 
     @property
-    def _done(self) -> Done | None:
+    def done(self) -> Done | None:
+        """The last frame, if the answer is complete."""
         return next(iter(self._all(Done)), None)
-
-    @property
-    def is_done(self) -> bool:
-        """True if the answer is complete."""
-        return self._done is not None
 
     @property
     def text(self) -> str:
@@ -72,7 +68,7 @@ class ResponseBuilder:
     @property
     def empty(self) -> Notice | None:
         """A notice if the model ended, or was cut off, without any text or call; else None."""
-        done = self._done
+        done = self.done
         worked = any(isinstance(frame, ToolCall | ServerToolEvent) for frame in self._frames)
         if done is None or worked or self.text.strip():
             return None
@@ -96,7 +92,7 @@ class ResponseBuilder:
     @property
     def tool_path(self) -> ToolPath:
         """The way in which calls were obtained from the model."""
-        return self._done.tool_path if self._done is not None else "none"
+        return self.done.tool_path if self.done is not None else "none"
 
     @property
     def message(self) -> Message:
@@ -118,7 +114,7 @@ class ResponseBuilder:
 
     def meta(self) -> dict[str, Any]:
         """Return the metadata of the last frame; before it, those of a cancelled answer."""
-        done = self._done or Done("cancelled", 0, len(self._all(TextDelta)))
+        done = self.done or Done("cancelled", 0, len(self._all(TextDelta)))
         path = {"tool_path": done.tool_path} if self._with_calls else {}
         parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
         parts["thread_length"] = self.thread_length

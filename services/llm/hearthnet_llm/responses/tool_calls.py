@@ -89,25 +89,23 @@ def _token(own: str, call: Call[Any, ToolCallRequest]) -> str:
     if not call.input.token:
         if call.caller == own:
             return call.bearer
-        raise HearthNetError(
+        raise _refusal(
             "unauthorized",
             f"nothing lets this node act for you; give a run token in input.token whose subject is {own}",
-            details={"path": "/input/token"},
         )
     claims = decode_token(call.input.token)
     issuer, principal = call.caller, ""
     if call.claims is not None:
         issuer, principal = call.claims.iss, call.claims.principal
     if claims.sub != own or (claims.iss, claims.principal) != (issuer, principal):
-        raise HearthNetError(
+        raise _refusal(
             "unauthorized",
             "input.token must be issued by whoever the call is for, to the node that serves it",
-            details={"path": "/input/token"},
         )
     if not claims.run or claims.run != call.run:
-        raise HearthNetError(
-            "token_scope_insufficient",
-            "input.token must be made for the run of this call",
-            details={"path": "/input/token"},
-        )
+        raise _refusal("token_scope_insufficient", "input.token must be made for the run of this call")
     return call.input.token
+
+
+def _refusal(code: str, message: str) -> HearthNetError:
+    return HearthNetError(code, message, details={"path": "/input/token"})

@@ -68,7 +68,7 @@ def verified(request: HttpRequest, body: bytes, headers: dict[str, str]) -> bool
 @pytest.mark.usefixtures("keys")
 def test_a_request_is_signed_as_the_vendor_verifies_it() -> None:
     request, body = made()
-    headers = aws.signed("mine", request, body)
+    headers = aws.Signatures("mine").headers(request, body)
     assert verified(request, body, headers)
     assert not verified(request, body + b" ", headers)
     assert headers["X-Amz-Security-Token"] == "session"
@@ -82,7 +82,7 @@ def test_a_request_is_signed_as_the_vendor_verifies_it() -> None:
 def test_missing_keys_are_said_by_their_variables(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(missing)
     with pytest.raises(HearthNetError, match=missing) as caught:
-        aws.signed("mine", *made())
+        aws.Signatures("mine").headers(*made())
     assert caught.value.code == "unauthorized"
     assert "AKIDEXAMPLE" not in caught.value.message
 
@@ -91,7 +91,7 @@ def test_missing_keys_are_said_by_their_variables(missing: str, monkeypatch: pyt
 def test_without_botocore_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.auth", None)
     with pytest.raises(HearthNetError, match=r"hearthnet-llm\[bedrock\]") as caught:
-        aws.signed("mine", *made())
+        aws.Signatures("mine").headers(*made())
     assert caught.value.code == "not_implemented"
 
 
