@@ -28,8 +28,10 @@ def output(result: dict[str, Any], promised: SchemaCheck | None = None) -> dict[
     mostly repeat it as text. An invalid or too large value is omitted, and a text part gives the reason.
     """
     value = result.get("structuredContent")
-    room, given = MOST_CHARACTERS, _value(value, promised)
-    if promised is not None and "structured" in given:
+    fault = _fault(value, promised)
+    structured = {} if value is None or fault else {"structured": value}
+    room = MOST_CHARACTERS
+    if promised is not None and structured:
         room -= _size(value)
     parts = []
     for block in result.get("content") or []:
@@ -41,25 +43,18 @@ def output(result: dict[str, Any], promised: SchemaCheck | None = None) -> dict[
         room = max(0, room - size)
         parts.append(part)
     if promised is None and _size(value) > room:
-        given = {}
-    if "left_out" in given:
-        parts.append(
-            {"type": "text", "text": f"[the value of this result is left out: {given.pop('left_out')}]"}
-        )
-    return {"content": parts, "is_error": bool(result.get("isError")), **given}
+        structured = {}
+    if fault:
+        parts.append({"type": "text", "text": f"[the value of this result is left out: {fault}]"})
+    return {"content": parts, "is_error": bool(result.get("isError")), **structured}
 
 
-def _value(value: Any, promised: SchemaCheck | None) -> dict[str, Any]:
-    """Return `structured` with the result's value, or `left_out` with the reason to omit it."""
-    if value is None:
-        return {}
-    if promised is not None and (problems := promised.errors(value)):
-        return {
-            "left_out": f"it is not as the tool's own schema has it: {problems[0].path} {problems[0].message}"
-        }
-    if _size(value) > MOST_CHARACTERS:
-        return {"left_out": f"it has {_size(value)} characters, over {MOST_CHARACTERS}"}
-    return {"structured": value}
+def _fault(value: Any, promised: SchemaCheck | None) -> str:
+    """Return the reason to omit a result's value, or an empty text."""
+    if value is not None and promised is not None and (problems := promised.errors(value)):
+        return f"it is not as the tool's own schema has it: {problems[0].path} {problems[0].message}"
+    size = _size(value)
+    return f"it has {size} characters, over {MOST_CHARACTERS}" if size > MOST_CHARACTERS else ""
 
 
 def _size(value: Any) -> int:
@@ -76,35 +71,27 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
         return _resource(block.get("resource") or {})
     if kind == "resource_link":
         link = {"type": "link", "url": str(block.get("uri", "")), "name": str(block.get("name", ""))}
-        return {
-            **link,
-            **_media(block),
-            **({"description": block["description"]} if block.get("description") else {}),
-        }
+        return link | _filled(media_type=block.get("mimeType"), description=block.get("description"))
     return {"type": "json", "value": block}
 
 
 def _resource(resource: dict[str, Any]) -> dict[str, Any]:
-    part = {"type": "document", "url": str(resource.get("uri", "")), **_media(resource)}
-    return (
-        {**part, "text": resource["text"]}
-        if "text" in resource
-        else {**part, "data": resource.get("blob", "")}
-    )
+    part = {"type": "document", "url": str(resource.get("uri", ""))}
+    content = {"text": resource["text"]} if "text" in resource else {"data": resource.get("blob", "")}
+    return part | _filled(media_type=resource.get("mimeType")) | content
 
 
-def _media(block: dict[str, Any]) -> dict[str, Any]:
-    return {"media_type": block["mimeType"]} if block.get("mimeType") else {}
+def _filled(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
 def _cut(part: dict[str, Any], size: int, room: int) -> dict[str, Any]:
     """Return the beginning of a text that does not fit; of other parts a description."""
     if part["type"] == "text" and room > 1_000:
-        kept = part["text"][: room // 2 - 200]
-        return {
-            "type": "text",
-            "text": f"{kept}\n[cut here: {len(part['text']) - len(kept)} more characters]",
-        }
+        text = part["text"]
+        beginning = text[: room // 2 - 200]
+        more = len(text) - len(beginning)
+        return {"type": "text", "text": f"{beginning}\n[cut here: {more} more characters]"}
     about: dict[str, Any] = {name: part[name] for name in ("url", "name", "media_type") if name in part}
     return {"type": "omitted", "was": part["type"], **about, "bytes": size}
 

@@ -101,17 +101,9 @@ class McpServer:
 
     async def _serve(self, session: Session) -> None:
         """Offer the listed tools until the server ends, and list them again when they change."""
-        await self._list(session)
-        while not session.closed.is_set():
-            waiting = [asyncio.create_task(one.wait()) for one in (session.closed, session.changed)]
-            try:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for one in waiting:
-                    one.cancel()
-                await asyncio.wait(waiting)
-            if session.changed.is_set() and not session.closed.is_set():
-                await self._list(session)
+        while not session.closed:
+            await self._list(session)
+            await session.changed.wait()
 
     async def _list(self, session: Session) -> None:
         session.changed.clear()

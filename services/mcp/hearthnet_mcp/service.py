@@ -83,7 +83,7 @@ class McpService(Service):
         for server, tool in self._tools()[:_MOST_OFFERED]:
             capability = tool.contract.id
             known = self._endpoints.get(capability)
-            endpoints[capability] = known or _Runner(self, server.config.name, tool).endpoint()
+            endpoints[capability] = known or self._endpoint(server.config.name, tool)
             trust = "member" if server.config.share else "self"
             params = {"server": server.config.name, "tool": tool.name}
             offers.append(Offer(capability=capability, params=params, trust=trust))
@@ -91,16 +91,20 @@ class McpService(Service):
         self.note = self._status_note()
         self.offers_changed()
 
-    def server(self, name: str) -> McpServer:
-        """Return the running server of that name.
+    def _endpoint(self, server: str, tool: McpTool) -> Endpoint:
+        """Return the endpoint of one tool, bound to its contract."""
+        promised = None if tool.promised is None else compile_schema(tool.promised)
 
-        Raises:
-            HearthNetError: `not_found` if it was removed.
-        """
-        found = self._servers.get(name)
-        if found is None:
-            raise HearthNetError("not_found", f"the MCP server {name} does not run here any more")
-        return found[0]
+        async def run(call: Call[dict[str, Any], dict[str, Any]], stream: Stream) -> Reply:
+            if server not in self._servers:
+                raise HearthNetError("not_found", f"the MCP server {server} does not run here any more")
+            running, _ = self._servers[server]
+            output = results.output(await _result(running, tool, call, stream), promised)
+            await stream.send("result", output)
+            return Reply(output)
+
+        anything = dict[str, Any]
+        return Endpoint(contract=tool.contract, method=run, params_type=anything, input_type=anything)
 
     def _tools(self) -> list[tuple[McpServer, McpTool]]:
         servers = [server for server, _ in self._servers.values()]
@@ -113,41 +117,23 @@ class McpService(Service):
         return "; ".join(filter(None, [self._settings.problem, *notes]))[:_LONGEST_NOTE] or None
 
 
-class _Runner:
-    """Handler of the calls of one tool."""
+async def _result(server: McpServer, tool: McpTool, call: Call[Any, Any], stream: Stream) -> dict[str, Any]:
+    """Call the tool with exactly the input that was sent and approved."""
+    waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
 
-    def __init__(self, service: McpService, server: str, tool: McpTool) -> None:
-        self._service = service
-        self._server = server
-        self._tool = tool
-        self._promised = None if tool.promised is None else compile_schema(tool.promised)
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        # A slow reader misses steps instead of delaying the server.
+        with contextlib.suppress(asyncio.QueueFull):
+            waiting.put_nowait(results.progress(progress, total, message))
 
-    def endpoint(self) -> Endpoint:
-        """Return an endpoint bound to the tool's contract."""
-        contract = self._tool.contract
-        anything = dict[str, Any]
-        return Endpoint(contract=contract, method=self.run, params_type=anything, input_type=anything)
-
-    async def run(self, call: Call[dict[str, Any], dict[str, Any]], stream: Stream) -> Reply:
-        """Call the tool with exactly the input that was sent and approved."""
-        waiting: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_MOST_WAITING)
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            # A slow reader misses steps instead of delaying the server.
-            with contextlib.suppress(asyncio.QueueFull):
-                waiting.put_nowait(results.progress(progress, total, message))
-
-        relay = asyncio.create_task(_relay(waiting, stream), name="mcp progress")
-        try:
-            server = self._service.server(self._server)
-            answer = await server.call(self._tool, call.body["input"], call.allowed(), on_progress)
-        finally:
-            await _end([relay])
-        while not waiting.empty():
-            await stream.send("progress", waiting.get_nowait())
-        output = results.output(answer, self._promised)
-        await stream.send("result", output)
-        return Reply(output)
+    relay = asyncio.create_task(_relay(waiting, stream), name="mcp progress")
+    try:
+        result = await server.call(tool, call.body["input"], call.allowed(), on_progress)
+    finally:
+        await _end([relay])
+    while not waiting.empty():
+        await stream.send("progress", waiting.get_nowait())
+    return result
 
 
 async def _relay(waiting: asyncio.Queue[dict[str, Any]], stream: Stream) -> None:

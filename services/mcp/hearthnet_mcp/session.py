@@ -38,32 +38,22 @@ _OUTPUT_SCHEMA: Final = "outputSchema"
 class Session:
     """A server that answers.
 
-    `changed` is set when its list of tools has changed, `closed` when it has ended.
+    `changed` is set when its list of tools has changed, or when it has ended, which `closed` tells.
     """
+
+    client: Client
+    """The library's client, once the server has answered."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
-        self.closed = asyncio.Event()
+        self.closed = False
         self.broken: list[str] = []
         """Invalid tools of its list, one line each, since this was last cleared."""
         self.promises: dict[str, Any] = {}
         """The last listed schemas of results' values, by tool."""
-        self._client: Client | None = None
 
     def _promised(self, tool: str) -> dict[str, Any]:
         return {_OUTPUT_SCHEMA: self.promises[tool]} if tool in self.promises else {}
-
-    @property
-    def client(self) -> Client:
-        """The library's client, once the server has answered."""
-        if self._client is None:
-            raise HearthNetError(
-                "partition",
-                "the MCP server has not answered yet",
-                retry_after_ms=1_000,
-                details={"rule": "backend_gone"},
-            )
-        return self._client
 
     async def tools(self) -> list[dict[str, Any]]:
         """Return the listed tools in the names of the MCP schema.
@@ -130,7 +120,7 @@ class Session:
                 async for _ in subscription:
                     self.changed.set()
         except Exception as error:
-            _log.info("changes to its list of tools are not on_message: %s", error)
+            _log.info("changes to its list of tools are not followed: %s", error)
 
 
 @contextlib.asynccontextmanager
@@ -157,7 +147,7 @@ async def opened(name: str, command: tuple[str, ...], variables: dict[str, str])
     )
     async with contextlib.AsyncExitStack() as stack:
         async with _translate_errors(session), asyncio.timeout(START_SECONDS):
-            session._client = await stack.enter_async_context(client)
+            session.client = await stack.enter_async_context(client)
         listening = asyncio.create_task(session.listen(), name=f"{name} listens")
         try:
             yield session
@@ -180,7 +170,8 @@ async def _transport(server: StdioServerParameters, session: Session) -> AsyncIt
                     async for item in source:
                         _mend(item, session)
                         await passed.send(item)
-            session.closed.set()
+            session.closed = True
+            session.changed.set()
 
         tasks.start_soon(look_through, said)
         try:
@@ -266,7 +257,7 @@ async def _translate_errors(session: Session) -> AsyncIterator[None]:
 def _error_of(error: MCPError, session: Session) -> HearthNetError:
     from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 
-    if error.code == CONNECTION_CLOSED and session.closed.is_set():
+    if error.code == CONNECTION_CLOSED and session.closed:
         return _ended()
     codes = {REQUEST_TIMEOUT: "timeout", INVALID_PARAMS: "bad_request", METHOD_NOT_FOUND: "not_implemented"}
     message = " ".join(error.message.split())[:500] or "no reason"
