@@ -128,7 +128,7 @@ async def _main(file: Path) -> None:
         profile = box.profile(file)
         backend = BuiltinBackend(Engine(box.load(file), profile.max_concurrent, profile.ctx), profile)
         outcome = await measure(backend, index, questions(file))
-        await backend.close()
+        await backend.aclose()
     model, bare = found([one.place for one in outcome]), found([one.bare_place for one in outcome])
     seconds = sum(one.seconds for one in outcome) / len(outcome)
     lines = ["own  bare  document                   query", *(str(one) for one in outcome)]

@@ -28,6 +28,6 @@ async def test_eighteen_of_twenty_questions_are_found(tmp_path: Path) -> None:
     backend = BuiltinBackend(Engine(box.load(file), 2, profile.ctx), profile)
     with starter_index(tmp_path / "index") as index:
         outcome = await measure(backend, index, questions())
-    await backend.close()
+    await backend.aclose()
     missed = [str(one) for one in outcome if not found([one.place])]
     assert len(outcome) - len(missed) >= PROMISED, "\n".join(missed)

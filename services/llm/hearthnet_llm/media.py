@@ -22,6 +22,7 @@ import msgspec
 from hearthnet import HearthNetError
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
 from hearthnet_llm.interface.request import ChatRequest, Message
+from hearthnet_llm.interface.validation import refusal
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -75,35 +76,32 @@ async def prepared(request: ChatRequest, limits: ImageLimits, fetch: Fetch) -> C
             an image URL that the vendor does not fetch, because this service fetches nothing from the
             internet for a caller.
     """
-    named = [_named(place, one) for place, one in enumerate(request.messages)]
-    if named != request.messages:
-        request = msgspec.structs.replace(request, messages=named)
-    count = sum(isinstance(part, ImagePart) for message in request.messages for part in _parts(message))
-    if not count:
-        return request
+    contents = [message.content for message in request.messages if isinstance(message.content, list)]
+    count = sum(isinstance(part, ImagePart) for content in contents for part in content)
     if count > limits.most_images:
-        raise _refusal(
+        raise refusal(
             "/input/messages", f"{count} images; this model takes at most {limits.most_images} in one request"
         )
-    share = min(limits.most_bytes, limits.all_bytes // count)
+    share = min(limits.most_bytes, limits.all_bytes // max(count, 1))
     within = msgspec.structs.replace(limits, most_bytes=share)
     messages = [await _message(place, one, within, fetch) for place, one in enumerate(request.messages)]
     return msgspec.structs.replace(request, messages=messages)
 
 
-def _named(place: int, message: Message) -> Message:
-    """Return the message with a media type for each recording, video and document.
-
-    Vendors require it.
-    """
+async def _message(place: int, message: Message, limits: ImageLimits, fetch: Fetch) -> Message:
+    if not isinstance(message.content, list):
+        return message
+    path = f"/input/messages/{place}/content"
     parts = [
-        _sniffed(part, f"/input/messages/{place}/content/{number}")
-        for number, part in enumerate(_parts(message))
+        await _part(part, limits, fetch, f"{path}/{number}") for number, part in enumerate(message.content)
     ]
-    return message if parts == _parts(message) else msgspec.structs.replace(message, content=parts)
+    return msgspec.structs.replace(message, content=parts)
 
 
-def _sniffed(part: Part, path: str) -> Part:
+async def _part(part: Part, limits: ImageLimits, fetch: Fetch, path: str) -> Part:
+    """Return the part as the vendors require it: an image within `limits`, other media with their type."""
+    if isinstance(part, ImagePart):
+        return await _image(part, limits, fetch, path)
     if not isinstance(part, AudioPart | VideoPart | DocumentPart):
         return part
     if part.data is None or part.media_type is not None:
@@ -111,30 +109,15 @@ def _sniffed(part: Part, path: str) -> Part:
     family = str(part.__struct_config__.tag)
     kind = media_type_of(part.data, family)
     if kind is None:
-        raise _refusal(
-            f"{path}/media_type", f"say what the {family} is, such as application/pdf or audio/mp3"
-        )
+        raise refusal(f"{path}/media_type", f"say what the {family} is, such as application/pdf or audio/mp3")
     return msgspec.structs.replace(part, media_type=kind)
-
-
-async def _message(place: int, message: Message, limits: ImageLimits, fetch: Fetch) -> Message:
-    if not message.has_images:
-        return message
-    parts: list[Part] = []
-    for number, part in enumerate(_parts(message)):
-        if isinstance(part, ImagePart):
-            path = f"/input/messages/{place}/content/{number}"
-            parts.append(await _image(part, limits, fetch, path))
-        else:
-            parts.append(part)
-    return msgspec.structs.replace(message, content=parts)
 
 
 async def _image(part: ImagePart, limits: ImageLimits, fetch: Fetch, path: str) -> ImagePart:
     if part.file_id is not None or (part.url is not None and limits.urls):
         return part
     if part.url is not None:
-        raise _refusal(path, "this model's server fetches no images; store it and give image_cid")
+        raise refusal(path, "this model's server fetches no images; store it and give image_cid")
     data = await fetch(part.image_cid) if part.image_cid is not None else _decoded(part.data or "", path)
     small, kind = await asyncio.to_thread(fit_image, data, limits, path)
     encoded = base64.b64encode(small).decode()
@@ -143,19 +126,11 @@ async def _image(part: ImagePart, limits: ImageLimits, fetch: Fetch, path: str) 
 
 def _decoded(text: str, path: str) -> bytes:
     if len(text) > MOST_BYTES * 4 // 3 + 4:
-        raise _refusal(path, f"the image is larger than {MOST_BYTES >> 20} MiB")
+        raise refusal(path, f"the image is larger than {MOST_BYTES >> 20} MiB")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _refusal(path, "data must be base64") from error
-
-
-def _parts(message: Message) -> list[Part]:
-    return message.content if isinstance(message.content, list) else []
-
-
-def _refusal(path: str, why: str) -> HearthNetError:
-    return HearthNetError("bad_request", f"{path}: {why}", details={"path": path})
+        raise refusal(path, "data must be base64") from error
 
 
 class ImageLimits(msgspec.Struct, frozen=True):
@@ -203,7 +178,7 @@ def fit_image(data: bytes, limits: ImageLimits, path: str) -> tuple[bytes, str]:
         image.draft("RGB", (limits.longest_side, limits.longest_side))  # decode a large JPEG at reduced size
         pixels = _loaded(image)
     except _UNREADABLE as error:
-        raise _refusal(path, "the image is damaged; send it again") from error
+        raise refusal(path, "the image is damaged; send it again") from error
     return _made(pixels, limits, path)
 
 
@@ -211,14 +186,14 @@ def _opened(data: bytes, path: str) -> Image:
     from PIL import Image as Pillow
 
     if len(data) > MOST_BYTES:
-        raise _refusal(path, f"the image has {len(data) >> 20} MiB; at most {MOST_BYTES >> 20} are read")
+        raise refusal(path, f"the image has {len(data) >> 20} MiB; at most {MOST_BYTES >> 20} are read")
     try:
         image = Pillow.open(BytesIO(data), formats=_READ)
     except (*_UNREADABLE, Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
-        raise _refusal(path, "this is no image that can be read; send PNG, JPEG, GIF or WebP") from error
+        raise refusal(path, "this is no image that can be read; send PNG, JPEG, GIF or WebP") from error
     if image.width * image.height > MOST_PIXELS:
         size = f"{image.width} x {image.height}"
-        raise _refusal(
+        raise refusal(
             path, f"the image has {size} pixels; send one of at most {MOST_PIXELS // 10**6} million"
         )
     return image
@@ -241,7 +216,7 @@ def _made(image: Image, limits: ImageLimits, path: str) -> tuple[bytes, str]:
         if (made := _small_enough(scaled, limits)) is not None:
             return made
         longest = int(longest * _SMALLER)
-    raise _refusal(path, f"the image cannot be made as small as {limits.most_bytes} bytes")
+    raise refusal(path, f"the image cannot be made as small as {limits.most_bytes} bytes")
 
 
 def _small_enough(image: Image, limits: ImageLimits) -> tuple[bytes, str] | None:

@@ -114,6 +114,7 @@ class LlmService(Service):
             if self._boxed is not None:
                 await self._boxed.warm()
                 return
+            await asyncio.sleep(LOOK_SECONDS)
             await self._other_file(self._box)
 
     def offers(self) -> list[Offer]:
@@ -131,7 +132,7 @@ class LlmService(Service):
             await self._pool.close()
             await self._threads.close()
         if self._boxed is not None:
-            await self._boxed.close()
+            await self._boxed.aclose()
 
     @capability("llm.chat@2.0")
     async def chat(self, call: Call[ModelParams, ChatRequest], stream: Stream) -> Reply:
@@ -250,13 +251,10 @@ class LlmService(Service):
             self._renew()
 
     async def _other_file(self, box: ModelLocator) -> None:
-        """Wait until the file differs from the one examined last, and examine it again."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await asyncio.to_thread(box.look) != self._seen:
-                break
-        await self._look_into_box(box)
-        self._renew()
+        """Examine the file again if it differs from the one examined last."""
+        if await asyncio.to_thread(box.look) != self._seen:
+            await self._look_into_box(box)
+            self._renew()
 
 
 def _offers(profile: Profile) -> list[Offer]:

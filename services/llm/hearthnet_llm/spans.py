@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from hearthnet.telemetry import describe_span
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
@@ -27,13 +27,13 @@ def answered(
     finally:
         backend, model = answer.profile.backend, answer.profile.model
         meta = answer.meta()
-        found = {
+        found: dict[str, Any] = {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": _PROVIDERS.get(backend, backend),
             "gen_ai.request.model": model,
-            "gen_ai.request.max_tokens": getattr(request, "max_tokens", None),
-            "gen_ai.request.temperature": getattr(request, "temperature", None),
-            "gen_ai.request.top_p": getattr(request, "top_p", None),
+            "gen_ai.request.max_tokens": request.max_tokens,
+            "gen_ai.request.temperature": request.temperature,
+            "gen_ai.request.top_p": request.top_p,
         }
         if answer.done is not None:
             found["gen_ai.response.model"] = model

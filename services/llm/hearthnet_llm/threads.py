@@ -22,7 +22,6 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -73,7 +72,7 @@ class Turn(msgspec.Struct, frozen=True):
     row: Row | None = None
     held: int = 0
 
-    @contextmanager
+    @contextlib.contextmanager
     def places(self) -> Iterator[None]:
         """Make errors in the block name messages by their index among those that the caller sent."""
         try:
@@ -227,7 +226,8 @@ class ThreadsFile:
         after: Row | None,
     ) -> bool:
         key = (principal, thread)
-        with _transaction(connection):
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
             row = connection.execute(
                 "SELECT version FROM threads WHERE principal = ? AND id = ?", key
             ).fetchone()
@@ -283,7 +283,8 @@ class ThreadsFile:
             self._file.chmod(0o600)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute("PRAGMA secure_delete = ON").fetchone()
-            with _transaction(connection):
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version != _FILE_VERSION:
                     connection.execute("DROP TABLE IF EXISTS threads")
@@ -306,15 +307,3 @@ class ThreadsFile:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 self._file.with_name(self._file.name + suffix).rename(aside.with_name(aside.name + suffix))
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

@@ -271,7 +271,7 @@ class Model:
     def complete(self, request: CompleteRequest) -> FrameStream:
         raise AssertionError(request)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Nothing to close."""
 
 

@@ -263,7 +263,7 @@ async def test_a_model_may_be_let_go_while_it_is_loaded(
     work = asyncio.create_task(loading.load())
     await asyncio.to_thread(began.wait, 60)
     await asked
-    await loading.close()
+    await loading.aclose()
     go_on.set()
     outcome = await asyncio.gather(work, return_exceptions=True)
     assert ([str(error) for error in outcome if error], loading.engine) == (["no model"] * fails, None)

@@ -76,7 +76,7 @@ async def real(
     fields = {"kind": wire_name, "name": "real", "model": MODEL, "api_key_env": "REAL_KEY", "ctx": 2048}
     backend = Remote(ModelConfig(url=f"{endpoint.listening_address}/v1", **fields))  # type: ignore[arg-type]
     yield backend
-    await backend.close()
+    await backend.aclose()
 
 
 async def heard(model: Remote, **fields: Any) -> tuple[str, Done]:
@@ -153,7 +153,7 @@ async def test_a_schema_and_a_seed_hold(endpoint: Any, monkeypatch: pytest.Monke
     assert done.stop_reason == "end"
     drawn = [(await heard(real, temperature=1.5, seed=seed, max_tokens=12))[0] for seed in (7, 7, 8)]
     assert drawn[0] == drawn[1] != drawn[2]
-    await real.close()
+    await real.aclose()
 
 
 @pytest.mark.asyncio
@@ -171,7 +171,7 @@ async def test_it_says_what_program_it_is_and_then_takes_what_only_that_takes(
     assert listed.server == "llamacpp"
     real.learn(listed)
     assert (await heard(real, grammar=yes_or_no))[0] in ("yes", "no")
-    await real.close()
+    await real.aclose()
     await server.aclose()
 
 

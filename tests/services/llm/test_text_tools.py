@@ -120,14 +120,13 @@ def test_what_is_no_call_says_why(block: str, why: str) -> None:
     assert events[0] == Text("So:\n")
     assert len(events) == 2
     assert isinstance(events[1], Malformed)
-    assert not events[1].cut
     assert re.search(why, events[1].reason, re.IGNORECASE)
 
 
 @pytest.mark.req("LLM-57")
 def test_what_was_cut_off_is_no_call_even_if_it_could_be_one() -> None:
     for text in (f"{OPEN}\n{BODY}", f"{OPEN}\n{BODY[:20]}", f"{OPEN}\n{BODY}\n</tool_c", OPEN):
-        assert found(text, ended=False) == [Malformed("the text ended before the block did", cut=True)], text
+        assert found(text, ended=False) == [Malformed("the text ended before the block did")], text
     assert found(f"{OPEN}{BODY[:20]}") == [Malformed("the text ended before the block did")]
     assert found(CALL + "\nand", ended=False) == [LOOK]
 

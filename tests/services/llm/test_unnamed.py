@@ -109,5 +109,5 @@ async def test_a_demanded_bound_leaves_the_prompt_its_room(told: CatalogEntry, w
         request = ChatRequest(messages=[Message("user", "word " * words)])
         with pytest.raises(HearthNetError, match="the server answered 400"):
             _ = [frame async for frame in remote.stream(request)]
-        await remote.close()
+        await remote.aclose()
     assert server.asked[-1][3]["max_tokens"] == most

@@ -163,7 +163,7 @@ async def connected(vendor: Vendor, url: str, **fields: Any) -> AsyncIterator[Re
     config = {"name": "mine", "api_key_env": "MINE_KEY", **fields}
     remote = Remote(ModelConfig(kind=vendor.kind, url=base, model=vendor.model, **config), fetch)  # type: ignore[arg-type]
     yield remote
-    await remote.close()
+    await remote.aclose()
 
 
 async def frames_of(remote: Remote, request: ChatRequest = HELLO) -> list[Frame]:

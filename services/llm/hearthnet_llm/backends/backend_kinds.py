@@ -16,7 +16,6 @@ from hearthnet.core import ModelConfig, ModelKind
 from hearthnet.models import base_url, is_near, without_login
 from hearthnet_llm.backends import aws
 from hearthnet_llm.interface.backend import Profile
-from hearthnet_llm.vendors import ollama
 from hearthnet_llm.vendors.catalog import CatalogEntry, ModelCatalog
 from hearthnet_llm.vendors.openai import dialect
 from hearthnet_llm.vendors.wire import HttpRequest, Target
@@ -159,13 +158,8 @@ def root(config: ModelConfig) -> str:
     return base_url(_url(config), kind.below).removesuffix(kind.below)
 
 
-def warming(config: ModelConfig) -> HttpRequest:
-    """Return the request that prepares a server to answer.
-
-    Ollama loads the model; other servers list their models.
-    """
-    if KINDS[config.kind].wire == "ollama":
-        return ollama.loading(target(config))
+def listing_request(config: ModelConfig) -> HttpRequest:
+    """Return the request for the list of models."""
     listing = KINDS[config.kind].listing
     return HttpRequest("GET", root(config) + listing.path, {}, listing.headers)
 

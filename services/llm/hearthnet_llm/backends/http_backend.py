@@ -92,22 +92,21 @@ class Remote:
         Raises:
             HearthNetError: the server's error.
         """
-        async with (
-            self._connection.post(self._warming()) as body,
-            aclosing(body.pieces()) as pieces,
-        ):
+        listing = backend_kinds.listing_request(self.config)
+        request = ollama.loading(self._sized(None)) if self._is_ollama else listing
+        async with self._connection.post(request) as body, aclosing(body.pieces()) as pieces:
             async for _ in pieces:
                 pass
 
-    async def close(self) -> None:
-        """As `Backend.close`."""
+    async def aclose(self) -> None:
+        """As `Backend.aclose`."""
         await self._connection.close()
 
     async def retire(self) -> None:
         """Close after the last running call; no new calls may begin."""
         self._retired = True
         if not self._busy:
-            await self.close()
+            await self.aclose()
 
     def _native(self, request: ChatRequest) -> FrameStream:
         if not request.tools:
@@ -123,9 +122,6 @@ class Remote:
     async def _encoded(self, request: ChatRequest) -> HttpRequest:
         seen = await prepared(request, LIMITS[self._wire_name], self._fetch)
         return self._wire.encode(msgspec.structs.replace(seen, stream=True), self._sized(request))
-
-    def _warming(self) -> HttpRequest:
-        return ollama.loading(self._sized(None)) if self._is_ollama else backend_kinds.warming(self.config)
 
     def _sized(self, request: ChatRequest | None) -> Target:
         """Return the target with the context to reserve, or the answer's limit, if required."""
@@ -151,7 +147,7 @@ class Remote:
         finally:
             self._busy -= 1
             if self._retired and not self._busy:
-                await self.close()
+                await self.aclose()
 
     async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
         size = text_weight(json.dumps(request.body, ensure_ascii=False))

@@ -239,19 +239,14 @@ async def _probed(config: ModelConfig) -> tuple[ToolPath, str, bool]:
     problem = "switched off"
     ways = _WAYS[config.tools]
     for way in ways:
-        remote = Remote(msgspec.structs.replace(config, tools="text") if way == "text" else config)
-        try:
+        tried = msgspec.structs.replace(config, tools="text") if way == "text" else config
+        async with aclosing(Remote(tried)) as remote:
             called, reason = await _calls(remote, way)
-        finally:
-            await remote.close()
         if called:
             return way, "", True
         problem = reason if way == ways[0] else problem
-    remote = Remote(msgspec.structs.replace(config, tools=False))
-    try:
+    async with aclosing(Remote(msgspec.structs.replace(config, tools=False))) as remote:
         return "none", problem, await _answers(remote)
-    finally:
-        await remote.close()
 
 
 async def _calls(remote: Remote, way: ToolPath) -> tuple[bool, str]:

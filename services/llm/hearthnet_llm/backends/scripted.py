@@ -141,8 +141,8 @@ class Scripted:
         """Answer from the script, as `Backend.complete`; the prompt is the question."""
         return self.stream(openai.as_chat(request))
 
-    async def close(self) -> None:
-        """As `Backend.close`."""
+    async def aclose(self) -> None:
+        """As `Backend.aclose`."""
 
     def _read(self) -> Script:
         try:

@@ -68,8 +68,8 @@ class BuiltinBackend:
                 yield frame
         yield text.done("none")
 
-    async def close(self) -> None:
-        """As `Backend.close`."""
+    async def aclose(self) -> None:
+        """As `Backend.aclose`."""
         await self._engine.close()
 
     async def _answer(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:

@@ -65,7 +65,7 @@ class Loading:
         await self._called.wait()
 
     async def load(self) -> None:
-        """Load the model, unless `close` is called before; an error reaches all waiting calls.
+        """Load the model, unless `aclose` is called before; an error reaches all waiting calls.
 
         Raises:
             HearthNetError: `not_implemented` if it cannot be loaded.
@@ -101,8 +101,8 @@ class Loading:
         """As `Backend.complete`."""
         return self._when_there(lambda backend: backend.complete(request))
 
-    async def close(self) -> None:
-        """As `Backend.close`."""
+    async def aclose(self) -> None:
+        """As `Backend.aclose`."""
         if not self._there.done():
             self._there.cancel()
         elif self.engine is not None:

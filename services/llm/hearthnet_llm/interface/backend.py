@@ -38,7 +38,7 @@ class Backend(Protocol):
         """Continue one text; yields no frames of tools."""
         ...
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Release all resources; running calls end with an error."""
         ...
 

@@ -51,7 +51,7 @@ class ServerToolEvent(msgspec.Struct, frozen=True):
     part: ServerPart
 
 
-class ToolCallDelta(msgspec.Struct, frozen=True):
+class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a call's arguments as JSON text; the first one of an id names the tool."""
 
     id: str
@@ -137,10 +137,9 @@ def to_event(frame: ContentFrame) -> tuple[str, dict[str, Any]]:
         case ReasoningDelta(text):
             return "thinking", {"text": text}
         case ReasoningBlock(part):
-            return "thought", {**msgspec.to_builtins(part), "type": "thinking"}
-        case ToolCallDelta(call_id, delta, name):
-            named = {} if name is None else {"name": name}
-            return "tool_call_delta", {"id": call_id, "arguments_delta": delta, **named}
+            return "thought", msgspec.to_builtins(part)
+        case ToolCallDelta():
+            return "tool_call_delta", msgspec.to_builtins(frame)
         case ToolCall():
             return "tool_call", msgspec.to_builtins(frame)
         case Notice(code, text):

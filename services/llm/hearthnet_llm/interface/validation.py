@@ -15,7 +15,7 @@ See: docs/capabilities.md#llmchat20.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from hearthnet import HearthNetError
 from hearthnet_llm.interface.backend import Profile
@@ -107,8 +107,12 @@ def _at(index: int) -> str:
 
 
 def _refuse(path: str, reason: str) -> NoReturn:
-    details: dict[str, Any] = {"path": path}
-    raise HearthNetError("bad_request", f"{path}: {reason}", details=details)
+    raise refusal(path, reason)
+
+
+def refusal(path: str, reason: str) -> HearthNetError:
+    """Return the error for a fault at `path` of a request."""
+    return HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
 
 
 _RULES: Final[tuple[Callable[[ChatRequest, Profile], None], ...]] = (

@@ -115,17 +115,18 @@ class ResponseBuilder:
     def meta(self) -> dict[str, Any]:
         """Return the metadata of the last frame; before it, those of a cancelled answer."""
         done = self.done or Done("cancelled", 0, len(self._all(TextDelta)))
-        path = {"tool_path": done.tool_path} if self._with_calls else {}
-        parts = {"tokens_cached": done.tokens_cached, "tokens_thinking": done.tokens_thinking}
-        parts["thread_length"] = self.thread_length
-        told = {name: count for name, count in parts.items() if count is not None and self._with_calls}
+        of_chat = {
+            "tokens_cached": done.tokens_cached,
+            "tokens_thinking": done.tokens_thinking,
+            "thread_length": self.thread_length,
+            "tool_path": done.tool_path,
+        }
         return {
             "model": self.profile.model,
             "tokens_in": done.tokens_in,
             "tokens_out": done.tokens_out,
             "stop_reason": done.stop_reason,
-            **told,
-            **path,
+            **{name: value for name, value in of_chat.items() if value is not None and self._with_calls},
         }
 
 

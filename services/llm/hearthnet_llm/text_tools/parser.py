@@ -52,10 +52,9 @@ class ParsedCall(msgspec.Struct, frozen=True):
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """An invalid block and its fault; `cut` tells that the text ended inside it."""
+    """An invalid block and its fault."""
 
     reason: str
-    cut: bool = False
 
 
 Event = Text | ParsedCall | Malformed
@@ -172,7 +171,7 @@ class Parser:
         whole = calls(text) if ended else []
         if whole and not any(isinstance(one, Malformed) for one in whole):
             return whole
-        return [Malformed("the text ended before the block did", cut=not ended)]
+        return [Malformed("the text ended before the block did")]
 
     def _show(self, size: int, found: list[Event]) -> None:
         text, self._held = self._held[:size], self._held[size:]

@@ -72,12 +72,11 @@ def callable_tools(request: ChatRequest) -> list[Tool]:
 
 def must_call(request: ChatRequest) -> str:
     """Return the instruction to call a tool, or an empty text if no call is required."""
+    if not request.demands_tool:
+        return ""
     choice = request.tool_choice
-    if choice == "required":
-        return "Call a tool now, in the form above."
-    if isinstance(choice, Named) and choice.required:
-        return f"Call {' or '.join([choice.name, *choice.others])} now, in the form above."
-    return ""
+    named = " or ".join([choice.name, *choice.others]) if isinstance(choice, Named) else "a tool"
+    return f"Call {named} now, in the form above."
 
 
 def escape_control_tokens(text: str) -> str:
@@ -86,12 +85,7 @@ def escape_control_tokens(text: str) -> str:
 
 
 def _declared(tool: Tool) -> str:
-    told: dict[str, Any] = {
-        "name": tool.name,
-        "description": tool.description or "",
-        "parameters": tool.schema,
-    }
-    return _json(told)
+    return _json({"name": tool.name, "description": tool.description or "", "parameters": tool.schema})
 
 
 def _with_rules(messages: list[Message], rules: str) -> list[Message]:
@@ -108,7 +102,7 @@ def _with_order(messages: list[Message], request: ChatRequest) -> list[Message]:
         order = "Answer now, without calling a tool."
     if not order or messages[-1].role != "user":
         return messages
-    return [*messages[:-1], _user(_parts(messages[-1]), [TextPart(f"[{order}]")])]
+    return [*messages[:-1], _user([*_parts(messages[-1]), TextPart(f"[{order}]")])]
 
 
 def _turns(messages: list[Message]) -> list[Message]:
@@ -119,7 +113,7 @@ def _turns(messages: list[Message]) -> list[Message]:
     for message in messages:
         turn = _turn(message, message.name or tools.get(message.tool_call_id or "", ""))
         if turns and turn.role == turns[-1].role == "user" and (result or message.role == "tool"):
-            turns[-1] = _user(_parts(turns[-1]), _parts(turn))
+            turns[-1] = _user([*_parts(turns[-1]), *_parts(turn)])
         else:
             turns.append(turn)
         result = message.role == "tool"
@@ -128,7 +122,7 @@ def _turns(messages: list[Message]) -> list[Message]:
 
 def _turn(message: Message, tool: str) -> Message:
     if message.role == "tool":
-        return _user(_result(message, tool), [])
+        return _user(_result(message, tool))
     if message.role == "assistant":
         if not message.tool_calls:
             return message
@@ -169,12 +163,10 @@ def _parts(message: Message) -> list[Part]:
     return [TextPart(message.content)] if isinstance(message.content, str) else list(message.content or [])
 
 
-def _user(parts: list[Part], more: list[Part]) -> Message:
+def _user(parts: list[Part]) -> Message:
     """Return one user message, as a plain string if all parts are text."""
-    together = [*parts, *more]
-    if all(isinstance(part, TextPart) for part in together):
-        return Message("user", "\n\n".join(part.text for part in together if isinstance(part, TextPart)))
-    return Message("user", together)
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    return Message("user", "\n\n".join(texts) if len(texts) == len(parts) else parts)
 
 
 def _json(value: Any) -> str:

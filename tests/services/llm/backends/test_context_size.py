@@ -35,7 +35,7 @@ async def asking(server: ModelServer, **fields: Any) -> AsyncIterator[Remote]:
     server.routes["/api/chat"] = page({"message": {"content": "Yes."}, "done": True})
     remote = Remote(ModelConfig(kind="ollama", name="mine", url=f"http://{server.host}", model="q", **fields))
     yield remote
-    await remote.close()
+    await remote.aclose()
 
 
 async def asked(server: ModelServer, remote: Remote, *requests: ChatRequest) -> list[tuple[int, bool]]:

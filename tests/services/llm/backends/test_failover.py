@@ -48,8 +48,8 @@ class Spoken:
         """As `Backend.complete`."""
         yield END
 
-    async def close(self) -> None:
-        """As `Backend.close`."""
+    async def aclose(self) -> None:
+        """As `Backend.aclose`."""
 
 
 async def answer(

@@ -33,7 +33,7 @@ async def connected(url: str, **fields: Any) -> AsyncIterator[Remote]:
     config = ModelConfig(**{"kind": "openai", "name": "mine", "url": url, "model": "theirs", **fields})
     backend = Remote(config)
     yield backend
-    await backend.close()
+    await backend.aclose()
 
 
 async def frames_of(backend: Remote, request: ChatRequest = HELLO) -> list[Frame]:
