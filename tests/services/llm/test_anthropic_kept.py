@@ -22,7 +22,7 @@ from hearthnet_llm.interface.content_parts import (
 )
 from hearthnet_llm.interface.frames import Done, Notice, ServerToolEvent, TextDelta, ToolCall
 from hearthnet_llm.interface.request import Message, Thinking
-from hearthnet_llm.responses.response_builder import AssistantMessage
+from hearthnet_llm.responses.response_builder import as_message
 from hearthnet_llm.vendors import anthropic, ollama, openai
 from hearthnet_llm.vendors.wire import HttpRequest, Target
 from tests.services.llm.asking import changed, events, heard, outcome, talk
@@ -300,9 +300,7 @@ def test_a_thought_after_work_of_the_vendor_keeps_its_place() -> None:
         {"type": "thinking", "thinking": "b", "signature": "q"},
         TEXT,
     ]
-    spoken = AssistantMessage()
     blocks = [one for at, made in enumerate(native) for one in block(at, made)]
-    for frame in heard("anthropic", events(START, *blocks, end(), STOP)):
-        spoken.feed(frame)
-    asked = changed(messages=[Message("user", "?"), spoken.message, Message("user", "!")], tools=None)
+    spoken = as_message(heard("anthropic", events(START, *blocks, end(), STOP)))
+    asked = changed(messages=[Message("user", "?"), spoken, Message("user", "!")], tools=None)
     assert anthropic.encode(asked, Target("m")).body["messages"][1]["content"] == native

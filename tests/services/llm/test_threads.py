@@ -20,7 +20,7 @@ from hearthnet_llm.interface.frames import (
     ToolCall,
 )
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.responses.response_builder import AssistantMessage
+from hearthnet_llm.responses.response_builder import as_message
 from hearthnet_llm.threads import RETENTION_MS, Threads, ThreadsFile
 
 pytestmark = pytest.mark.req("LLM-50")
@@ -180,29 +180,16 @@ async def test_a_damaged_file_is_moved_aside_and_one_that_cannot_be_written_only
 
 
 def test_an_answer_becomes_the_message_that_a_caller_would_send_back() -> None:
-    spoken = AssistantMessage()
     call, thought = ToolCall("c1", "search", {"q": "x"}), ThinkingPart("Hm", signature="s")
-    for frame in (
-        ReasoningBlock(thought),
-        TextDelta("I "),
-        TextDelta("look."),
-        call,
-        Done("tool_calls", 1, 1),
-    ):
-        spoken.feed(frame)
-    assert spoken.message == Message("assistant", "I look.", [call], thinking=[thought])
+    spoken = as_message(
+        [ReasoningBlock(thought), TextDelta("I "), TextDelta("look."), call, Done("tool_calls", 1, 1)]
+    )
+    assert spoken == Message("assistant", "I look.", [call], thinking=[thought])
 
     cited, served = Citation("web", url="https://example.org"), ServerCallPart("web_search", "s1")
-    spoken = AssistantMessage()
-    for part in (
-        ServerToolEvent(served),
-        TextDelta("So."),
-        CitationEvent(cited),
-        CitationEvent(cited),
-        TextDelta(" Yes."),
-    ):
-        spoken.feed(part)
-    assert spoken.message.content == [served, TextPart("So.", citations=[cited, cited]), TextPart(" Yes.")]
+    event = CitationEvent(cited)
+    spoken = as_message([ServerToolEvent(served), TextDelta("So."), event, event, TextDelta(" Yes.")])
+    assert spoken.content == [served, TextPart("So.", citations=[cited, cited]), TextPart(" Yes.")]
 
 
 def test_a_turn_that_cannot_be_written_whole_is_not_written_at_all(

@@ -60,7 +60,7 @@ class ModelEndpoint:
             HearthNetError: the server's error, or that of its absence.
         """
         try:
-            async with self._request("GET", self._listing.path):
+            async with self._request(self._listing.path):
                 pass
         except HearthNetError as error:
             if self._listing.path or "status" not in error.details or is_unavailable(error):
@@ -76,8 +76,7 @@ class ModelEndpoint:
         if not self._listing.path:
             await self.reach()
             return []
-        said = await self._fetch_json("GET", self._listing.path)
-        found = catalog.models(said)
+        found = catalog.models(await self._fetch_json(self._listing.path))
         if found is None:
             raise HearthNetError(
                 "internal_error",
@@ -90,27 +89,24 @@ class ModelEndpoint:
         """Return the model with all data that its server has of it, at least those of the list."""
         name = listed.name
         if self._listing.details:
-            listed = listed.refined(
-                catalog.described(
-                    name, await self._fetch_json("POST", self._listing.details, {"model": name})
-                )
-            )
+            details = await self._fetch_json(self._listing.details, {"model": name})
+            listed = listed.refined(catalog.described(name, details))
         if self._listing.loaded:
-            listed = listed.refined(catalog.in_use(name, await self._fetch_json("GET", self._listing.loaded)))
+            listed = listed.refined(catalog.in_use(name, await self._fetch_json(self._listing.loaded)))
         return listed
 
     async def is_ollama(self) -> bool:
         """Return whether it is an Ollama, which has a path of its own for its version."""
-        said = await self._fetch_json("GET", _OLLAMA)
+        said = await self._fetch_json(_OLLAMA)
         return isinstance(said, dict) and set(said) == {"version"}
 
     @property
     def _where(self) -> str:
         return self._root + self._listing.path.partition("?")[0]
 
-    async def _fetch_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    async def _fetch_json(self, path: str, body: dict[str, Any] | None = None) -> Any:
         data = bytearray()
-        async with self._request(method, path, body) as answer:
+        async with self._request(path, body) as answer:
             async for piece in answer.pieces():
                 data += piece
         try:
@@ -125,8 +121,9 @@ class ModelEndpoint:
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: dict[str, Any] | None = None
+        self, path: str, body: dict[str, Any] | None = None
     ) -> AsyncGenerator[ResponseBody, None]:
+        method = "GET" if body is None else "POST"
         version = f"?api-version={self._config.api_version}" if self._config.api_version else ""
         request = HttpRequest(method, self._root + path + version, body or {}, self._listing.headers)
         try:

@@ -40,7 +40,6 @@ class ResponseBuilder:
         self._with_calls = calls
         self._expected = expected
         self._frames: list[Frame] = []
-        self._spoken = AssistantMessage()
         self.thread_length: int | None = None
 
     def by(self, profile: Profile) -> None:
@@ -49,7 +48,6 @@ class ResponseBuilder:
 
     def feed(self, frame: Frame) -> None:
         """Add one frame."""
-        self._spoken.feed(frame)
         self._frames.append(frame)
 
     def _all(self, kind: type[_Kind]) -> list[_Kind]:
@@ -97,7 +95,7 @@ class ResponseBuilder:
     @property
     def message(self) -> Message:
         """The answer as a message of the transcript."""
-        return self._spoken.message
+        return as_message(self._frames)
 
     @property
     def output(self) -> dict[str, Any]:
@@ -139,54 +137,43 @@ def is_expected(messages: Sequence[Message]) -> bool:
     return messages[-1].role == "user" and not any(message.role == "tool" for message in messages[-2:])
 
 
-class AssistantMessage:
-    """Accumulator of one answer; feed it each frame in order."""
-
-    def __init__(self) -> None:
-        self._parts: list[Part] = []
-        self._texts: list[str] = []
-        self._calls: list[ToolCall] = []
-        self._thoughts: list[ThinkingPart] = []
-        self._served = False
-
-    def feed(self, frame: Frame) -> None:
-        """Add one frame."""
+def as_message(frames: Sequence[Frame]) -> Message:
+    """Return an answer as a message; its content is a string if there is nothing but text."""
+    parts: list[Part] = []
+    texts: list[str] = []
+    thoughts: list[ThinkingPart] = []
+    served = False
+    for frame in frames:
         match frame:
             case TextDelta(text):
-                self._texts.append(text)
+                texts.append(text)
             case CitationEvent(citation):
-                self._cite(citation)
-            case ServerToolEvent(part):
-                self._served = True
-                self._end_text()
-                self._parts.append(part)
-            case ToolCall():
-                self._calls.append(frame)
-            case ReasoningBlock(thought) if self._served:
-                self._end_text()
-                self._parts.append(thought)
-            case ReasoningBlock(thought):
-                self._thoughts.append(thought)
+                _end_text(texts, parts)
+                _cite(citation, parts)
+            case ReasoningBlock(thought) if not served:
+                thoughts.append(thought)
+            case ReasoningBlock(part) | ServerToolEvent(part):
+                served = True
+                _end_text(texts, parts)
+                parts.append(part)
             case _:
                 pass
+    content: str | list[Part] = "".join(texts)
+    if parts:
+        _end_text(texts, parts)
+        content = parts
+    calls = [frame for frame in frames if isinstance(frame, ToolCall)]
+    return Message("assistant", content, calls, thinking=thoughts or None)
 
-    @property
-    def message(self) -> Message:
-        """The message; its content is a string if there is nothing but text."""
-        text = "".join(self._texts)
-        content: str | list[Part] = text
-        if self._parts:
-            content = [*self._parts, *([TextPart(text)] if text else [])]
-        return Message("assistant", content, self._calls, thinking=self._thoughts or None)
 
-    def _cite(self, citation: Citation) -> None:
-        """Attach the citation to the text just before, which may have several."""
-        self._end_text()
-        if self._parts and isinstance(last := self._parts[-1], TextPart):
-            self._parts[-1] = msgspec.structs.replace(last, citations=[*(last.citations or ()), citation])
+def _end_text(texts: list[str], parts: list[Part]) -> None:
+    """Make one part of the pieces of text."""
+    if text := "".join(texts):
+        parts.append(TextPart(text))
+    texts.clear()
 
-    def _end_text(self) -> None:
-        text = "".join(self._texts)
-        self._texts.clear()
-        if text:
-            self._parts.append(TextPart(text))
+
+def _cite(citation: Citation, parts: list[Part]) -> None:
+    """Attach the citation to the text just before, which may have several."""
+    if parts and isinstance(last := parts[-1], TextPart):
+        parts[-1] = msgspec.structs.replace(last, citations=[*(last.citations or ()), citation])
