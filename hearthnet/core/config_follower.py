@@ -14,40 +14,40 @@ from hearthnet.core.home import Home
 
 _log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
-Part = TypeVar("Part")
+Section = TypeVar("Section")
 
 
-class ConfigFollower(Generic[Part]):
-    """The `part` of a home's settings that concerns `subject`, such as "the models".
+class ConfigFollower(Generic[Section]):
+    """The `section` of a home's settings that concerns `subject`, such as "the models".
 
     If the file is invalid, `problem` says why and the settings read last stay in force.
     """
 
-    def __init__(self, home: Home, subject: str, part: Callable[[Config], Part]) -> None:
+    def __init__(self, home: Home, subject: str, section: Callable[[Config], Section]) -> None:
         self._home = home
         self._subject = subject
-        self._part = part
+        self._section = section
         self._seen = self._look()
         self.problem = ""
 
-    async def changes(self) -> AsyncGenerator[Part | None, None]:
+    async def changes(self) -> AsyncGenerator[Section | None, None]:
         """Yield the settings after each change of the file, None if it is invalid."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._look() != self._seen:
                 yield self.read()
 
-    def read(self) -> Part | None:
+    def read(self) -> Section | None:
         """Read the file now; return None if it is invalid."""
         self._seen = self._look()
         try:
-            part = self._part(load_config(self._home))
+            section = self._section(load_config(self._home))
         except HearthNetError as error:
             self.problem = f"{self._subject} stay as they were: {error.message}"
             _log.error("%s", self.problem)
             return None
         self.problem = ""
-        return part
+        return section
 
     def _look(self) -> tuple[int, int, int] | None:
         """Return a value that changes when the file is written or replaced; None without a file."""

@@ -32,7 +32,7 @@ from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.pool import Pool
 from hearthnet_llm.backends.probe import ProbeCache, ProbeRequest
 from hearthnet_llm.backends.scripted import Scripted
-from hearthnet_llm.builtin.lazy_backend import Loading
+from hearthnet_llm.builtin.lazy_backend import LazyBackend
 from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
@@ -67,7 +67,7 @@ class LlmService(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self._boxed: Loading | None = None
+        self._boxed: LazyBackend | None = None
         self._box: ModelLocator | None = None
         self._box_note = ""
         self._contexts = Contexts()
@@ -235,13 +235,13 @@ class LlmService(Service):
         """Offer the built-in model if its file is valid, else set the note."""
         self._seen = await asyncio.to_thread(box.look)
         try:
-            self._boxed = Loading(box, await asyncio.to_thread(box.check))
+            self._boxed = LazyBackend(box, await asyncio.to_thread(box.check))
             self._box_note = ""
         except HearthNetError as error:
             self._boxed, self._box_note = None, error.message
             _log.warning("%s", error.message)
 
-    async def _load(self, boxed: Loading) -> None:
+    async def _load(self, boxed: LazyBackend) -> None:
         """Load the model; if that fails, withdraw its offer and set the note."""
         try:
             await boxed.load()

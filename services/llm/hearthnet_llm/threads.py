@@ -60,7 +60,7 @@ CREATE TABLE threads (
 )
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ThreadRequest(msgspec.Struct, frozen=True):
     """One complete request, of which the first `held` messages were stored in `row`.
 
     `thread` is None for a request without a thread.
@@ -111,7 +111,7 @@ class Threads:
                 _log.warning("%s", error.message)
             await asyncio.sleep(_SWEEP_SECONDS)
 
-    async def whole(self, principal: str, request: ChatRequest) -> Turn:
+    async def whole(self, principal: str, request: ChatRequest) -> ThreadRequest:
         """Return the request with the stored messages of its thread before its own.
 
         Raises:
@@ -126,14 +126,14 @@ class Threads:
                     "/input/thread_length: say the thread_id as well",
                     details={"path": "/input/thread_length"},
                 )
-            return Turn(bare)
+            return ThreadRequest(bare)
         if request.thread_length == 0:
-            return Turn(bare, principal, request.thread_id)
+            return ThreadRequest(bare, principal, request.thread_id)
         row = await asyncio.to_thread(self._file.read, principal, request.thread_id)
         held = [] if row is None else msgspec.json.decode(row.messages, type=list[Message])
         if row is None or request.thread_length not in (None, len(held)):
             raise _missing(request, len(held))
-        return Turn(
+        return ThreadRequest(
             msgspec.structs.replace(bare, messages=[*held, *request.messages]),
             principal,
             request.thread_id,
@@ -141,7 +141,7 @@ class Threads:
             len(held),
         )
 
-    async def keep(self, turn: Turn, answer: Message) -> int | None:
+    async def keep(self, turn: ThreadRequest, answer: Message) -> int | None:
         """Store the turn and its answer; return the number of stored messages, None if not stored."""
         if turn.thread is None:
             return None

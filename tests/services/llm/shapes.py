@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any, Final
 
 import msgspec
+from PIL import Image
 
 from hearthnet.contracts.registry import contracts
 from hearthnet_llm.interface.content_parts import (
@@ -47,7 +49,21 @@ from hearthnet_llm.interface.request import (
     Thinking,
     Tool,
 )
-from tests.services.llm.test_media import picture
+
+
+def picture(width: int = 40, height: int = 20, form: str = "PNG", mode: str = "RGB", **saved: Any) -> bytes:
+    """A picture that is red on its left and blue on its right."""
+    image = Image.new(mode, (width, height), "blue")
+    image.paste("red", (0, 0, width // 2, height))
+    return written(image, form, **saved)
+
+
+def written(image: Image.Image, form: str, **saved: Any) -> bytes:
+    """The image as a file."""
+    data = BytesIO()
+    image.save(data, form, **saved)
+    return data.getvalue()
+
 
 PNG: Final = base64.b64encode(picture()).decode()
 PDF: Final = base64.b64encode(b"%PDF-1.7\n%%EOF").decode()

@@ -20,7 +20,7 @@ from hearthnet.core.config import LlmConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import engine
 from hearthnet_llm.builtin.engine import Chunk, Engine
-from hearthnet_llm.builtin.lazy_backend import Loading
+from hearthnet_llm.builtin.lazy_backend import LazyBackend
 from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.interface.request import CompleteRequest
 from tests.helpers.stopwatch import Stopwatch
@@ -258,7 +258,7 @@ async def test_a_model_may_be_let_go_while_it_is_loaded(
         return server
 
     monkeypatch.setattr(ModelLocator, "load", load)
-    loading = Loading(ModelLocator(LlmConfig(), tmp_path / "checked.json"), tmp_path / "none.gguf")
+    loading = LazyBackend(ModelLocator(LlmConfig(), tmp_path / "checked.json"), tmp_path / "none.gguf")
     asked = asyncio.ensure_future(anext(loading.complete(CompleteRequest(prompt="x"))))
     work = asyncio.create_task(loading.load())
     await asyncio.to_thread(began.wait, 60)

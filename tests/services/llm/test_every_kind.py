@@ -19,9 +19,9 @@ from tests.helpers.mesh import Mesh
 from tests.services.llm import test_ollama
 from tests.services.llm.asking import events, frame
 from tests.services.llm.model_server import HTML, ModelServer
+from tests.services.llm.shapes import picture
 from tests.services.llm.test_bad_input import ALL
 from tests.services.llm.test_connecting import running
-from tests.services.llm.test_media import picture
 from tests.services.llm.test_service import CHAT, ask, streamed, tool
 from tests.services.llm.test_wires_over_http import KEY, Vendor
 

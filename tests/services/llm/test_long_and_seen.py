@@ -10,7 +10,8 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from tests.helpers.mesh import Mesh
 from tests.services.llm.model_server import ModelServer
-from tests.services.llm.test_media import opened, picture
+from tests.services.llm.shapes import picture
+from tests.services.llm.test_media import opened
 from tests.services.llm.test_service import CHAT, ask, running, streamed
 
 ALONE = "[llm]\nbuiltin = false\n"

@@ -1,4 +1,4 @@
-"""Images on their way to a model: kept, turned, scaled, transcoded, bounded, or refused."""
+"""Media on their way to a model: types found; images kept, turned, scaled, transcoded, bounded, refused."""
 
 from __future__ import annotations
 
@@ -14,27 +14,22 @@ import pytest
 from PIL import Image
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.interface.content_parts import CacheHint, ImagePart, TextPart
+from hearthnet_llm.interface.content_parts import (
+    AudioPart,
+    CacheHint,
+    DocumentPart,
+    ImagePart,
+    Part,
+    TextPart,
+    VideoPart,
+)
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media import LIMITS, ImageLimits, fit_image, prepared
+from hearthnet_llm.media import LIMITS, ImageLimits, fit_image, media_type_of, prepared, unknown
 from hearthnet_llm.vendors import WIRES
+from tests.services.llm.shapes import MP3, MP4, PDF, TEXT, WAV, picture, written
 
 pytestmark = pytest.mark.req("LLM-34")
 CID = "blake3:" + "0" * 64
-
-
-def picture(width: int = 40, height: int = 20, form: str = "PNG", mode: str = "RGB", **saved: Any) -> bytes:
-    """A picture that is red on its left and blue on its right."""
-    image = Image.new(mode, (width, height), "blue")
-    image.paste("red", (0, 0, width // 2, height))
-    return written(image, form, **saved)
-
-
-def written(image: Image.Image, form: str, **saved: Any) -> bytes:
-    """The image as a file."""
-    data = BytesIO()
-    image.save(data, form, **saved)
-    return data.getvalue()
 
 
 def noise(width: int, height: int, mode: str = "RGB") -> bytes:
@@ -214,3 +209,50 @@ async def test_images_that_cannot_be_sent_are_refused(parts: list[ImagePart], co
 async def test_a_request_without_images_stays_the_same() -> None:
     request = asked(TextPart("?"))
     assert await prepared(request, ImageLimits(), blobs()) == request
+
+
+@pytest.mark.req("LLM-148")
+@pytest.mark.parametrize(
+    ("data", "family", "kind"),
+    [
+        (PDF, "document", "application/pdf"),
+        (WAV, "audio", "audio/wav"),
+        (MP3, "audio", "audio/mp3"),
+        (MP4, "video", "video/mp4"),
+        (base64.b64encode(b"\x1a\x45\xdf\xa3" + bytes(80)).decode(), "video", "video/webm"),
+        (MP4, "audio", None),
+        (TEXT, "document", None),
+        ("no base64!", "audio", None),
+        ("abcde", "audio", None),
+        ("", "audio", None),
+    ],
+)
+def test_the_first_bytes_tell_the_type(data: str, family: str, kind: str | None) -> None:
+    assert media_type_of(data, family) == kind
+
+
+@pytest.mark.req("LLM-148")
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        (DocumentPart(PDF), "application/pdf"),
+        (AudioPart(WAV), "audio/wav"),
+        (VideoPart(MP4), "video/mp4"),
+    ],
+)
+async def test_a_type_that_is_unsaid_is_filled_in(part: Part, kind: str) -> None:
+    request = ChatRequest(messages=[Message("user", [part])])
+    made = await prepared(request, LIMITS["gemini"], unknown)
+    content = made.messages[0].content
+    assert isinstance(content, list)
+    assert getattr(content[0], "media_type", None) == kind
+
+
+@pytest.mark.req("LLM-148")
+@pytest.mark.asyncio
+async def test_an_unknown_type_is_asked_for_with_its_place() -> None:
+    request = ChatRequest(messages=[Message("user", "?"), Message("user", [DocumentPart(TEXT)])])
+    with pytest.raises(HearthNetError, match="say what the document is") as refused:
+        await prepared(request, LIMITS["gemini"], unknown)
+    assert refused.value.details["path"] == "/input/messages/1/content/0/media_type"

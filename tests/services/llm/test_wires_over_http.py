@@ -26,8 +26,9 @@ from tests.services.llm import test_ollama
 from tests.services.llm.asking import events, frame
 from tests.services.llm.backends.test_http_backend import head, serving
 from tests.services.llm.model_server import ModelServer, page
+from tests.services.llm.shapes import picture
 from tests.services.llm.test_connecting import running
-from tests.services.llm.test_media import opened, picture
+from tests.services.llm.test_media import opened
 from tests.services.llm.test_service import CHAT
 
 pytestmark = pytest.mark.asyncio

@@ -54,7 +54,7 @@ class Remote:
         self._wire = wire(self._wire_name)
         self._fetch = fetch
         self._target = backend_kinds.target(config)
-        self._window = _Window(CatalogEntry(config.model))
+        self._window = _ContextWindow(CatalogEntry(config.model))
         self.profile = profile_of(config, CatalogEntry(config.model))
         self._connection = connect(config)
         self._answer: int | None = None
@@ -166,7 +166,7 @@ async def _at_once(request: HttpRequest) -> HttpRequest:
     return request
 
 
-class _Window:
+class _ContextWindow:
     """The context of one model; `told` has its server's data."""
 
     def __init__(self, told: CatalogEntry) -> None:

@@ -60,7 +60,7 @@ class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"error: there is no wire code {self.error}") from error
 
 
-class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The turns for one question, in order; `asked` None matches any other question."""
 
     turns: list[ScriptedTurn]
@@ -70,7 +70,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    questions: list[Question]
+    questions: list[ScriptedQuestion]
     pause_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 0
 
     def turn(self, messages: Sequence[Message]) -> ScriptedTurn:

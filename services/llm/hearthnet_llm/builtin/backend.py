@@ -62,7 +62,7 @@ class BuiltinBackend:
     async def complete(self, request: CompleteRequest) -> AsyncGenerator[Frame, None]:
         """As `Backend.complete`."""
         body = {"prompt": request.prompt, **_drawing(request, _MOST_CONTINUED)}
-        text = Text(request.stop)
+        text = Generation(request.stop)
         async with aclosing(self._engine.complete(body)) as chunks:
             async for frame in _text_frames(chunks, text):
                 yield frame
@@ -89,7 +89,7 @@ class BuiltinBackend:
         brief = request.messages[-1].role == "tool" and not shown.sentences and not request.stop
         if brief:
             body |= {"timings_per_token": True, **({} if request.temperature else {"temperature": 0})}
-        text = Text(_ONE_LINE if brief else request.stop or ())
+        text = Generation(_ONE_LINE if brief else request.stop or ())
         async with aclosing(self._engine.chat(body)) as chunks:
             async for frame in _text_frames(chunks, text):
                 yield frame
@@ -97,11 +97,11 @@ class BuiltinBackend:
 
     async def _call(self, tool: Tool, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         calling = ForcedCall(tool, request.messages)
-        text = Text()
+        text = Generation()
         while not calling.over:
             ask = calling.ask()
             seed = (request.seed or 0) + ask.attempt
-            text = Text()
+            text = Generation()
             body = {
                 "messages": ask.turns,
                 "grammar": ask.grammar,
@@ -133,7 +133,7 @@ class BuiltinBackend:
 
 
 async def _text_frames(
-    chunks: AsyncGenerator[list[Chunk], None], text: Text
+    chunks: AsyncGenerator[list[Chunk], None], text: Generation
 ) -> AsyncGenerator[TextDelta | PrefillProgress, None]:
     """Yield the progress of reading the prompt, then the new text of the answer.
 
@@ -191,7 +191,7 @@ def _demanded(request: ChatRequest) -> Tool | None:
     return tools[0]
 
 
-class Text:
+class Generation:
     """One generation; feed it each chunk of the engine in order. `whole` is the text so far."""
 
     def __init__(self, stops: Sequence[str] = ()) -> None:

@@ -21,7 +21,7 @@ from hearthnet import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
 from hearthnet_llm.builtin.grammar import SchemaBounds, bounded
-from hearthnet_llm.builtin.prompt import Turn, escape_control_tokens
+from hearthnet_llm.builtin.prompt import PromptTurn, escape_control_tokens
 from hearthnet_llm.interface.request import Message, Tool
 
 WIDEST: Final = SchemaBounds(text=200, items=4)
@@ -30,11 +30,11 @@ _TIGHTER: Final = 0.4
 _VARIED: Final = 0.8
 
 
-class Ask(msgspec.Struct, frozen=True):
+class CallAttempt(msgspec.Struct, frozen=True):
     """The request of one attempt, counted from 0; `temperature` 0 is greedy."""
 
     attempt: int
-    turns: list[Turn]
+    turns: list[PromptTurn]
     grammar: str
     temperature: float
 
@@ -61,14 +61,14 @@ class ForcedCall:
         """True if no further attempt is allowed."""
         return self._attempts >= _MOST_ATTEMPTS
 
-    def ask(self) -> Ask:
+    def ask(self) -> CallAttempt:
         """Return the next attempt."""
         shown = self._demonstrations
         schema = bounded(_demonstrated(self._tool.schema, shown), self._bounds)
         free = self._unfit or self._bounds != WIDEST
         key_words = shown.key_words if shown is not None and not free else {}
         rules = grammar.of_call(schema, self._said, key_words)
-        return Ask(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
+        return CallAttempt(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
 
     def check(self, text: str, ended: bool) -> dict[str, Any] | None:
         """Return the arguments in `text` if they are complete and valid, else None.
@@ -93,13 +93,13 @@ class ForcedCall:
         self._unfit += 1
         return None
 
-    def _turns(self) -> list[Turn]:
+    def _turns(self) -> list[PromptTurn]:
         if self._demonstrations is None:
             return [
                 {"role": "system", "content": _description(self._tool)},
                 {"role": "user", "content": escape_control_tokens(self._said)},
             ]
-        turns: list[Turn] = []
+        turns: list[PromptTurn] = []
         for example in self._demonstrations.examples:
             turns.append({"role": "user", "content": example.said})
             arguments = json.dumps(example.arguments, separators=(",", ":"), ensure_ascii=False)

@@ -45,7 +45,7 @@ _WARM: Final = ChatRequest(
 """A warm-up request whose answer is discarded: its examples are those of every search, and stay cached."""
 
 
-class Loading:
+class LazyBackend:
     """A `Backend` before and after its model is loaded.
 
     Call `load` once, in a task of its own.

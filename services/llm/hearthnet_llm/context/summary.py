@@ -60,7 +60,7 @@ class SummaryMessages(msgspec.Struct, frozen=True):
     silent: int
 
 
-class Part(msgspec.Struct, frozen=True):
+class SummaryInput(msgspec.Struct, frozen=True):
     """Messages for one request, as lines; it ends before message number `end`."""
 
     lines: list[str]
@@ -97,7 +97,7 @@ def as_messages(written: Written, most_tokens: int) -> SummaryMessages:
     return SummaryMessages(_standing(_WRITTEN, [text, *written.lines], written.silent), written.silent)
 
 
-def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[Part], int]:
+def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[SummaryInput], int]:
     """Divide `messages` into at most `STEPS` parts of `room_tokens` tokens, oldest first.
 
     The second result is the number of oldest messages that are in none.
@@ -127,17 +127,17 @@ def summary_request(earlier: str, lines: Sequence[str], most_tokens: int, ctx: i
     )
 
 
-def _divided(lines: Sequence[str], room_tokens: int) -> list[Part]:
+def _divided(lines: Sequence[str], room_tokens: int) -> list[SummaryInput]:
     """Return the lines in parts of `room_tokens` tokens; a longer line is a part of its own."""
-    found: list[Part] = []
+    found: list[SummaryInput] = []
     left = 0
     for place, line in enumerate(lines):
         size = of_text(line) + 1
         if not found or size > left:
-            found.append(Part([], place))
+            found.append(SummaryInput([], place))
             left = room_tokens
         left -= size
-        found[-1] = Part([*found[-1].lines, line], place + 1)
+        found[-1] = SummaryInput([*found[-1].lines, line], place + 1)
     return found
 
 

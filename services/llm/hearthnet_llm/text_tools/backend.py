@@ -15,7 +15,7 @@ from hearthnet_llm.interface.backend import FrameStream
 from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.text_tools import prompt
-from hearthnet_llm.text_tools.parser import OPEN, Event, Malformed, ParsedCall, Parser, Text
+from hearthnet_llm.text_tools.parser import OPEN, Malformed, Parsed, ParsedCall, Parser, Text
 from hearthnet_llm.vendors.calls import AGAIN, INCOMPLETE, stop_reason, tool_name, unclosed
 
 QUOTED: Final = "tool_call_quoted"
@@ -48,7 +48,7 @@ class _Answer:
         self._attempts += 1
         self._broken, self._done, self._kept, self.said = None, None, [], ""
 
-    def frame(self, found: Event) -> Frame | None:
+    def frame(self, found: Parsed) -> Frame | None:
         """Return the frame for the caller, or None; text of a later attempt is held back."""
         match found:
             case Text(text):
@@ -157,7 +157,7 @@ async def _attempt(answer: _Answer, frames: FrameStream) -> AsyncGenerator[Frame
     parser = Parser() if answer.with_tools else None
     async with aclosing(frames) as source:
         async for frame in source:
-            found: list[Event] = []
+            found: list[Parsed] = []
             if isinstance(frame, TextDelta):
                 found = [Text(frame.text)] if parser is None else parser.feed(frame.text)
             elif isinstance(frame, Done):

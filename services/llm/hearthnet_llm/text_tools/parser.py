@@ -57,7 +57,7 @@ class Malformed(msgspec.Struct, frozen=True):
     reason: str
 
 
-Event = Text | ParsedCall | Malformed
+Parsed = Text | ParsedCall | Malformed
 
 
 class Parser:
@@ -72,19 +72,19 @@ class Parser:
         self._called = False
         self._over = False
 
-    def feed(self, text: str) -> list[Event]:
+    def feed(self, text: str) -> list[Parsed]:
         """Return the newly decided results."""
         if self._over:
             return []
         self._held += text
-        found: list[Event] = []
+        found: list[Parsed] = []
         while self._held and self._step(found, over=False):
             pass
         return _joined(found)
 
-    def finish(self, *, ended: bool) -> list[Event]:
+    def finish(self, *, ended: bool) -> list[Parsed]:
         """Return the remaining results; `ended` tells that the model finished by itself."""
-        found: list[Event] = []
+        found: list[Parsed] = []
         while self._held and self._step(found, over=True):
             pass
         if self._block is not None:
@@ -92,7 +92,7 @@ class Parser:
             self._block = None
         return _joined(found)
 
-    def _step(self, found: list[Event], *, over: bool) -> bool:
+    def _step(self, found: list[Parsed], *, over: bool) -> bool:
         """Take one step; return False if more text is needed."""
         if self._block is not None:
             return self._in_block(self._block, found)
@@ -105,7 +105,7 @@ class Parser:
         self._show(end or len(self._held), found)
         return True
 
-    def _at_line(self, found: list[Event], *, over: bool) -> bool:
+    def _at_line(self, found: list[Parsed], *, over: bool) -> bool:
         """Examine the beginning of a line; wait while it may still become significant."""
         lead = _LEAD.match(self._held)
         start = lead.end() if lead else 0
@@ -124,7 +124,7 @@ class Parser:
             self._fresh = False
         return True
 
-    def _at_fence(self, rest: str, start: int, found: list[Event], *, over: bool) -> bool:
+    def _at_fence(self, rest: str, start: int, found: list[Parsed], *, over: bool) -> bool:
         """Handle a line that may open or close a code fence, once it is complete."""
         size = rest.find("\n") + 1 or len(rest)
         if not over and not rest.endswith("\n", 0, size):
@@ -138,7 +138,7 @@ class Parser:
         self._show(start + size, found)
         return True
 
-    def _in_thought(self, found: list[Event], *, over: bool) -> bool:
+    def _in_thought(self, found: list[Parsed], *, over: bool) -> bool:
         end = self._held.find(_THOUGHT)
         if end >= 0:
             self._thinking = False
@@ -149,7 +149,7 @@ class Parser:
         self._show(sure, found)
         return over
 
-    def _in_block(self, block: _Block, found: list[Event]) -> bool:
+    def _in_block(self, block: _Block, found: list[Parsed]) -> bool:
         """Continue a block; return False if it has not ended."""
         end = block.read(self._held)
         if end is None and len(self._held) <= _MOST + len(CLOSE):
@@ -165,7 +165,7 @@ class Parser:
         self._fresh = True
         return True
 
-    def _last(self, ended: bool) -> list[Event]:
+    def _last(self, ended: bool) -> list[Parsed]:
         """Return the results of a block that is open at the end."""
         text, self._held = self._held, ""
         whole = calls(text) if ended else []
@@ -173,7 +173,7 @@ class Parser:
             return whole
         return [Malformed("the text ended before the block did")]
 
-    def _show(self, size: int, found: list[Event]) -> None:
+    def _show(self, size: int, found: list[Parsed]) -> None:
         text, self._held = self._held[:size], self._held[size:]
         if text and not self._called:
             found.append(Text(text))
@@ -219,7 +219,7 @@ class _Block:
             self._string = not self._string
 
 
-def calls(block: str) -> list[Event]:
+def calls(block: str) -> list[Parsed]:
     """Return the calls in the text of one block, or its fault."""
     wrapped = _WRAPPED.fullmatch(block)
     try:
@@ -234,7 +234,7 @@ def _nothing() -> NoReturn:
     raise ValueError("there is no call in it")
 
 
-def _call(value: Any) -> Event:
+def _call(value: Any) -> Parsed:
     if not isinstance(value, dict):
         raise ValueError("a call is an object with name and arguments")
     name = value.get("name")
@@ -270,9 +270,9 @@ def _may_become(rest: str) -> bool:
     return any(mark.startswith(rest) and mark != rest for mark in (OPEN, _THINK, "```", "~~~"))
 
 
-def _joined(found: list[Event]) -> list[Event]:
+def _joined(found: list[Parsed]) -> list[Parsed]:
     """Return the results with adjacent pieces of text joined."""
-    joined: list[Event] = []
+    joined: list[Parsed] = []
     for one in found:
         if isinstance(one, Text) and joined and isinstance(joined[-1], Text):
             joined[-1] = Text(joined[-1].text + one.text)

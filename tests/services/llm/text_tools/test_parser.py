@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearthnet_llm.text_tools import parser
-from hearthnet_llm.text_tools.parser import CLOSE, OPEN, Event, Malformed, ParsedCall, Parser, Text
+from hearthnet_llm.text_tools.parser import CLOSE, OPEN, Malformed, Parsed, ParsedCall, Parser, Text
 
 LOOK = ParsedCall("look", {"at": "water"})
 BODY = '{"name": "look", "arguments": {"at": "water"}}'
 CALL = f"{OPEN}\n{BODY}\n{CLOSE}"
 
 
-def found(text: str, *, ended: bool = True, cuts: tuple[int, ...] = ()) -> list[Event]:
+def found(text: str, *, ended: bool = True, cuts: tuple[int, ...] = ()) -> list[Parsed]:
     """What is found in a text that comes in pieces; pieces of text that touch are one."""
     reading = Parser()
-    events: list[Event] = []
+    events: list[Parsed] = []
     for start, end in zip((0, *cuts), (*cuts, len(text)), strict=True):
         events += reading.feed(text[start:end])
     return parser._joined([*events, *reading.finish(ended=ended)])
@@ -51,7 +51,7 @@ def found(text: str, *, ended: bool = True, cuts: tuple[int, ...] = ()) -> list[
         (f"{CALL}\n```\nx\n", [LOOK]),
     ],
 )  # fmt: skip
-def test_what_is_a_call(text: str, events: list[Event]) -> None:
+def test_what_is_a_call(text: str, events: list[Parsed]) -> None:
     assert found(text) == events
 
 
