@@ -5,7 +5,7 @@ See: docs/decisions/0040.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import blake3
 
@@ -13,7 +13,7 @@ from hearthnet import HearthNetError
 from hearthnet.core import b64, from_rfc3339, now_ms
 from hearthnet.trust import CommunityAuthor, CommunityEvent, Identity, Invited, InviteText, Proposal, Roster
 from hearthnet_auth.roles import require_signatures
-from hearthnet_auth.schemas import InviteInput
+from hearthnet_auth.schemas import InviteInput, invalid
 
 _PURPOSE: Final = "invite seed"
 _CONTEXT: Final = "hearthnet 2026 invite seed"
@@ -21,22 +21,14 @@ _ROUNDING_MS: Final = 2_000
 _LONGEST_MS: Final = 7 * 86_400_000
 
 
-class OneTime(NamedTuple):
-    """The key of one invite, and the seed in its text."""
+def one_time_seed(own: Identity, client_id: str) -> bytes:
+    """Return the seed of the key of the invite made by a call with `client_id`.
 
-    key: Identity
-    seed: bytes
-
-
-def one_time_key(own: Identity, client_id: str) -> OneTime:
-    """Return the key of the invite made by a call with `client_id`.
-
-    The key is not stored: it derives from a signature of this node that is never published, and Ed25519 gives
+    It is not stored: it derives from a signature of this node that is never published, and Ed25519 gives
     the same signature each time. No other node can derive it.
     """
     secret = own.sign(_PURPOSE, client_id.encode("utf-8"))
-    seed = blake3.blake3(secret, derive_key_context=_CONTEXT).digest()
-    return OneTime(Identity(seed), seed)
+    return blake3.blake3(secret, derive_key_context=_CONTEXT).digest()
 
 
 def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
@@ -48,7 +40,6 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
             `bad_request` if the client id was used for another invite, if the end is more than 7 days away,
             or if several signatures are required and no node is named.
     """
-    key = one_time_key(own, wanted.client_id).key
     earlier = made(held, own, wanted.client_id)
     if earlier is not None:
         return _same(earlier, wanted)
@@ -56,7 +47,7 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
     ends = _end(wanted, now)
     _check_signatures(held, own, wanted, ends)
     return CommunityAuthor(held, own).invite(
-        key,
+        Identity(one_time_seed(own, wanted.client_id)),
         display_name=wanted.display_name,
         expires_at=ends,
         now_ms=now,
@@ -68,7 +59,7 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
 
 def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
     """Return the invite made by a call with this client id, or None."""
-    key = one_time_key(own, client_id).key.node_id
+    key = Identity(one_time_seed(own, client_id)).node_id
     for event in held.events:
         if isinstance(event.content, Invited) and event.content.invite_key == key:
             return event
@@ -82,7 +73,7 @@ def text(
     content = event.content
     return InviteText(
         community_id=event.community_id,
-        seed=b64(one_time_key(own, client_id).seed),
+        seed=b64(one_time_seed(own, client_id)),
         address=address,
         fingerprint=fingerprint,
         inviter=own.node_id,
@@ -95,13 +86,13 @@ def _end(wanted: InviteInput, now: int) -> int:
     """Return the end of the invite in milliseconds since the epoch."""
     if not wanted.expires_at:
         if wanted.co_signers:
-            raise _invalid("/input/expires_at", "required", "say until when, as the others signed it")
+            raise invalid("expires_at", "required", "say until when, as the others signed it")
         return now + wanted.ttl_seconds * 1000
     ends = _moment(wanted.expires_at)
     if ends <= now:
         raise HearthNetError("expired", f"the invite would have ended at {wanted.expires_at}; make a new one")
     if ends > now + _LONGEST_MS:
-        raise _invalid("/input/expires_at", "maximum", "an invite is good for 7 days at most")
+        raise invalid("expires_at", "maximum", "an invite is good for 7 days at most")
     return ends
 
 
@@ -109,7 +100,7 @@ def _moment(text: str) -> int:
     try:
         return from_rfc3339(text)
     except HearthNetError as error:
-        raise _invalid("/input/expires_at", "format", error.message) from error
+        raise invalid("expires_at", "format", error.message) from error
 
 
 def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: int) -> None:
@@ -125,16 +116,12 @@ def _check_signatures(held: Roster, own: Identity, wanted: InviteInput, ends: in
     )
     several = wanted.co_signers or proposal.needed(held) > 1
     if several and not wanted.invitee_node_id:
-        raise _invalid(
-            "/input/invitee_node_id",
+        raise invalid(
+            "invitee_node_id",
             "required",
             "an invite takes several signatures here; name its node: hearthnet invite create --for NODE_ID",
         )
     require_signatures(held, own, proposal)
-
-
-def _invalid(path: str, rule: str, message: str) -> HearthNetError:
-    return HearthNetError("bad_request", message, details={"path": path, "rule": rule})
 
 
 def _same(earlier: CommunityEvent, wanted: InviteInput) -> CommunityEvent:
@@ -147,7 +134,7 @@ def _same(earlier: CommunityEvent, wanted: InviteInput) -> CommunityEvent:
         terms = (content.display_name, content.invitee_node_id)
         if _ends_alike(earlier, content, wanted) and terms == (wanted.display_name, wanted.invitee_node_id):
             return earlier
-    raise _invalid("/input/client_id", "reused", "this client_id was used for another invite; make a new one")
+    raise invalid("client_id", "reused", "this client_id was used for another invite; make a new one")
 
 
 def _ends_alike(earlier: CommunityEvent, content: Invited, wanted: InviteInput) -> bool:

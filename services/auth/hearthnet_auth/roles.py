@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal
 
+import msgspec
+
 from hearthnet import HearthNetError
 from hearthnet.core import now_ms
 from hearthnet.trust import (
@@ -24,7 +26,7 @@ from hearthnet.trust import (
     Roster,
     Withdrawn,
 )
-from hearthnet_auth.schemas import PolicyInput, RevokeInput, RoleInput, WithdrawInput
+from hearthnet_auth.schemas import PolicyInput, RevokeInput, RoleInput, WithdrawInput, invalid
 
 
 def require_signatures(held: Roster, own: Identity, proposal: Proposal) -> None:
@@ -40,12 +42,11 @@ def require_signatures(held: Roster, own: Identity, proposal: Proposal) -> None:
     needed = proposal.needed(held)
     if own.node_id not in signed or len(signed) >= needed:
         return
-    whose = (
-        "members who may invite" if proposal.event_type == "community.member.invited" else "trusted members"
-    )
+    invites = proposal.event_type == "community.member.invited"
+    signers = "members who may invite" if invites else "trusted members"
     raise HearthNetError(
         "unauthorized",
-        f"it takes {needed} signatures of {whose} and has {len(signed)}; pass a proposal round",
+        f"it takes {needed} signatures of {signers} and has {len(signed)}; pass a proposal round",
         details={"needed": needed, "signed": len(signed)},
     )
 
@@ -77,13 +78,8 @@ def change_role(held: Roster, own: Identity, kind: Kind, wanted: RoleInput | Rev
         DEMOTED: author.demote,
         REVOKED: author.revoke,
     }
-    return commands[kind](
-        target,
-        what,
-        client_id=wanted.client_id,
-        now_ms=now_ms(),
-        co_signers=wanted.co_signers,
-    )
+    client_id, co_signers = wanted.client_id, wanted.co_signers
+    return commands[kind](target, what, client_id=client_id, now_ms=now_ms(), co_signers=co_signers)
 
 
 def withdraw(held: Roster, own: Identity, wanted: WithdrawInput) -> CommunityEvent:
@@ -101,10 +97,9 @@ def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEv
 
     If the policy is in force already and an event of the root key set it, that event is returned.
     """
-    members = {
-        name: value for name in Policy.__struct_fields__ if (value := getattr(wanted, name)) is not None
-    }
-    policy = Policy(**{**{name: getattr(held.policy, name) for name in Policy.__struct_fields__}, **members})
+    named = {name: getattr(wanted, name) for name in Policy.__struct_fields__}
+    changes = {name: value for name, value in named.items() if value is not None}
+    policy = msgspec.structs.replace(held.policy, **changes)
     if policy == held.policy:
         for event in reversed(held.events):
             if isinstance(event.content, PolicyUpdated) and not held.flaw(event):
@@ -116,8 +111,8 @@ def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
     """Return the event that a call with this client id made, or None."""
     for event in held.events:
         match event.content:
-            case Promoted(client_id=said) | Demoted(client_id=said) | Revoked(client_id=said):
-                if said == client_id and event.author == own.node_id:
+            case Promoted(client_id=made_by) | Demoted(client_id=made_by) | Revoked(client_id=made_by):
+                if made_by == client_id and event.author == own.node_id:
                     return event
     return None
 
@@ -125,14 +120,10 @@ def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
 def _same(earlier: CommunityEvent, event_type: Kind, target: str, what: str) -> CommunityEvent:
     content = earlier.content
     if isinstance(content, Promoted | Demoted | Revoked):
-        said = content.reason if isinstance(content, Revoked) else content.new_level
-        if (earlier.event_type, content.target_node_id, said) == (event_type, target, what):
+        earlier_what = content.reason if isinstance(content, Revoked) else content.new_level
+        if (earlier.event_type, content.target_node_id, earlier_what) == (event_type, target, what):
             return earlier
-    raise HearthNetError(
-        "bad_request",
-        "this client_id was used for something else; make a new one",
-        details={"path": "/input/client_id", "rule": "reused"},
-    )
+    raise invalid("client_id", "reused", "this client_id was used for something else; make a new one")
 
 
 def _check_signatures(

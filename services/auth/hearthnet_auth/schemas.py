@@ -6,11 +6,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from hearthnet.trust import CoSigner
-
-
-class NoParams(msgspec.Struct, frozen=True):
-    """Empty params: no capability of `auth` has any."""
+from hearthnet import HearthNetError
+from hearthnet.trust import CommunityEvent, Confirmation, CoSigner
 
 
 class InviteInput(msgspec.Struct, frozen=True):
@@ -31,7 +28,7 @@ class InviteInput(msgspec.Struct, frozen=True):
 class JoinInput(msgspec.Struct, frozen=True):
     """Input of `community.join`: the joining node's signed event, and the heads that it holds."""
 
-    event: dict[str, Any]
+    event: CommunityEvent
     heads: dict[str, tuple[str, ...]]
 
 
@@ -88,7 +85,7 @@ class IssueInput(msgspec.Struct, frozen=True):
     corpora: tuple[str, ...] = ()
     audience: str = ""
     principal: str = ""
-    cnf: dict[str, Any] | None = None
+    cnf: Confirmation | None = None
 
 
 class RevokeTokenInput(msgspec.Struct, frozen=True):
@@ -104,3 +101,8 @@ class IntrospectInput(msgspec.Struct, frozen=True):
     """Input of `auth.token.introspect`."""
 
     token: str
+
+
+def invalid(field: str, rule: str, message: str) -> HearthNetError:
+    """Return the error for a field of the input."""
+    return HearthNetError("bad_request", message, details={"path": f"/input/{field}", "rule": rule})

@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import msgspec
-
 from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
 from hearthnet.bus import load_identity
 from hearthnet.core import now_ms, read_node_state, rfc3339
@@ -35,7 +33,6 @@ from hearthnet_auth.schemas import (
     InviteInput,
     IssueInput,
     JoinInput,
-    NoParams,
     PolicyInput,
     RevokeInput,
     RevokeTokenInput,
@@ -68,11 +65,6 @@ class AuthService(Service):
 
     name: ClassVar[str] = "auth"
 
-    _node: NodeContext
-    _log: CommunityLog
-    _chain: EventChain
-    _exchange: AntiEntropy
-
     async def start(self, node: NodeContext) -> None:
         """Load the log, publish its news to this node's processes and start the exchange."""
         self._node = node
@@ -103,7 +95,7 @@ class AuthService(Service):
         return None if event is None else _event_reply(event)
 
     @capability("community.invite@1.0", event_sourced=True)
-    async def invite(self, call: Call[NoParams, InviteInput]) -> Reply:
+    async def invite(self, call: Call[Any, InviteInput]) -> Reply:
         """Make an invite, once for each client id, and return its text."""
         wanted, own = call.input, self._node.identity
         server = await asyncio.to_thread(lambda: read_node_state(self._node.home).server)
@@ -116,22 +108,16 @@ class AuthService(Service):
         event, repeated = await self._chain.append(
             lambda held: (invites.make(held, own, wanted),), call.check_consent
         )
-        said = invites.text(
+        text = invites.text(
             event, own, wanted.client_id, server.address, server.fingerprint, self._membership.roster.name
         )
-        return Reply(
-            {
-                **_event_reply(event),
-                "invite": said.encode(),
-                "expires_at": rfc3339(said.expires_at),
-            },
-            {"repeated": repeated},
-        )
+        shown = {"invite": text.encode(), "expires_at": rfc3339(text.expires_at)}
+        return Reply(_event_reply(event) | shown, {"repeated": repeated})
 
     @capability("community.join@1.0", event_sourced=True)
-    async def join(self, call: Call[NoParams, JoinInput]) -> Reply:
+    async def join(self, call: Call[Any, JoinInput]) -> Reply:
         """Admit a node that holds an open invite, and return the events that it lacks."""
-        joined, own = _event(call.input.event), self._node.identity
+        joined, own = call.input.event, self._node.identity
 
         def admit(held: Roster) -> tuple[CommunityEvent, ...]:
             earlier = _admission(held, joined)
@@ -143,7 +129,7 @@ class AuthService(Service):
         return Reply({**_event_reply(event), "events": [*others, event]}, {"repeated": repeated})
 
     @capability("community.sync@1.0")
-    async def sync(self, call: Call[NoParams, SyncInput]) -> Reply:
+    async def sync(self, call: Call[Any, SyncInput]) -> Reply:
         """Return the events that the caller lacks; the last page adds the revocations."""
         missing = self._membership.roster.missing(call.input.heads)
         events = page(missing, call.input.limit)
@@ -152,34 +138,34 @@ class AuthService(Service):
         return Reply({"events": events, "more": more, "revocations": revoked[-_MOST_REVOCATIONS:]})
 
     @capability("community.promote@1.0", event_sourced=True)
-    async def promote(self, call: Call[NoParams, RoleInput]) -> Reply:
+    async def promote(self, call: Call[Any, RoleInput]) -> Reply:
         """Promote a member."""
         return await self._change_role(call, roles.PROMOTED)
 
     @capability("community.demote@1.0", event_sourced=True)
-    async def demote(self, call: Call[NoParams, RoleInput]) -> Reply:
+    async def demote(self, call: Call[Any, RoleInput]) -> Reply:
         """Demote a member, given enough signatures of trusted members."""
         return await self._change_role(call, roles.DEMOTED)
 
     @capability("community.revoke@1.0", event_sourced=True)
-    async def revoke(self, call: Call[NoParams, RevokeInput]) -> Reply:
+    async def revoke(self, call: Call[Any, RevokeInput]) -> Reply:
         """Revoke a membership, given enough signatures of trusted members."""
         return await self._change_role(call, roles.REVOKED)
 
     @capability("community.withdraw@1.0", event_sourced=True)
-    async def withdraw(self, call: Call[NoParams, WithdrawInput]) -> Reply:
+    async def withdraw(self, call: Call[Any, WithdrawInput]) -> Reply:
         """Withdraw an invite."""
         return await self._act(call, lambda held: roles.withdraw(held, self._node.identity, call.input))
 
     @capability("community.policy@1.0", event_sourced=True)
-    async def policy(self, call: Call[NoParams, PolicyInput]) -> Reply:
+    async def policy(self, call: Call[Any, PolicyInput]) -> Reply:
         """Change the community's policy, on the node that holds the root key."""
         root = await asyncio.to_thread(_root, self._node.home.community_key)
         reply = await self._act(call, lambda held: roles.set_policy(held, root, call.input))
         return Reply({**reply.output, "policy": self._membership.roster.policy}, reply.meta)
 
     @capability("auth.token.issue@1.0")
-    async def issue(self, call: Call[NoParams, IssueInput]) -> Reply:
+    async def issue(self, call: Call[Any, IssueInput]) -> Reply:
         """Sign a token, within the rights of this node."""
         offers = await self._node.bus.offers()
         held, own = self._membership.roster, self._node.identity
@@ -187,22 +173,23 @@ class AuthService(Service):
         return Reply({"token": text, "token_id": claims.jti, "expires_at": rfc3339(claims.exp * 1000)})
 
     @capability("auth.token.revoke@1.0")
-    async def revoke_token(self, call: Call[NoParams, RevokeTokenInput]) -> Reply:
+    async def revoke_token(self, call: Call[Any, RevokeTokenInput]) -> Reply:
         """Revoke a token: store the revocation, then publish it to all processes."""
         wanted, own, membership = call.input, self._node.identity, self._membership
         issuer = wanted.issuer or own.node_id
-        made = TokenRevocation.sign(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
-        known = [one for one in membership.revocations.current(now_ms()) if _same_token(one, made)]
-        if not known:
-            Revocations().add(made, membership.roster)
-            await self._log.keep_revocation(made)
-            membership.add((), (made,))
-        revoked = known[0] if known else made
+        identity = issuer, wanted.token_id
+        earlier = membership.revocations.current(now_ms())
+        revoked = next((one for one in earlier if (one.issuer, one.token_id) == identity), None)
+        if revoked is None:
+            revoked = TokenRevocation.sign(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
+            Revocations().add(revoked, membership.roster)
+            await self._log.keep_revocation(revoked)
+            membership.add((), (revoked,))
         await self._exchange.publish_revocation(revoked)
         return Reply({"token_id": revoked.token_id, "revoked_at": rfc3339(revoked.revoked_at)})
 
     @capability("auth.token.introspect@1.0")
-    async def introspect(self, call: Call[NoParams, IntrospectInput]) -> Reply:
+    async def introspect(self, call: Call[Any, IntrospectInput]) -> Reply:
         """Return the claims of a token, and whether its subject can use it now."""
         claims, membership = decode_token(call.input.token), self._membership
         refused = tokens.refusal(claims, membership.roster, membership.revocations, now_ms())
@@ -244,18 +231,6 @@ def _event_reply(event: CommunityEvent) -> dict[str, Any]:
     return {"event_id": event.event_id, "lamport": event.lamport}
 
 
-def _event(document: dict[str, Any]) -> CommunityEvent:
-    """Return the event in an input; the contract does not check all of its members.
-
-    Raises:
-        HearthNetError: `bad_request` if it is malformed.
-    """
-    try:
-        return msgspec.convert(document, CommunityEvent)
-    except msgspec.ValidationError as error:
-        raise HearthNetError("bad_request", f"the event is malformed: {error}") from error
-
-
 def _admission(held: Roster, joined: CommunityEvent) -> CommunityEvent | None:
     """Return the valid event that admitted a node by this request, or None."""
     for event in held.events:
@@ -283,7 +258,3 @@ def _root(path: Path) -> Identity:
         raise HearthNetError(
             "unauthorized", "the rules are changed where the community's root key lies, at its founder's"
         ) from error
-
-
-def _same_token(one: TokenRevocation, other: TokenRevocation) -> bool:
-    return (one.issuer, one.token_id) == (other.issuer, other.token_id)

@@ -6,7 +6,7 @@ See: docs/protocol/tokens.md#issuing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,7 +18,6 @@ from hearthnet.trust import (
     RANK,
     UNDELEGABLE,
     Claims,
-    Confirmation,
     Identity,
     Revocations,
     Roster,
@@ -26,7 +25,7 @@ from hearthnet.trust import (
     decode_token,
     mint_token,
 )
-from hearthnet_auth.schemas import IssueInput
+from hearthnet_auth.schemas import IssueInput, invalid
 
 _SELF: Final = "self"
 
@@ -48,10 +47,8 @@ def issue(
         raise HearthNetError("not_federated", "this community has no agreement with that one")
     longest = held.policy.capability_token_ttl_seconds
     if wanted.ttl_seconds > longest:
-        raise HearthNetError(
-            "bad_request",
-            f"the community's rules let a token live {longest} seconds at most",
-            details={"path": "/input/ttl_seconds", "rule": "maximum"},
+        raise invalid(
+            "ttl_seconds", "maximum", f"the community's rules let a token live {longest} seconds at most"
         )
     for entry in scope.capabilities:
         _check_reach(entry, offers, held.level(own.node_id), own.node_id, wanted.subject)
@@ -63,7 +60,7 @@ def issue(
         now_ms=now_ms,
         ttl_seconds=wanted.ttl_seconds,
         principal=wanted.principal,
-        cnf=_key_of(wanted.cnf),
+        cnf="" if wanted.cnf is None else wanted.cnf.key,
         issued_via="manual",
     )
     return text, decode_token(text)
@@ -144,17 +141,3 @@ def _demand(view: OfferView) -> str:
         return contracts().get(str(view.capability)).trust_required
     except HearthNetError:
         return "unknown"
-
-
-def _key_of(cnf: dict[str, Any] | None) -> str:
-    """Return the key of a session's holder as a node id, or "" without one.
-
-    Raises:
-        HearthNetError: `bad_request` if `cnf` is malformed.
-    """
-    if cnf is None:
-        return ""
-    try:
-        return msgspec.convert(cnf, Confirmation).key
-    except msgspec.ValidationError as error:
-        raise HearthNetError("bad_request", f"cnf is malformed: {error}") from error

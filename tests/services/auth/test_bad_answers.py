@@ -11,7 +11,7 @@ from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import HEADS, SetDigest, SetDigests
 from hearthnet.contracts.contract import Contract
-from hearthnet_auth.schemas import NoParams, SyncInput
+from hearthnet_auth.schemas import SyncInput
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 from tests.services.auth.houses import INVITE, SYNC, living
@@ -34,7 +34,7 @@ class Liar(Service):
         return [Offer(capability=SYNC)]
 
     @capability(SYNC)
-    async def sync(self, call: Call[NoParams, SyncInput]) -> Reply:
+    async def sync(self, call: Call[Any, SyncInput]) -> Reply:
         """The next bad answer."""
         self.given += 1
         return Reply(BAD[min(self.given, len(BAD)) - 1])
