@@ -5,10 +5,9 @@ See: docs/capabilities.md#fileadvertise10.
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +37,8 @@ class Holders:
             HearthNetError: `capacity_exceeded` if the node would have more than `MOST_OF_A_NODE` rows.
         """
         wanted = sorted(set(cids))
-        with self._lock, self._writing():
+        with self._lock, self._database:
+            self._database.execute("BEGIN IMMEDIATE")
             self._database.execute("DELETE FROM holders WHERE at <= ?", (now_ms - RETENTION_MS,))
             self._database.executemany(
                 "INSERT OR REPLACE INTO holders VALUES (?, ?, ?)", [(cid, node, now_ms) for cid in wanted]
@@ -63,13 +63,3 @@ class Holders:
         """Close the database."""
         with self._lock:
             self._database.close()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,10 +9,6 @@ import msgspec
 from hearthnet import HearthNetError
 
 _Sent = TypeVar("_Sent")
-
-
-class NoParams(msgspec.Struct, frozen=True):
-    """Empty params."""
 
 
 class ReadInput(msgspec.Struct, frozen=True):
@@ -70,11 +64,9 @@ class RemoveInput(msgspec.Struct, frozen=True):
     all: bool = False
 
 
-class ChunkSent(msgspec.Struct, frozen=True):
+class ChunkSent(ChunkId, frozen=True):
     """One chunk, as a caller sends it during `file.put`."""
 
-    i: int
-    cid: str
     data_b64: str
 
 
@@ -84,43 +76,13 @@ class HashesSent(msgspec.Struct, frozen=True):
     chunks: tuple[ChunkId, ...]
 
 
-def chunk_sent(said: dict[str, Any]) -> ChunkSent:
-    """Return the chunk in a message of the caller.
+def sent(message: dict[str, Any], wanted: type[_Sent]) -> _Sent:
+    """Return a message of the caller as `wanted`: a chunk or hashes.
 
     Raises:
         HearthNetError: `bad_request` if the message is something else.
     """
-    return _sent(said, ChunkSent)
-
-
-def hashes_sent(said: dict[str, Any]) -> HashesSent:
-    """Return the hashes in a message of the caller.
-
-    Raises:
-        HearthNetError: `bad_request` if the message is something else.
-    """
-    return _sent(said, HashesSent)
-
-
-def as_text(data: bytes) -> str:
-    """Return bytes as base64url without padding."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def as_bytes(text: str) -> bytes:
-    """Return the bytes of base64url without padding.
-
-    Raises:
-        HearthNetError: `bad_request` if the text is not base64url.
-    """
     try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise HearthNetError("bad_request", f"data_b64 is base64url without padding: {error}") from error
-
-
-def _sent(said: dict[str, Any], wanted: type[_Sent]) -> _Sent:
-    try:
-        return msgspec.convert(said, wanted)
+        return msgspec.convert(message, wanted)
     except msgspec.ValidationError as error:
         raise HearthNetError("bad_request", f"not what was asked for: {error}") from error

@@ -12,26 +12,17 @@ from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
 from hearthnet import Call, HearthNetError, NodeContext, NotFound, Offer, Reply, Service, Stream, capability
-from hearthnet.bus import Blob, BlobRecord, Blobs, DamagedBlob, Hold
-from hearthnet.core import TaskSet, now_ms, rfc3339
+from hearthnet.bus import Blob, BlobRecord, DamagedBlob, Hold
+from hearthnet.core import TaskSet, b64, now_ms, rfc3339
 from hearthnet.protocol import CHUNK_BYTES, LARGEST_BYTES
 from hearthnet.trust import RANK
 from hearthnet_file.catalogue import Catalogue
 from hearthnet_file.garbage_collector import MB, Sweeper
 from hearthnet_file.replicas import Holders
-from hearthnet_file.schemas import (
-    AdvertiseInput,
-    ListInput,
-    NoParams,
-    PutInput,
-    ReadInput,
-    RemoveInput,
-    as_text,
-)
+from hearthnet_file.schemas import AdvertiseInput, ListInput, PutInput, ReadInput, RemoveInput
 from hearthnet_file.scrubber import LOST, PASS_MS, Scrubber
 
 _log = logging.getLogger(__name__)
-SWEEP_SECONDS: Final = 600.0
 _PAGE: Final = 1024
 
 
@@ -39,15 +30,8 @@ class FileService(Service):
     """Content by its hash, put and read in chunks."""
 
     name: ClassVar[str] = "file"
-    sweep_seconds: ClassVar[float] = SWEEP_SECONDS
+    sweep_seconds: ClassVar[float] = 600.0
     scrub_ms: ClassVar[int] = PASS_MS
-
-    _node: NodeContext
-    _blobs: Blobs
-    _catalogue: Catalogue
-    _sweeper: Sweeper
-    _holders: Holders
-    _scrubber: Scrubber
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +72,7 @@ class FileService(Service):
             self._scrubber.close()
 
     @capability("file.put@1.0")
-    async def put(self, call: Call[NoParams, PutInput], stream: Stream) -> Reply:
+    async def put(self, call: Call[Any, PutInput], stream: Stream) -> Reply:
         """Store content; if it is stored already, add a hold of the caller."""
         wanted, own = call.input, self._is_self(call)
         level = self._node.bus.peer.roster.level(call.principal, now_ms())
@@ -103,7 +87,7 @@ class FileService(Service):
         return Reply(output, {"received": received})
 
     @capability("file.read@1.0")
-    async def read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
+    async def read(self, call: Call[Any, ReadInput], stream: Stream) -> Reply:
         """Return a blob's manifest and its verified chunks; without a stream, one chunk."""
         try:
             return await self._read(call, stream)
@@ -112,7 +96,7 @@ class FileService(Service):
             self._scrubber.record_damage(call.input.cid, LOST if entry is None else entry.nuid)
             raise
 
-    async def _read(self, call: Call[NoParams, ReadInput], stream: Stream) -> Reply:
+    async def _read(self, call: Call[Any, ReadInput], stream: Stream) -> Reply:
         blob = await self._readable(call, call.input.cid)
         start, count = call.input.start, blob.manifest.count
         if start >= max(1, count):
@@ -120,18 +104,18 @@ class FileService(Service):
                 "bad_request", f"this blob has {count} chunks", details={"path": "/input/start"}
             )
         if stream.unary:
-            return Reply(await _one_chunk(blob, start))
+            return Reply(_chunk_output(blob, start, await blob.chunk(start) if count else b""))
         await _send_manifest(stream, blob)
         end = count if call.input.count is None else min(count, start + call.input.count)
         async with contextlib.aclosing(_ahead(blob, start, end)) as chunks:
             index = start
             async for data in chunks:
-                await stream.send("chunk", _chunk(blob, index, data))
+                await stream.send("chunk", {"i": index, **_chunk_output(blob, index, data)})
                 index += 1
         return Reply(_chunk_output(blob, 0, b""), {"chunks": end - start})
 
     @capability("file.list@1.0")
-    async def list_blobs(self, call: Call[NoParams, ListInput]) -> Reply:
+    async def list_blobs(self, call: Call[Any, ListInput]) -> Reply:
         """Return the blobs that the caller may read, in the order of their CIDs."""
         await self._catalogue.look()
         wanted, now, own = call.input, now_ms(), self._is_self(call)
@@ -144,23 +128,18 @@ class FileService(Service):
             shown += [
                 _listed(entry, call.principal, own, now) for entry in page if self._may_see(call, entry, now)
             ]
-        page_shown = shown[: wanted.limit]
-        return Reply(
-            {
-                "cids": [blob["cid"] for blob in page_shown],
-                "blobs": page_shown,
-                "more": len(shown) > wanted.limit,
-            }
-        )
+        blobs = shown[: wanted.limit]
+        more = len(shown) > wanted.limit
+        return Reply({"cids": [blob["cid"] for blob in blobs], "blobs": blobs, "more": more})
 
     @capability("file.advertise@1.0")
-    async def advertise(self, call: Call[NoParams, AdvertiseInput]) -> Reply:
+    async def advertise(self, call: Call[Any, AdvertiseInput]) -> Reply:
         """Record the blobs that the caller's node keeps; failed reads of them name that node."""
         recorded = await asyncio.to_thread(self._holders.record, call.caller, call.input.cids, now_ms())
         return Reply({"recorded": recorded})
 
     @capability("file.remove@1.0")
-    async def remove(self, call: Call[NoParams, RemoveInput]) -> Reply:
+    async def remove(self, call: Call[Any, RemoveInput]) -> Reply:
         """Release the caller's hold; a blob without holds is deleted."""
         cid, own = call.input.cid, self._is_self(call)
         if call.input.all and not own:
@@ -172,7 +151,8 @@ class FileService(Service):
         entry = await self._blobs.find(cid)
         mine = entry is not None and any(hold.by == call.principal for hold in entry.notes.holds)
         if entry is None or not (mine or (own and call.input.all)):
-            raise self._nothing(cid, own and entry is not None)
+            hint = "; others do, and --all removes it for everybody" if own and entry is not None else " here"
+            raise NotFound(f"you hold no blob {cid[:23]}…{hint}")
         if call.input.all:
             deleted = await self._blobs.remove(cid)
         else:
@@ -186,11 +166,7 @@ class FileService(Service):
             HearthNetError: `not_found` if there is no such blob, and likewise if the caller may not read it.
         """
         entry, now = await self._blobs.find(cid), now_ms()
-        if (
-            entry is not None
-            and entry.holds(now)
-            and (self._is_self(call) or entry.readable_by(call.principal, now))
-        ):
+        if entry is not None and self._may_see(call, entry, now):
             return await self._blobs.open(cid)
         if entry is None and self._is_self(call) and await self._blobs.lost(cid):
             raise DamagedBlob(cid)
@@ -202,13 +178,6 @@ class FileService(Service):
 
     def _may_see(self, call: Call[Any, Any], entry: BlobRecord, now: int) -> bool:
         return bool(entry.holds(now)) and (self._is_self(call) or entry.readable_by(call.principal, now))
-
-    def _nothing(self, cid: str, kept: bool) -> HearthNetError:
-        if kept:
-            return HearthNetError(
-                "not_found", f"you hold no blob {cid[:23]}…; others do, and --all removes it for everybody"
-            )
-        return HearthNetError("not_found", f"you hold no blob {cid[:23]}… here")
 
     def _is_self(self, call: Call[Any, Any]) -> bool:
         """Return whether this node calls in its own name; a token that it issued does not count."""
@@ -229,18 +198,9 @@ class FileService(Service):
             await asyncio.sleep(self.sweep_seconds)
 
 
-async def _one_chunk(blob: Blob, index: int) -> dict[str, Any]:
-    data = await blob.chunk(index) if blob.manifest.count else b""
-    return _chunk_output(blob, index, data)
-
-
 def _chunk_output(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
     cid = blob.manifest.cids(index, index + 1)[0] if blob.manifest.count else blob.cid
-    return {"cid": cid, "size_bytes": len(data), "data_b64": as_text(data)}
-
-
-def _chunk(blob: Blob, index: int, data: bytes) -> dict[str, Any]:
-    return {"i": index, **_chunk_output(blob, index, data)}
+    return {"cid": cid, "size_bytes": len(data), "data_b64": b64(data)}
 
 
 async def _send_manifest(stream: Stream, blob: Blob) -> None:

@@ -11,14 +11,14 @@ See: docs/decisions/0080.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Any, Final
 
 from hearthnet import Call, HearthNetError, Stream
 from hearthnet.bus import BlobRecord, Blobs, BlobWriter, Hold
-from hearthnet.core import now_ms
+from hearthnet.core import now_ms, unb64
 from hearthnet.protocol import Manifest, hash_of
-from hearthnet_file.schemas import NoParams, PutInput, as_bytes, chunk_sent, hashes_sent
+from hearthnet_file.schemas import ChunkSent, HashesSent, PutInput, sent
 
 WINDOW: Final = 16
 """Chunks requested ahead; 4 MiB."""
@@ -32,54 +32,6 @@ CHECKING: Final = "checking what is there"
 STORING: Final = "storing"
 Room = Callable[[int], Awaitable[None]]
 """Makes room for a number of bytes, or raises `capacity_exceeded`."""
-
-
-class Sink(Protocol):
-    """Destination of chunks."""
-
-    @property
-    def count(self) -> int:
-        """Number of chunks that it has."""
-
-    async def append(self, chunk: bytes) -> None:
-        """Take the next chunk."""
-
-
-class Proof:
-    """A sink that discards chunks.
-
-    A caller that puts content stored here by others sends it all, as proof that it has the content.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    async def append(self, chunk: bytes) -> None:
-        """Count the chunk."""
-        self.count += 1
-
-
-class StoredChunks:
-    """A sink that passes chunks to `writer` and regularly checks the free space of the disk."""
-
-    def __init__(self, blobs: Blobs, writer: BlobWriter) -> None:
-        self._blobs = blobs
-        self._writer = writer
-
-    @property
-    def count(self) -> int:
-        """Number of chunks that are stored."""
-        return self._writer.count
-
-    async def append(self, chunk: bytes) -> None:
-        """Store the next chunk.
-
-        Raises:
-            HearthNetError: `capacity_exceeded` if other programs have filled the disk.
-        """
-        if self.count % _LOOK_EVERY == 0:
-            self._blobs.check_room(len(chunk))
-        await self._writer.append(chunk)
 
 
 class Uploads:
@@ -100,9 +52,7 @@ class Uploads:
         """Return whether `name` is an upload's place that belongs to none of the `lost` blobs."""
         return name.startswith(_PLACE) and not name.startswith(tuple(map(_place, lost)))
 
-    async def receive(
-        self, call: Call[NoParams, PutInput], stream: Stream, hold: Hold, *, trusted: bool
-    ) -> int:
+    async def receive(self, call: Call[Any, PutInput], stream: Stream, hold: Hold, *, trusted: bool) -> int:
         """Receive the missing chunks, add `hold`, and return the number of received chunks.
 
         A `trusted` caller is the home itself: it need not prove that it has content that is stored already.
@@ -132,32 +82,34 @@ class Uploads:
         if before is not None and before[0] == principal:
             before[1].cancel()
 
-    async def _receive(
-        self, call: Call[NoParams, PutInput], stream: Stream, hold: Hold, trusted: bool
-    ) -> int:
+    async def _receive(self, call: Call[Any, PutInput], stream: Stream, hold: Hold, trusted: bool) -> int:
         cid, size = call.input.manifest.cid, call.input.manifest.size_bytes
         known = await self._blobs.find(cid)
         whole = known is not None and known.size == size and not await self._is_damaged(stream, known)
-        seen = known is not None and (trusted or known.readable_by(call.principal, now_ms()))
-        if whole and seen and await self._blobs.hold(cid, hold):
+        may_read = known is not None and (trusted or known.readable_by(call.principal, now_ms()))
+        if whole and may_read and await self._blobs.hold(cid, hold):
             return 0
         manifest = await _manifest(call, stream)
-        if whole and not seen:
-            proof = Proof()
-            await _receive_chunks(stream, manifest, proof)
+        if whole and not may_read:
+            # Others have stored the content: the caller sends all of it as proof that it has it.
+            async for _ in _chunks(stream, manifest, 0):
+                pass
             if await self._blobs.hold(cid, hold):
-                return proof.count
+                return manifest.count
         damaged = known.nuid if known is not None and not whole else ""
         writer = await self._writer(stream, manifest, damaged)
-        there = writer.count
+        resumed_at = writer.count
         self._taking[cid] = size, writer
         try:
             await self._room(self._coming())
-            await _receive_chunks(stream, manifest, StoredChunks(self._blobs, writer))
+            async for chunk in _chunks(stream, manifest, writer.count):
+                if writer.count % _LOOK_EVERY == 0:
+                    self._blobs.check_room(len(chunk))
+                await writer.append(chunk)
         finally:
             del self._taking[cid]
         await self._blobs.commit(writer, hold, damaged)
-        return manifest.count - there
+        return manifest.count - resumed_at
 
     async def _writer(self, stream: Stream, manifest: Manifest, damaged: str) -> BlobWriter:
         """Return a writer behind an earlier attempt's chunks, else in an empty place.
@@ -206,10 +158,10 @@ def _place(cid: str) -> str:
     return _PLACE + hash_of(cid).hex()
 
 
-async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
+async def _manifest(call: Call[Any, PutInput], stream: Stream) -> Manifest:
     """Return the hashes of all chunks, requesting those that the input does not have."""
-    said = call.input.manifest
-    count, hashes, page = Manifest(said.size_bytes, b"").count, bytearray(), said.chunks
+    declared = call.input.manifest
+    count, hashes, page = Manifest(declared.size_bytes, b"").count, bytearray(), declared.chunks
     while True:
         at = len(hashes) // 32
         if [chunk.i for chunk in page] != list(range(at, at + len(page))):
@@ -219,34 +171,34 @@ async def _manifest(call: Call[NoParams, PutInput], stream: Stream) -> Manifest:
             break
         _check_streams(stream)
         await stream.send("ready", {"needed": [], "hashes_from": max(1, at + len(page))})
-        page = hashes_sent(await stream.receive()).chunks
+        page = sent(await stream.receive(), HashesSent).chunks
         if not page:
             raise HearthNetError("bad_request", "hashes of chunks were asked for, and none came")
-    manifest = Manifest(said.size_bytes, bytes(hashes))
-    manifest.check(said.cid)
+    manifest = Manifest(declared.size_bytes, bytes(hashes))
+    manifest.check(declared.cid)
     return manifest
 
 
-async def _receive_chunks(stream: Stream, manifest: Manifest, sink: Sink) -> None:
-    """Request the chunks that `sink` lacks, a few ahead, and append them in order."""
-    asked = sink.count
-    while (at := sink.count) < manifest.count:
+async def _chunks(stream: Stream, manifest: Manifest, start: int) -> AsyncIterator[bytes]:
+    """Request the chunks from `start` on, a few ahead, and yield them in order."""
+    asked = start
+    for at in range(start, manifest.count):
         if asked - at <= WINDOW - _STEP and asked < manifest.count:
             _check_streams(stream)
             more = min(manifest.count, at + WINDOW)
             await stream.send("ready", {"needed": list(range(asked, more))})
             asked = more
-        chunk = chunk_sent(await stream.receive())
-        data = as_bytes(chunk.data_b64)
+        chunk = sent(await stream.receive(), ChunkSent)
+        data = unb64(chunk.data_b64)
         if chunk.i != at or not manifest.holds(at, data):
             raise HearthNetError(
                 "bad_request",
                 f"chunk {at} of {manifest.cid[:23]}… was asked for, and something else came",
                 details={"chunk": at, "sent": chunk.i},
             )
-        await sink.append(data)
-        if sink.count % _PROGRESS_CHUNKS == 0:
-            await stream.progress(STORING, sink.count, manifest.count)
+        yield data
+        if (at + 1) % _PROGRESS_CHUNKS == 0:
+            await stream.progress(STORING, at + 1, manifest.count)
 
 
 def _check_streams(stream: Stream) -> None:
