@@ -21,6 +21,7 @@ _WORD = re.compile(r"\w+")
 _HAS_TAG = "EXISTS (SELECT 1 FROM json_each(post.tags) WHERE value = ?)"
 COMMON: Final = 2000
 """Number of posts above which a word is common."""
+_MOST_WORDS: Final = 32
 _MOST_RANKED: Final = 2000
 _NEWEST: Final = 500
 _MOST_COMMON: Final = 4
@@ -70,15 +71,13 @@ def _indexed(tags: tuple[str, ...]) -> str:
     return f"tags : ({joint})" if joint else ""
 
 
-def ranked(database: sqlite3.Connection, words: list[str]) -> list[tuple[int, float]]:
+def ranked(database: sqlite3.Connection, query: str) -> list[tuple[int, float]]:
     """Return numbers of posts with their scores, best first; equal scores newest first.
 
     A higher score is better.
     """
-    quoted = [f'"{word}"' for word in words]
-    if not quoted:
-        return []
-    counts = {word: _count(database, word) for word in quoted}
+    words = list(dict.fromkeys(_WORD.findall(query.lower())))[:_MOST_WORDS]
+    counts = {f'"{word}"': _count(database, f'"{word}"') for word in words}
     rare = [word for word, count in counts.items() if 0 < count <= COMMON]
     scores: dict[int, float] = {}
     if rare:

@@ -9,7 +9,6 @@ See: docs/protocol/effects.md#event-sourced-effects.
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -25,14 +24,11 @@ from hearthnet_market.projection import take
 from hearthnet_market.queries import listing, ranked
 from hearthnet_market.schemas import Erased, ListInput, PostState
 
-__all__ = ["Damaged", "View"]
-
 _COLUMNS: Final = (
     "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at, updated_at"
 )
 _ENDED: Final = "event_id, ended_lamport, ended_reason, ended_by, ended_note, ended_at, author"
-_WORD: Final = re.compile(r"\w+")
-_MOST_WORDS: Final = 32
+_ACTS: Final = "SELECT lamport, event_id, author, client_id, digest FROM act WHERE post = ? ORDER BY lamport"
 MOST_POSTS: Final = 200
 MOST_ACTS: Final = 2000
 """Events listed by one deletion, which bounds the size of its own event."""
@@ -55,11 +51,6 @@ class View:
         """Close the database."""
         with self._lock:
             self._database.close()
-
-    def lamport(self) -> int:
-        """Return the place of the last applied event."""
-        with self._held():
-            return self._lamport()
 
     def follow(self, log: str, last: int) -> int:
         """Prepare to apply the events of `log`, whose last place is `last`.
@@ -124,10 +115,9 @@ class View:
 
         A higher score is better.
         """
-        words = _words(query)
         found: list[dict[str, Any]] = []
         with self._query():
-            for post, score in ranked(self._database, words):
+            for post, score in ranked(self._database, query):
                 sql = f"SELECT {_COLUMNS} FROM post WHERE id = ? AND ended_lamport IS NULL AND expires_at > ?"
                 found += [
                     _post(row) | {"score": score} for row in self._database.execute(sql, (post, now_ms))
@@ -189,7 +179,7 @@ class View:
                     break
                 listed = [
                     dict(zip(("lamport", "event_id", "author", "client_id", "digest"), act, strict=True))
-                    for act in self._acts("post = ?", number)
+                    for act in self._database.execute(_ACTS, (number,))
                 ]
                 acts += len(listed)
                 found.append({"event_id": event, "lamport": number, "author": writer, "acts": listed})
@@ -282,19 +272,11 @@ class View:
                 raise Damaged("it is being derived anew")
             yield
 
-    def _acts(self, where: str, value: int) -> list[tuple[Any, ...]]:
-        sql = f"SELECT lamport, event_id, author, client_id, digest FROM act WHERE {where} ORDER BY lamport"
-        return self._database.execute(sql, (value,)).fetchall()
-
     def _lamport(self) -> int:
         return int(self._database.execute("SELECT lamport FROM place").fetchone()[0])
 
     def _reach(self, lamport: int) -> None:
         self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (lamport,))
-
-
-def _words(query: str) -> list[str]:
-    return list(dict.fromkeys(_WORD.findall(query.lower())))[:_MOST_WORDS]
 
 
 def _post(row: tuple[Any, ...]) -> dict[str, Any]:

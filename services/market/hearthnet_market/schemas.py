@@ -30,10 +30,6 @@ _HIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066
 _HIDDEN_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
-class NoParams(msgspec.Struct, frozen=True):
-    """Empty params: no capability of the market has any."""
-
-
 class Since(msgspec.Struct, frozen=True):
     """A page of results: at most `limit`, after the place `since_lamport`.
 
@@ -103,7 +99,6 @@ class DeleteInput(msgspec.Struct, frozen=True):
 
     client_id: str
     event_id: str = ""
-    all: bool = False
 
 
 class ExportInput(Since, frozen=True):

@@ -9,11 +9,12 @@ any member's model may embed them. This module keeps no text of a post.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -40,7 +41,6 @@ _LEAST_LIKENESS: Final = 0.3
 """Cosine below which a post counts as unrelated, whatever the other scores are."""
 _FLATTENED: Final = 60
 """The constant of reciprocal rank fusion, as published."""
-_Answer = TypeVar("_Answer")
 Look = Callable[..., Awaitable[Any]]
 
 
@@ -213,11 +213,9 @@ class SemanticIndex:
                     await self._embed_missing(self._model)
                 except HearthNetError as error:
                     _log.info("posts wait for their vectors: %s", error)
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._woken.wait()
-            except TimeoutError:
-                continue
 
     async def _embed_missing(self, model: str) -> None:
         """Compute the missing vectors of the newest current posts."""

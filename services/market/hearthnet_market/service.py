@@ -23,8 +23,9 @@ from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, 
 from hearthnet.bus import Outbox
 from hearthnet.core import TaskSet, now_ms
 from hearthnet.service import EventLog, LogAdvanced, Recorded
+from hearthnet_market.database import Damaged
 from hearthnet_market.export import exported
-from hearthnet_market.read_model import Damaged, View
+from hearthnet_market.read_model import View
 from hearthnet_market.schemas import (
     CREATED,
     DELETED,
@@ -35,7 +36,6 @@ from hearthnet_market.schemas import (
     ExpireInput,
     ExportInput,
     ListInput,
-    NoParams,
     PostInput,
     SearchInput,
     UpdateInput,
@@ -51,9 +51,6 @@ from hearthnet_market.semantic_search import SemanticIndex
 _log = logging.getLogger(__name__)
 STREAM: Final = "MARKET"
 PREFIX: Final = "mk.post"
-SWEEP_SECONDS: Final = 60.0
-FOLLOW_SECONDS: Final = 5.0
-DELIVER_SECONDS: Final = 2.0
 _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each reading of the log: an event is announced while it is still on its way to disk."""
 _SWEPT_AT_ONCE: Final = 100
@@ -68,14 +65,9 @@ class MarketService(Service):
     """Posts of the community: list, search, post, update, expire, delete, export."""
 
     name: ClassVar[str] = "market"
-    sweep_seconds: ClassVar[float] = SWEEP_SECONDS
-    follow_seconds: ClassVar[float] = FOLLOW_SECONDS
-    deliver_seconds: ClassVar[float] = DELIVER_SECONDS
-
-    _node: NodeContext
-    _view: View
-    _events: EventLog
-    _meanings: SemanticIndex
+    sweep_seconds: ClassVar[float] = 60.0
+    follow_seconds: ClassVar[float] = 5.0
+    deliver_seconds: ClassVar[float] = 2.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,10 +79,10 @@ class MarketService(Service):
         """Open the view, bring it up to the log, and start the background tasks."""
         self._node = node
         self._view = await asyncio.to_thread(View, node.data / "view.db")
+        self._meanings = SemanticIndex(node.bus, self._view, self._look)
         self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
         await self._catch_up()
         await self._events.watch(self._woken)
-        self._meanings = SemanticIndex(node.bus, self._view, self._look)
         self._meanings.open()
         self._tasks.start(self._follow(), "follow the market's log")
         self._tasks.start(self._sweep(), "sweep the market")
@@ -105,11 +97,10 @@ class MarketService(Service):
         await self._tasks.close()
         if hasattr(self, "_meanings"):
             await self._meanings.close()
-        if hasattr(self, "_view"):
             await asyncio.to_thread(self._view.close)
 
     @capability("market.list@1.0")
-    async def list_posts(self, call: Call[NoParams, ListInput]) -> Reply:
+    async def list_posts(self, call: Call[Any, ListInput]) -> Reply:
         """Return current posts, newest first.
 
         With `since_lamport`, return the posts that changed and those that ended since.
@@ -122,23 +113,26 @@ class MarketService(Service):
         return Reply(output)
 
     @capability("market.search@1.0")
-    async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
+    async def search(self, call: Call[Any, SearchInput]) -> Reply:
         """Return current posts by words, and by meaning while the mesh has an `embed.text`."""
         found = await self._meanings.search(call.input.query, call.input.k, call.remaining())
         return Reply({"posts": found.posts, "max_lamport": found.lamport}, {"degraded": found.degraded})
 
     @capability("market.post@1.0", event_sourced=True, erasable=True)
-    async def post(self, call: Call[NoParams, PostInput]) -> Reply:
+    async def post(self, call: Call[Any, PostInput]) -> Reply:
         """Create a post, once for each client id of its author."""
-        check_text(msgspec.to_builtins(call.input))
+        data = msgspec.to_builtins(call.input)
+        check_text(data)
         if (erased := await self._erased(call)) is not None:
             return erased
-        reply = await self._record(call, CREATED, msgspec.to_builtins(call.input))
+        recorded = await self._events.append(call, CREATED, data)
+        # The event is recorded, so the reply is a success even if the view cannot follow yet (a full disk).
+        await self._guarded(self._catch_up(), "following what was recorded")
         # Another process may have deleted the post before this process read that event.
-        return await self._erased(call) or reply
+        return await self._erased(call) or _reply(recorded)
 
     @capability("market.update@1.0", event_sourced=True, erasable=True)
-    async def update(self, call: Call[NoParams, UpdateInput]) -> Reply:
+    async def update(self, call: Call[Any, UpdateInput]) -> Reply:
         """Update a post of the caller."""
         wanted = call.input
         check_text(wanted.fields, "/input/fields")
@@ -154,10 +148,10 @@ class MarketService(Service):
                 "fields": wanted.fields,
             }, place
 
-        return await self._erased(call) or await self._decided(call, UPDATED, decide)
+        return await self._erased(call) or _reply(await self._decided(call, UPDATED, decide))
 
     @capability("market.expire@1.0", event_sourced=True, erasable=True)
-    async def expire(self, call: Call[NoParams, ExpireInput]) -> Reply:
+    async def expire(self, call: Call[Any, ExpireInput]) -> Reply:
         """End a post early."""
         wanted = call.input
         check_text({"note": wanted.note})
@@ -175,10 +169,10 @@ class MarketService(Service):
                 **({"note": wanted.note} if wanted.note else {}),
             }, place
 
-        return await self._erased(call) or await self._decided(call, EXPIRED, decide)
+        return await self._erased(call) or _reply(await self._decided(call, EXPIRED, decide))
 
     @capability("market.delete@1.0", event_sourced=True)
-    async def delete(self, call: Call[NoParams, DeleteInput]) -> Reply:
+    async def delete(self, call: Call[Any, DeleteInput]) -> Reply:
         """Delete one post or all posts of the caller from the view, the log and its disk."""
         wanted = call.input
 
@@ -191,15 +185,14 @@ class MarketService(Service):
                 raise HearthNetError("unauthorized", "only its author may delete a post; see: market.expire")
             return {"client_id": wanted.client_id, "posts": found, "remaining": left}, place
 
-        recorded = await self._decided_event(call, DELETED, decide)
+        recorded = await self._decided(call, DELETED, decide)
         await self._guarded(self._erase(), "erasing what was deleted")
         waiting = set(await self._look(self._view.erasing, _ERASED_AT_ONCE))
         acts = [act["lamport"] for post in recorded.event.data["posts"] for act in post["acts"]]
-        meta = {"repeated": recorded.repeated, "erased": waiting.isdisjoint(acts)}
-        return Reply(_call_output(recorded), meta)
+        return _reply(recorded, erased=waiting.isdisjoint(acts))
 
     @capability("market.export@1.0")
-    async def export(self, call: Call[NoParams, ExportInput]) -> Reply:
+    async def export(self, call: Call[Any, ExportInput]) -> Reply:
         """Return the events of the caller, or of one post, with the frames that prove authorship."""
         wanted = call.input
         if wanted.event_id:
@@ -246,13 +239,7 @@ class MarketService(Service):
             )
         return Reply({"event_id": found.event_id, "lamport": found.lamport}, {"repeated": True})
 
-    async def _record(self, call: Call[Any, Any], event_type: str, data: dict[str, Any]) -> Reply:
-        return await self._answer(await self._events.append(call, event_type, data))
-
-    async def _decided(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Reply:
-        return await self._answer(await self._decided_event(call, event_type, decide), followed=True)
-
-    async def _decided_event(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Recorded:
+    async def _decided(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Recorded:
         """Append the event that `decide` returns directly after the place that it is based on.
 
         A repeated call returns the first event, even if the post has changed since.
@@ -282,15 +269,6 @@ class MarketService(Service):
             details={"rule": "contended"},
         )
 
-    async def _answer(self, recorded: Recorded, *, followed: bool = False) -> Reply:
-        # The event is recorded, so the reply is a success even if the view cannot follow yet (a full disk).
-        if not followed:
-            await self._guarded(self._catch_up(), "following what was recorded")
-        return Reply(
-            {"event_id": recorded.event.event_id, "lamport": recorded.lamport},
-            {"repeated": recorded.repeated},
-        )
-
     async def _catch_up(self) -> None:
         """Read the log up to its end, so that events of this process are visible in the view."""
         async with self._catching_up:
@@ -306,8 +284,7 @@ class MarketService(Service):
         if after < last:
             await self._apply_events(after)
             await asyncio.to_thread(self._view.reached, log, last)
-            if hasattr(self, "_meanings"):
-                self._meanings.wake()
+            self._meanings.wake()
         await asyncio.to_thread(self._view.settle, log, last)
 
     async def _apply_events(self, after: int) -> None:
@@ -363,10 +340,10 @@ class MarketService(Service):
 
     async def _deliver(self) -> None:
         """Send the calls that were stored while this node was away (docs/decisions/0125)."""
-        kept = Outbox(self._node.home, self._node.bus.peer.identity)
+        outbox = Outbox(self._node.home, self._node.bus.peer.identity)
         while True:
             await asyncio.sleep(self.deliver_seconds)
-            await self._guarded(kept.deliver(self._node.bus.call, now_ms), "sending what waits")
+            await self._guarded(outbox.deliver(self._node.bus.call, now_ms), "sending what waits")
 
     async def _erase(self) -> None:
         """Have the server overwrite events of deleted posts, and the view drop their words."""
@@ -382,10 +359,14 @@ class MarketService(Service):
             _log.warning("%s: %s; tried again later", what, error)
 
 
+def _reply(recorded: Recorded, **meta: bool) -> Reply:
+    return Reply(_call_output(recorded), {"repeated": recorded.repeated, **meta})
+
+
 def _call_output(recorded: Recorded) -> dict[str, Any]:
     """Return the output of the call that made this event; a deletion's has its counts."""
-    told: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
+    output: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
     if recorded.event.event_type == DELETED:
         data = recorded.event.data
-        told |= {"deleted": len(data["posts"]), "remaining": data["remaining"]}
-    return told
+        output |= {"deleted": len(data["posts"]), "remaining": data["remaining"]}
+    return output

@@ -200,7 +200,7 @@ async def test_a_process_that_missed_the_word_of_a_post_finds_it(
         deaf = _Deaf()
         async with mesh.hosting(deaf):
             await _fill(bus, 2)
-            await wait_for(lambda: deaf._view.lamport() == 2, what="the deaf one to look")
+            await wait_for(lambda: deaf._view._lamport() == 2, what="the deaf one to look")
 
 
 async def _unheard(log: EventLog, woken: asyncio.Event) -> None:
