@@ -1,10 +1,12 @@
 """`mesh.relations`: relations of one thing, step by step. Pure.
 
-node        --offers-->         capability node        --calls-->          capability     calls that the
-calling node made itself capability  --calls-->          capability     within this node, shown to this node
-only capability  --requires-->       level          more than any member has, or only its own node capability
---bound_by_tool-->  tool node        --trusts-->         node           promoted it to trusted or anchor, by
-the roster node        --issued_token_to-> node           tokens of the calling node that it used itself
+node        offers          capability
+node        calls           capability   calls that the calling node made itself
+capability  calls           capability   within this node, shown to this node only
+capability  requires        level        more than any member has, or only its own node
+capability  bound_by_tool   tool
+node        trusts          node         promoted it to trusted or anchor, by the roster
+node        issued_token_to node         tokens of the calling node that it used itself
 """
 
 from __future__ import annotations

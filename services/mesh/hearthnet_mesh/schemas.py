@@ -9,10 +9,6 @@ import msgspec
 Kind = Literal["capability", "node", "corpus", "model", "language_pair", "tool"]
 
 
-class NoParams(msgspec.Struct, frozen=True):
-    """Empty params."""
-
-
 class SearchInput(msgspec.Struct, frozen=True):
     """Input of `mesh.search`: at most `limit` things, of one kind or all, found by words."""
 

@@ -6,38 +6,43 @@ See: docs/mesh.md.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
 from hearthnet.core import parse_capability
 from hearthnet_mesh import describe as describing
 from hearthnet_mesh import inventory, trace_queries
 from hearthnet_mesh import relations as relating
-from hearthnet_mesh.query import sandbox, validator, views
+from hearthnet_mesh.query import sandbox, views
 from hearthnet_mesh.schemas import (
     DescribeInput,
     NeighboursInput,
-    NoParams,
     QueryInput,
     RelationsInput,
     SearchInput,
 )
-from hearthnet_mesh.sources import Gathered, Sources
+from hearthnet_mesh.sources import CachedAnswer, Gathered, Sources
 from hearthnet_mesh.visibility import Viewer
+
+if TYPE_CHECKING:
+    from hearthnet_mesh.query.validator import Checked
 
 _VERBS: Final = ("search", "describe", "relations", "query", "neighbours")
 _AT_ONCE: Final = 2
 """Queries that run at once; each of them may use all memory reserved for queries."""
 _OF_CALLS: Final = frozenset({"calls", "runs"})
+_LISTED: Final = {
+    "posts": ("market.list@1.0", ""),
+    "corpora": ("rag.list_corpora@1.0", "name"),
+    "documents": ("rag.list_documents@1.0", "corpus"),
+}
+"""Views of what other services list: the capability that lists it, and the column of the corpus."""
 
 
 class MeshService(Service):
     """Search, description, relations and SQL queries of the mesh."""
 
     name: ClassVar[str] = "mesh"
-
-    _node: NodeContext
-    _sources: Sources
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,14 +58,14 @@ class MeshService(Service):
         return [Offer(capability=f"mesh.{verb}@1.0") for verb in _VERBS]
 
     @capability("mesh.search@1.0")
-    async def search(self, call: Call[NoParams, SearchInput]) -> Reply:
+    async def search(self, call: Call[Any, SearchInput]) -> Reply:
         """Return things that share words with the query."""
         wanted = call.input
         found = inventory.items(await self._sources.snapshot.get(), self._viewer(call))
         return Reply(inventory.search(found, wanted.query, wanted.kind, wanted.limit))
 
     @capability("mesh.describe@1.0")
-    async def describe(self, call: Call[NoParams, DescribeInput]) -> Reply:
+    async def describe(self, call: Call[Any, DescribeInput]) -> Reply:
         """Return all information about one thing."""
         snapshot, viewer = await self._sources.snapshot.get(), self._viewer(call)
         await self._node.bus.fetch_contracts(
@@ -74,7 +79,7 @@ class MeshService(Service):
         )
 
     @capability("mesh.relations@1.0")
-    async def relations(self, call: Call[NoParams, RelationsInput]) -> Reply:
+    async def relations(self, call: Call[Any, RelationsInput]) -> Reply:
         """Return the relations of one thing."""
         viewer = self._viewer(call)
         thing = describing.find(await self._sources.snapshot.get(), viewer, call.input.name)
@@ -82,10 +87,10 @@ class MeshService(Service):
         return Reply(relating.neighbours_of(every, thing, call.input.depth))
 
     @capability("mesh.query@1.0")
-    async def query(self, call: Call[NoParams, QueryInput]) -> Reply:
+    async def query(self, call: Call[Any, QueryInput]) -> Reply:
         """Run one checked SELECT in an isolated database of the rows visible to the caller."""
         wanted = call.input
-        checked = await asyncio.to_thread(validator.validate, wanted.sql, wanted.bindings)
+        checked = await asyncio.to_thread(_checked, wanted)
         world = await self._world(self._viewer(call), checked.views)
         async with self._places:
             result = await asyncio.to_thread(_run, wanted, checked, world)
@@ -100,7 +105,7 @@ class MeshService(Service):
         )
 
     @capability("mesh.neighbours@1.0")
-    async def neighbours(self, call: Call[NoParams, NeighboursInput]) -> Reply:
+    async def neighbours(self, call: Call[Any, NeighboursInput]) -> Reply:
         """Return the members, and which of them are online."""
         snapshot = await self._sources.snapshot.get()
         return Reply(snapshot.neighbours(self._viewer(call), online_only=call.input.online_only))
@@ -127,22 +132,26 @@ class MeshService(Service):
             snapshot=await sources.snapshot.get(),
             viewer=viewer,
             calls=tuple(trace_queries.calls(steps, viewer)),
-            posts=await self._posts(viewer) if "posts" in wanted else Gathered(()),
-            corpora=await self._corpora(viewer) if "corpora" in wanted else Gathered(()),
-            documents=await self._documents(viewer) if "documents" in wanted else Gathered(()),
+            posts=await _listed("posts", sources.posts, viewer, wanted),
+            corpora=await _listed("corpora", sources.corpora, viewer, wanted),
+            documents=await _listed("documents", sources.documents, viewer, wanted),
         )
 
-    async def _posts(self, viewer: Viewer) -> Gathered:
-        refused = _refused(viewer, "market.list@1.0", "posts")
-        return refused or await self._sources.posts.get()
 
-    async def _corpora(self, viewer: Viewer) -> Gathered:
-        refused = _refused(viewer, "rag.list_corpora@1.0", "corpora")
-        return refused or only_seen(viewer, await self._sources.corpora.get(), "name")
+async def _listed(
+    view: str, source: CachedAnswer[Gathered], viewer: Viewer, wanted: frozenset[str]
+) -> Gathered:
+    """Return the rows of a view that the caller may see, or the reason that there are none.
 
-    async def _documents(self, viewer: Viewer) -> Gathered:
-        refused = _refused(viewer, "rag.list_documents@1.0", "documents")
-        return refused or only_seen(viewer, await self._sources.documents.get(), "corpus")
+    Permission to read the data is permission to call the capability that lists it.
+    """
+    name, corpus_column = _LISTED[view]
+    if view not in wanted:
+        return Gathered(())
+    if not viewer.may_call(parse_capability(name)):
+        return Gathered((), (f"{view}: the token does not cover {name}",))
+    found = await source.get()
+    return only_seen(viewer, found, corpus_column) if corpus_column else found
 
 
 def only_seen(viewer: Viewer, found: Gathered, column: str) -> Gathered:
@@ -159,16 +168,13 @@ def only_seen(viewer: Viewer, found: Gathered, column: str) -> Gathered:
     return Gathered(rows, found.missing)
 
 
-def _refused(viewer: Viewer, name: str, what: str) -> Gathered | None:
-    """Return an empty result with the reason if the caller's token does not permit the data.
+def _checked(wanted: QueryInput) -> Checked:
+    # Imported late: the parser takes half the memory of the process, and many nodes get no query at all.
+    from hearthnet_mesh.query import validator
 
-    Permission to read the data is permission to call `name`, which lists it.
-    """
-    if viewer.may_call(parse_capability(name)):
-        return None
-    return Gathered((), (f"{what}: the token does not cover {name}",))
+    return validator.validate(wanted.sql, wanted.bindings)
 
 
-def _run(wanted: QueryInput, checked: validator.Checked, world: views.World) -> sandbox.Result:
+def _run(wanted: QueryInput, checked: Checked, world: views.World) -> sandbox.Result:
     tables = {view: views.rows(view, world) for view in sorted(checked.views)}
     return sandbox.execute(wanted.sql, checked.values, tables, wanted.limit)

@@ -36,11 +36,10 @@ class Gathered(msgspec.Struct, frozen=True):
 
 
 class CachedAnswer(Generic[T]):
-    """The last result of `ask`, kept for `seconds`; concurrent requests share one call."""
+    """The last result of `ask`, kept for `CACHE_SECONDS`; concurrent requests share one call."""
 
-    def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float | None = None) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask = ask
-        self._seconds = CACHE_SECONDS if seconds is None else seconds
         self._asking = asyncio.Lock()
         self._until = 0.0
         self._last: list[T] = []
@@ -51,7 +50,7 @@ class CachedAnswer(Generic[T]):
             clock = asyncio.get_running_loop().time
             if not self._last or clock() >= self._until:
                 self._last = [await self._ask()]
-                self._until = clock() + self._seconds
+                self._until = clock() + CACHE_SECONDS
             return self._last[0]
 
 

@@ -5,9 +5,10 @@ The functions are pure.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,7 @@ from hearthnet_mesh.visibility import Viewer
 
 RECENT: Final = 100
 """Number of an offer's last calls from which its health is computed."""
-_WORKED: Final = "ok"
+WORKED: Final = "ok"
 
 
 class CallStep(msgspec.Struct, frozen=True):
@@ -87,34 +88,25 @@ def health(known: Iterable[ObservedCall]) -> dict[tuple[str, str], tuple[float, 
 
     Only the last `RECENT` calls of each count.
     """
-    by: dict[tuple[str, str], list[ObservedCall]] = {}
+    by: defaultdict[tuple[str, str], list[ObservedCall]] = defaultdict(list)
     for one in known:
-        by.setdefault((one.provider, one.capability), []).append(one)
+        by[one.provider, one.capability].append(one)
     return {
         place: (
-            round(sum(one.code == _WORKED for one in last[-RECENT:]) / len(last[-RECENT:]), 3),
+            round(sum(one.code == WORKED for one in last[-RECENT:]) / len(last[-RECENT:]), 3),
             round(median(one.ms for one in last[-RECENT:]), 3),
         )
         for place, last in by.items()
     }
 
 
-def runs(known: Iterable[ObservedCall]) -> list[dict[str, Any]]:
-    """Return the runs of the tool loop to which these calls belong, by their first call."""
-    by: dict[str, list[ObservedCall]] = {}
+def runs(known: Iterable[ObservedCall]) -> dict[str, list[ObservedCall]]:
+    """Return the calls of each run of the tool loop, in the order of the first call of each."""
+    by: defaultdict[str, list[ObservedCall]] = defaultdict(list)
     for one in known:
         if one.run:
-            by.setdefault(one.run, []).append(one)
-    return [
-        {
-            "run": run,
-            "first": its[0].at,
-            "last": its[-1].at,
-            "calls": len(its),
-            "failed": sum(one.code != _WORKED for one in its),
-        }
-        for run, its in by.items()
-    ]
+            by[one.run].append(one)
+    return by
 
 
 def _seen(step: CallStep, caller: str, provider: str) -> ObservedCall:

@@ -212,7 +212,7 @@ async def test_who_is_here_is_seen_over_the_bus(mesh: Mesh) -> None:
 
 
 @pytest.mark.req("MESH-28")
-async def test_who_asks_at_once_waits_for_the_same_answer() -> None:
+async def test_who_asks_at_once_waits_for_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     async def slowly() -> int:
@@ -220,6 +220,7 @@ async def test_who_asks_at_once_waits_for_the_same_answer() -> None:
         await asyncio.sleep(0)
         return len(asked)
 
-    kept = sources.CachedAnswer(slowly, 600.0)
-    assert await asyncio.gather(*(kept.get() for _ in range(10))) == [1] * 10
-    assert await sources.CachedAnswer(slowly, 0.0).get() == 2
+    monkeypatch.setattr(sources, "CACHE_SECONDS", 600.0)
+    cached = sources.CachedAnswer(slowly)
+    assert await asyncio.gather(*(cached.get() for _ in range(10))) == [1] * 10
+    assert await sources.CachedAnswer(slowly).get() == 2

@@ -177,7 +177,7 @@ def _fetch_rows(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], 
     return rows, False
 
 
-def _json_value(value: Any) -> Value:
+def _json_value(value: Value | bytes) -> Value:
     """Return a value for JSON: large integers as text, bytes in hexadecimal, infinity as None."""
     if isinstance(value, bytes):
         return value.hex()
@@ -185,8 +185,7 @@ def _json_value(value: Any) -> Value:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    plain: Value = value
-    return plain
+    return value
 
 
 def _text(raw: bytes) -> str:

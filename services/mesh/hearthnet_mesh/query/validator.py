@@ -23,14 +23,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from hearthnet_mesh.query import grammar
 from hearthnet_mesh.query.grammar import rejected
 from hearthnet_mesh.query.views import LARGEST, VIEWS
-
-if TYPE_CHECKING:
-    from sqlglot import exp
 
 LONGEST: Final = 4_000
 MOST_TABLES: Final = 12
@@ -78,10 +79,6 @@ def _text(sql: str) -> None:
 
 
 def _parsed(sql: str) -> exp.Expr:
-    # Imported late: the parser takes half the memory of the process, and many nodes get no query at all.
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     try:
         found = [one for one in sqlglot.parse(sql, read="sqlite") if one is not None]
@@ -98,8 +95,6 @@ def _parsed(sql: str) -> exp.Expr:
 
 
 def _select_only(tree: exp.Expr) -> None:
-    from sqlglot import exp
-
     for node in tree.walk():
         name = grammar.STATEMENTS.get(type(node).__name__)
         # sqlglot has the same kind of node for the function replace().
@@ -111,8 +106,6 @@ def _select_only(tree: exp.Expr) -> None:
 
 def _part(node: exp.Expr) -> None:
     """Apply checks 6 and 7."""
-    from sqlglot import exp
-
     kind = type(node).__name__
     if kind in grammar.PARTS:
         if isinstance(node, exp.DataType) and node.this.name not in grammar.TYPES:
@@ -135,8 +128,6 @@ def _part(node: exp.Expr) -> None:
 
 def _made(nodes: list[exp.Expr]) -> dict[str, exp.CTE]:
     """Return the tables that the query defines by WITH."""
-    from sqlglot import exp
-
     made: dict[str, exp.CTE] = {}
     for node in nodes:
         if isinstance(node, exp.CTE):
@@ -150,8 +141,6 @@ def _made(nodes: list[exp.Expr]) -> dict[str, exp.CTE]:
 
 
 def _recursion(made: dict[str, exp.CTE]) -> None:
-    from sqlglot import exp
-
     for cte in made.values():
         if isinstance(cte.parent, exp.With) and cte.parent.args.get("recursive"):
             raise rejected("recursion", "WITH RECURSIVE is not allowed; write it without")
@@ -165,8 +154,6 @@ def _recursion(made: dict[str, exp.CTE]) -> None:
 
 
 def _views(nodes: list[exp.Expr], made: dict[str, exp.CTE]) -> frozenset[str]:
-    from sqlglot import exp
-
     read: set[str] = set()
     for node in nodes:
         if not isinstance(node, exp.Table):
@@ -187,8 +174,6 @@ def _columns(nodes: list[exp.Expr], made: dict[str, exp.CTE], views: frozenset[s
 
     SQLite finds the view of each column; its tables have these columns only.
     """
-    from sqlglot import exp
-
     known = {column for view in views for column in VIEWS[view]}
     known |= {node.alias.lower() for node in nodes if isinstance(node, exp.Alias)}
     known |= {
@@ -220,8 +205,6 @@ def _size(tree: exp.Expr, made: dict[str, exp.CTE]) -> None:
 
 
 def _literal(node: exp.Expr) -> None:
-    from sqlglot import exp
-
     if not isinstance(node, exp.Literal) or not node.is_string or not node.this:
         return
     parent = node.parent
@@ -240,15 +223,11 @@ def _literal(node: exp.Expr) -> None:
 
 
 def _limit(node: exp.Expr) -> None:
-    from sqlglot import exp
-
     if isinstance(node, exp.Limit | exp.Offset) and isinstance(node.expression, exp.Neg):
         raise rejected("limit", "LIMIT and OFFSET are 0 or more")
 
 
 def _bindings(nodes: list[exp.Expr], given: Mapping[str, Any]) -> dict[str, Any]:
-    from sqlglot import exp
-
     if len(given) > MOST_BINDINGS:
         raise rejected("bindings", f"there are {len(given)} bindings, more than {MOST_BINDINGS}")
     named = [node.name for node in nodes if isinstance(node, exp.Placeholder)]
@@ -273,8 +252,6 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _tables(tree: exp.Expr) -> Iterator[str]:
-    from sqlglot import exp
-
     return (
         node.name.lower()
         for node in tree.walk(prune=lambda one: one is not tree and isinstance(one, exp.CTE))

@@ -15,7 +15,7 @@ from hearthnet.core import parse_capability, rfc3339
 from hearthnet_mesh.inventory import known_tools
 from hearthnet_mesh.snapshot import Snapshot, corpus_of, find_contract, models_of, pairs_of, short, trust_of
 from hearthnet_mesh.sources import Gathered
-from hearthnet_mesh.trace_queries import ObservedCall, runs
+from hearthnet_mesh.trace_queries import WORKED, ObservedCall, runs
 from hearthnet_mesh.visibility import Viewer
 
 MOST_ROWS: Final = 5_000
@@ -97,14 +97,9 @@ def _posts(world: World) -> Iterable[Row]:
         yield tuple(plain[column] for column in VIEWS["posts"])
 
 
-def _corpora(world: World) -> Iterable[Row]:
-    for node, corpus in world.corpora.rows:
-        yield tuple(node if column == "node" else corpus.get(column) for column in VIEWS["corpora"])
-
-
-def _documents(world: World) -> Iterable[Row]:
-    for node, document in world.documents.rows:
-        yield tuple(node if column == "node" else document.get(column) for column in VIEWS["documents"])
+def _listed(view: str, found: Gathered) -> Iterable[Row]:
+    for node, item in found.rows:
+        yield tuple(node if column == "node" else item.get(column) for column in VIEWS[view])
 
 
 def _offers(world: World) -> Iterable[Row]:
@@ -121,37 +116,29 @@ def _offers(world: World) -> Iterable[Row]:
 def _nodes(world: World) -> Iterable[Row]:
     for member in world.snapshot.members():
         about = world.snapshot.manifest(member)
-        yield (
-            about["node_id"], about["display_name"], about["level"], about["added_at"], int(about["online"]),
-            about["last_seen"],
-        )  # fmt: skip
+        yield tuple(about["node_id" if column == "node" else column] for column in VIEWS["nodes"])
 
 
 def _calls(world: World) -> Iterable[Row]:
     for one in world.calls:
-        yield (
-            _moment(one.at), one.capability, one.caller, one.provider, one.code, one.ms, one.run or None,
-            one.trace, one.bytes_in, one.bytes_out,
-        )  # fmt: skip
+        fields = {**msgspec.structs.asdict(one), "at": _moment(one.at), "run": one.run or None}
+        yield tuple(fields[column] for column in VIEWS["calls"])
 
 
 def _runs(world: World) -> Iterable[Row]:
-    for run in runs(world.calls):
-        yield run["run"], _moment(run["first"]), _moment(run["last"]), run["calls"], run["failed"]
+    for run, calls in runs(world.calls).items():
+        failed = sum(one.code != WORKED for one in calls)
+        yield run, _moment(calls[0].at), _moment(calls[-1].at), len(calls), failed
 
 
 def _capabilities(world: World) -> Iterable[Row]:
     offered = [view.capability for view in world.snapshot.visible(world.viewer)]
     ids = {str(one) for one in offered} | {contract.id for contract in contracts()}
     for name in ids:
-        contract, there = find_contract(name), sum(str(one) == name for one in offered)
-        if contract is None:
-            yield (name, parse_capability(name).name, None, None, None, None, None, None, there)
-        else:
-            yield (
-                name, contract.name, contract.summary, contract.stability, contract.trust_required,
-                int(contract.side_effects), contract.idempotent, contract.timeout_seconds, there,
-            )  # fmt: skip
+        contract, offers = find_contract(name), sum(str(one) == name for one in offered)
+        fields = {"capability": name, "name": parse_capability(name).name, "offers": offers}
+        # Without a contract the other columns are empty.
+        yield tuple(fields.get(one, getattr(contract, one, None)) for one in VIEWS["capabilities"])
 
 
 def _models(world: World) -> Iterable[Row]:
@@ -175,13 +162,13 @@ def _tools(world: World) -> Iterable[Row]:
     for tool in known_tools():
         contract = find_contract(tool.bound_capability or "")
         bound = None if contract is None else contract.id
-        yield tool.name, bound, int(tool.side_effects), tool.description
+        yield tool.name, bound, tool.side_effects, tool.description
 
 
 _ROWS: Final[dict[str, Callable[[World], Iterable[Row]]]] = {
     "posts": _posts,
-    "corpora": _corpora,
-    "documents": _documents,
+    "corpora": lambda world: _listed("corpora", world.corpora),
+    "documents": lambda world: _listed("documents", world.documents),
     "offers": _offers,
     "nodes": _nodes,
     "calls": _calls,
