@@ -1,7 +1,7 @@
 """The two protocols of embedding servers: requests and responses (no I/O).
 
-openai    POST BASE/embeddings    {model, input, encoding_format}    data[].{index, embedding}, usage ollama
-POST BASE/api/embed     {model, input, truncate}           embeddings[], prompt_eval_count
+openai    POST BASE/embeddings    {model, input, encoding_format}    data[].{index, embedding}, usage
+ollama    POST BASE/api/embed     {model, input, truncate}           embeddings[], prompt_eval_count
 """
 
 from __future__ import annotations
@@ -14,15 +14,9 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.models import HttpRequest, base_url, without_login
+from hearthnet_embed.backend import Embedded
 
 Vector = list[float]
-
-
-class EmbeddingResponse(msgspec.Struct, frozen=True):
-    """Vectors in the order of the texts, and the server's token count, 0 if it gives none."""
-
-    vectors: list[Vector]
-    tokens: int = 0
 
 
 class Wire(msgspec.Struct, frozen=True):
@@ -30,7 +24,7 @@ class Wire(msgspec.Struct, frozen=True):
 
     path: str
     body: Callable[[str, Sequence[str], bool], dict[str, Any]]
-    answer: Callable[[bytes], EmbeddingResponse]
+    answer: Callable[[bytes], Embedded]
     ends: tuple[str, ...] = ()
 
 
@@ -57,7 +51,7 @@ def _openai_body(model: str, texts: Sequence[str], cut: bool) -> dict[str, Any]:
     return {"model": model, "input": list(texts), "encoding_format": "float"}
 
 
-def _openai_answer(data: bytes) -> EmbeddingResponse:
+def _openai_answer(data: bytes) -> Embedded:
     found = msgspec.json.decode(data, type=_OpenAi)
     places = [item.index if item.index is not None else place for place, item in enumerate(found.data)]
     if sorted(places) != list(range(len(places))):
@@ -65,16 +59,16 @@ def _openai_answer(data: bytes) -> EmbeddingResponse:
     vectors: list[Vector] = [[] for _ in places]
     for place, item in zip(places, found.data, strict=True):
         vectors[place] = item.embedding
-    return EmbeddingResponse(vectors, found.usage.prompt_tokens if found.usage else 0)
+    return Embedded(vectors, tokens=found.usage.prompt_tokens if found.usage else 0)
 
 
 def _ollama_body(model: str, texts: Sequence[str], cut: bool) -> dict[str, Any]:
     return {"model": model, "input": list(texts), "truncate": cut}
 
 
-def _ollama_answer(data: bytes) -> EmbeddingResponse:
+def _ollama_answer(data: bytes) -> Embedded:
     found = msgspec.json.decode(data, type=_Ollama)
-    return EmbeddingResponse(found.embeddings, found.prompt_eval_count)
+    return Embedded(found.embeddings, tokens=found.prompt_eval_count)
 
 
 WIRES: Final[dict[Literal["openai", "ollama"], Wire]] = {
@@ -91,7 +85,7 @@ def request(wire: Wire, url: str, model: str, texts: Sequence[str], *, cut: bool
     return HttpRequest("POST", base + wire.path, wire.body(model, texts, cut))
 
 
-def read(wire: Wire, name: str, url: str, data: bytes, count: int) -> EmbeddingResponse:
+def read(wire: Wire, name: str, url: str, data: bytes, count: int) -> Embedded:
     """Return the server's answer to `count` texts.
 
     Raises:

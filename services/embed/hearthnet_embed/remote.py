@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import time
@@ -13,7 +14,7 @@ from hearthnet import HearthNetError
 from hearthnet.core import EmbedModelConfig
 from hearthnet.models import ModelHttpClient, ServerWatch, is_near, without_login
 from hearthnet_embed.backend import Embedded, Profile
-from hearthnet_embed.http_protocols import WIRES, EmbeddingResponse, read, request
+from hearthnet_embed.http_protocols import WIRES, read, request
 
 _log = logging.getLogger(__name__)
 PIECE: Final = 32
@@ -23,6 +24,7 @@ LOOK_SECONDS: Final = 10.0
 _BEARER: Final = ("Authorization", "Bearer {key}")
 _TOO_LONG: Final = re.compile(r"context|too long|exceed|maximum", re.IGNORECASE)
 _UNAVAILABLE_CODES: Final = ("partition", "timeout", "capacity_exceeded", "unauthorized", "not_found")
+"""Codes that may mean that the server is gone, so that it is probed at once."""
 _WORD: Final = "water"
 
 
@@ -66,8 +68,7 @@ class Remote:
 
         Raises:
             HearthNetError: as translated in hearthnet/models/error_mapping.py; `internal_error` if the
-            vectors
-                have another size than before.
+                vectors have another size than before.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -79,7 +80,8 @@ class Remote:
             error = next((one for one in group_error.exceptions if isinstance(one, HearthNetError)), None)
             if error is None:
                 raise
-            self._failed(error)
+            if error.code in _UNAVAILABLE_CODES:
+                self._again.set()
             raise error from error.__cause__
         pieces = [task.result() for task in tasks]
         vectors = [vector for piece in pieces for vector in piece.vectors]
@@ -113,11 +115,9 @@ class Remote:
         A remote server that answers is probed only after a failure, because each probe costs money.
         """
         calm = self._watch.state == "there" and not is_near(self.config.url)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None if calm else self._watch.wait_seconds):
                 await self._again.wait()
-        except TimeoutError:
-            return
 
     async def _look(self) -> None:
         """Embed one word, which shows that the model answers, warms it up and gives its size."""
@@ -139,24 +139,18 @@ class Remote:
         self.problem = problem
         self._watch.failed(time.monotonic())
 
-    def _failed(self, error: HearthNetError) -> None:
-        """Probe at once after an error that may mean that the server is gone."""
-        if error.code in _UNAVAILABLE_CODES:
-            self._again.set()
-
     async def _piece(self, texts: Sequence[str], start: int) -> Embedded:
         async with self._places:
             try:
-                answer = await self._request(texts)
+                return await self._request(texts)
             except HearthNetError as error:
                 if self.config.kind != "ollama" or not _is_too_long(error):
                     raise
                 return await self._one_by_one(texts, start)
-        return Embedded(answer.vectors, (), answer.tokens)
 
     async def _one_by_one(self, texts: Sequence[str], start: int) -> Embedded:
         """Embed each text by itself, and let the server cut only those that are too long."""
-        answers: list[EmbeddingResponse] = []
+        answers: list[Embedded] = []
         cut: list[int] = []
         for index, text in enumerate(texts, start):
             try:
@@ -169,7 +163,7 @@ class Remote:
         vectors = [vector for answer in answers for vector in answer.vectors]
         return Embedded(vectors, tuple(cut), sum(answer.tokens for answer in answers))
 
-    async def _request(self, texts: Sequence[str], *, cut: bool = False) -> EmbeddingResponse:
+    async def _request(self, texts: Sequence[str], *, cut: bool = False) -> Embedded:
         config = self.config
         data = bytearray()
         sent = request(self._wire, config.url, config.model, texts, cut=cut)

@@ -12,7 +12,7 @@ See: docs/embed.md.
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -25,7 +25,6 @@ from hearthnet_embed.local_models import Box, MiniLmBox
 from hearthnet_embed.remote import Remote
 from hearthnet_embed.requests import EmbedInput, EmbedParams
 
-_log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.5
 """Time that a start waits for servers; those that answer later are offered later."""
@@ -37,8 +36,6 @@ class EmbedService(Service):
     """Vectors of texts, for all members of the community."""
 
     name: ClassVar[str] = "embed"
-
-    _node: NodeContext
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,11 +58,10 @@ class EmbedService(Service):
         for box in self._boxes:
             if box.at_once:
                 await box.look()
-        if self._remotes:
-            looks = [asyncio.create_task(remote.looked.wait()) for remote in self._remotes]
-            _, late = await asyncio.wait(looks, timeout=SETTLE_SECONDS)
-            for look in late:
-                look.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                for remote in self._remotes:
+                    await remote.looked.wait()
         self._renew()
 
     async def opened(self) -> None:
@@ -125,7 +121,6 @@ class EmbedService(Service):
 
     def _renew(self) -> None:
         """Update the note and the offers."""
-        told = [*(one.problem for one in self._remotes), *(box.problem for box in self._boxes)]
-        problems = [problem for problem in told if problem]
+        problems = [one.problem for one in (*self._remotes, *self._boxes) if one.problem]
         self.note = "; ".join(dict.fromkeys(problems)) or (None if self._remotes or self._boxes else _NONE)
         self.offers_changed()

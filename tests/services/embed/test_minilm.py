@@ -14,8 +14,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_embed import EmbedService
 from hearthnet_embed.minilm import files
 from hearthnet_embed.minilm.backend import MiniLm
-from hearthnet_embed.minilm.files import Files
-from hearthnet_embed.minilm.model import MAX_TOKENS, Model
+from hearthnet_embed.minilm.files import MAX_TOKENS, Files
+from hearthnet_embed.minilm.model import Model
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.services.embed.reference import Reference
@@ -132,7 +132,7 @@ async def test_one_that_cannot_be_loaded_says_so_to_all(
     def failing(*_: object) -> None:
         raise HearthNetError("not_implemented", "it cannot be loaded")
 
-    monkeypatch.setattr("hearthnet_embed.minilm.backend.Model", failing)
+    monkeypatch.setattr("hearthnet_embed.minilm.model.Model", failing)
     monkeypatch.setattr("hearthnet_embed.minilm.backend.PREWARM_SECONDS", 0)
     broken = MiniLm(installed, 1)
     early = asyncio.create_task(broken.embed(["rain"]))

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet import HearthNetError
 from hearthnet_embed.backend import Embedded, Profile
 from hearthnet_embed.batching import Batching
-from hearthnet_embed.minilm.files import Files
-from hearthnet_embed.minilm.graph import DIM
-from hearthnet_embed.minilm.model import MAX_TOKENS, Model
+from hearthnet_embed.minilm.files import DIM, MAX_TOKENS, Files
+
+if TYPE_CHECKING:
+    from hearthnet_embed.minilm.model import Model
 
 PROFILE: Final = Profile(
     model="all-MiniLM-L6-v2",
@@ -56,7 +57,7 @@ class MiniLm:
             HearthNetError: `not_implemented` if it cannot be loaded.
         """
         try:
-            model = await self._in_thread(Model, self._files, self._threads)
+            model = await self._in_thread(_loaded, self._files, self._threads)
         except HearthNetError as error:
             if not self._model.done():
                 self._model.set_exception(error)
@@ -87,3 +88,10 @@ class MiniLm:
 
     async def _in_thread(self, work: Any, *given: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work, *given)
+
+
+def _loaded(files: Files, threads: int) -> Model:
+    # Imported late: the libraries of the model may be missing, and take time and memory.
+    from hearthnet_embed.minilm.model import Model
+
+    return Model(files, threads)

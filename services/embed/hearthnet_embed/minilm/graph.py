@@ -8,14 +8,15 @@ The weights are passed beside the graph instead of being part of it, so the grap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
+from onnx import StringStringEntryProto, TensorProto, helper
 
-    Weights = dict[str, NDArray[Any]]
+from hearthnet_embed.minilm.files import DIM
 
-DIM: Final = 384
+Weights = dict[str, NDArray[Any]]
 LAYERS: Final = 6
 _HEADS: Final = 12
 _HEAD: Final = DIM // _HEADS
@@ -35,8 +36,6 @@ def built(weights: Weights) -> tuple[bytes, Weights]:
     Raises:
         KeyError: a weight is missing.
     """
-    from onnx import TensorProto, helper
-
     graph = _Graph(weights)
     graph.made()
     inputs = [
@@ -52,8 +51,6 @@ def built(weights: Weights) -> tuple[bytes, Weights]:
 
 def _beside(name: str, array: NDArray[Any]) -> Any:
     """Return the description of an array that is passed beside the graph."""
-    from onnx import StringStringEntryProto, TensorProto, helper
-
     tensor = TensorProto(
         name=name,
         data_type=helper.np_dtype_to_tensor_dtype(array.dtype),
@@ -82,8 +79,6 @@ class _Graph:
         self._mean(state)
 
     def _constants(self) -> None:
-        from onnx import TensorProto, helper
-
         for name, values in (
             ("first", [0]),
             ("second", [1]),
@@ -97,8 +92,6 @@ class _Graph:
             self.constants.append(helper.make_tensor(name, TensorProto.FLOAT, [], [value]))
 
     def _embeddings(self) -> str:
-        from onnx import TensorProto
-
         place = self._weights["embeddings.position_embeddings.weight"]
         kind = self._weights["embeddings.token_type_embeddings.weight"][0]
         self.outside["places"] = place + kind
@@ -132,9 +125,6 @@ class _Graph:
 
     def _projected(self, state: str, name: str) -> list[str]:
         """Return query, key and value of all heads, computed by one product."""
-        import numpy as np
-        from onnx import helper
-
         places = [name + f"attention.self.{one}" for one in _PROJECTIONS]
         self.outside[name + "qkv"] = np.concatenate([self._weights[one + ".weight"].T for one in places], 1)
         self.outside[name + "qkv.bias"] = np.concatenate([self._weights[one + ".bias"] for one in places])
@@ -170,7 +160,5 @@ class _Graph:
         return name
 
     def _add(self, kind: str, inputs: list[str], output: str, **settings: Any) -> str:
-        from onnx import helper
-
         self.nodes.append(helper.make_node(kind, inputs, [output], **settings))
         return output

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
 
 from hearthnet import HearthNetError
 from hearthnet_embed.minilm import graph
-from hearthnet_embed.minilm.files import Files
+from hearthnet_embed.minilm.files import MAX_TOKENS, Files
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-MAX_TOKENS: Final = 256
-"""The model's window as published, including its two marker tokens."""
 _MOST_CORES: Final = 2
 
 
@@ -39,11 +39,6 @@ class Model:
         Raises:
             HearthNetError: `not_implemented` if the libraries cannot use the files.
         """
-        import onnxruntime
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-        from tokenizers import Tokenizer
-
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         try:
             self._tokenizer = Tokenizer.from_file(str(files.tokenizer))
@@ -66,8 +61,6 @@ class Model:
 
     def vectors(self, batch: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Return a vector for each text of token ids; padding does not change the result."""
-        import numpy as np
-
         size = max(map(len, batch))
         ids = np.zeros((len(batch), size), np.int64)
         mask = np.zeros((len(batch), size), np.int64)
@@ -88,11 +81,8 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 def _in_memory(outside: dict[str, Any]) -> _Held:
-    import numpy as np
-    from onnxruntime import OrtValue
-
     arrays = [np.ascontiguousarray(array) for array in outside.values()]
-    return _Held(list(outside), arrays, [OrtValue.ortvalue_from_numpy(array) for array in arrays])
+    return _Held(list(outside), arrays, [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in arrays])
 
 
 def _options(held: _Held, threads: int) -> Any:
@@ -100,9 +90,7 @@ def _options(held: _Held, threads: int) -> Any:
 
     One thread runs per core. Threads sleep between batches, so that other processes can use the cores.
     """
-    from onnxruntime import SessionOptions
-
-    options = SessionOptions()
+    options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or min(os.cpu_count() or 1, _MOST_CORES)
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
