@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hearthnet import HearthNetError
-from hearthnet.core import end_task
+from hearthnet.core import TaskSet
 from hearthnet.text import LANGUAGE_NAMES, sentences, text_parts
 from hearthnet_trans.apertium.markup import Piece, pieces
 from hearthnet_trans.backend import Pair, Translation, TranslationWork
@@ -68,7 +68,7 @@ class Argos:
         self._packs: dict[Pair, Pack] = {}
         self._loaded: OrderedDict[Pair, Loaded] = OrderedDict()
         self._working = asyncio.Lock()
-        self._following: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         self.note = ""
 
     @property
@@ -79,7 +79,7 @@ class Argos:
     async def open(self, changed: Callable[[], None]) -> None:
         """As `TranslationBackend.open`."""
         self._packs = await asyncio.to_thread(self._look)
-        self._following = asyncio.create_task(self._follow(changed), name="argos follow")
+        self._tasks.start(self._follow(changed), "argos follow")
 
     async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `TranslationBackend.translate`: one text at a time, its sentences in parallel."""
@@ -92,7 +92,7 @@ class Argos:
 
     async def close(self) -> None:
         """As `TranslationBackend.close`."""
-        await end_task({self._following} if self._following is not None else set())
+        await self._tasks.close()
         async with self._working:
             self._loaded.clear()
 

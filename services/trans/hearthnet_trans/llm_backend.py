@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import Any, Final
 
 from hearthnet import Bus, HearthNetError, OfferView
-from hearthnet.core import end_task
+from hearthnet.core import TaskSet
 from hearthnet.text import LANGUAGE_NAMES, text_parts
 from hearthnet_trans.backend import Pair, Translation, TranslationWork
 
@@ -34,7 +34,7 @@ class Chat:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._views: dict[Any, OfferView] = {}
-        self._following: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         self.note = ""
 
     @property
@@ -44,7 +44,7 @@ class Chat:
 
     async def open(self, changed: Callable[[], None]) -> None:
         """Watch for models, as `TranslationBackend.open`; they are found while the service runs."""
-        self._following = asyncio.create_task(self._follow(changed), name="trans follow models")
+        self._tasks.start(self._follow(changed), "trans follow models")
 
     async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `TranslationBackend.translate`, part by part; white space around each part is kept."""
@@ -54,7 +54,7 @@ class Chat:
 
     async def close(self) -> None:
         """As `TranslationBackend.close`."""
-        await end_task({self._following} if self._following is not None else set())
+        await self._tasks.close()
 
     def _model(self, work: TranslationWork) -> str:
         """Return a model that vouches for the pair: of this node if possible, first by name."""

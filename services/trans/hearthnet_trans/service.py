@@ -1,7 +1,7 @@
 """The trans service: one offer for each backend that has a pair of languages.
 
-If several backends have a pair, the first in the order of `_standard` translates, unless the caller names
-one.
+If several backends have a pair, the first of Apertium, Argos and the models translates, unless the caller
+names one.
 
 See: docs/trans.md#what-translates.
 """
@@ -17,7 +17,7 @@ import msgspec
 from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
 from hearthnet.contracts import nearest_pairs
 from hearthnet.text import check_language, detected_language, detector_available
-from hearthnet_trans.apertium import Apertium
+from hearthnet_trans.apertium.backend import Apertium
 from hearthnet_trans.argos import Argos
 from hearthnet_trans.backend import Translation, TranslationBackend, TranslationWork
 from hearthnet_trans.cache import Cache, key_of
@@ -55,13 +55,13 @@ class TransService(Service):
 
     def __init__(self, backends: Sequence[TranslationBackend] | None = None) -> None:
         super().__init__()
-        self._backends = list(backends) if backends is not None else None
+        self._backends = backends
         self._cache = Cache()
 
     async def start(self, node: NodeContext) -> None:
         """Open the backends."""
         if self._backends is None:
-            self._backends = _standard(node)
+            self._backends = [Apertium(), Argos(), Chat(node.bus)]
         for number, backend in enumerate(self._backends):
             node.progress("looking for languages", number, len(self._backends))
             await backend.open(partial(self._changed_at, backend))
@@ -103,9 +103,9 @@ class TransService(Service):
     ) -> tuple[Translation, bool]:
         """Return the translation, and whether it came from the cache."""
         key = key_of(work, backend.name)
-        kept = self._cache.get(key)
-        if kept is not None:
-            return kept, True
+        cached = self._cache.get(key)
+        if cached is not None:
+            return cached, True
         done = await backend.translate(work)
         self._cache.put(key, done)
         return done, False
@@ -174,11 +174,6 @@ class TransService(Service):
         notes = [backend.note for backend in backends if backend.note]
         there = any(backend.pairs for backend in backends)
         self.note = "; ".join(notes if there else [_NONE, *notes]) or None
-
-
-def _standard(node: NodeContext) -> list[TranslationBackend]:
-    """Return the backends in order of preference."""
-    return [Apertium(), Argos(), Chat(node.bus)]
 
 
 def _offer(backend: TranslationBackend) -> Offer:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from hearthnet_trans.apertium import Apertium
+from hearthnet_trans.apertium.backend import Apertium
 from hearthnet_trans.apertium.markup import pieces
 from hearthnet_trans.backend import Pair, TranslationWork
 from tests.helpers.waiting import wait_for
@@ -148,4 +148,4 @@ async def test_killed_in_the_middle_of_its_work_it_goes_on(apertium: Apertium) -
     running._kill()
     assert [one.text for one in await asking] == expected
     assert apertium._pipelines[pair] is not running
-    await wait_for(lambda: in_group(running.pid) == [], 30)
+    await wait_for(lambda: in_group(running._process.pid) == [], 30)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_trans.apertium import Apertium, modes
+from hearthnet_trans.apertium import modes
+from hearthnet_trans.apertium.backend import Apertium
 from hearthnet_trans.apertium.pipeline import Pipeline
 from hearthnet_trans.backend import TranslationWork
 from tests.helpers.waiting import wait_for
@@ -151,7 +152,7 @@ async def test_what_nobody_uses_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
         async with apertium(folder, idle_seconds=0, look_seconds=0.02) as backend:
             await backend.translate(work("house"))
             [idle] = started
-            await wait_for(lambda: not backend._pipelines and in_group(idle.pid) == [], 30)
+            await wait_for(lambda: not backend._pipelines and in_group(idle._process.pid) == [], 30)
 
 
 @pytest.mark.req("TRANS-6")

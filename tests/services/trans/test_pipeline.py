@@ -48,7 +48,7 @@ async def test_who_leaves_takes_no_answer_along() -> None:
 async def test_all_programs_end_with_it() -> None:
     async with running("sh", "-c", "cat | cat | cat") as pipeline:
         await pipeline.run("there")
-        group = pipeline.pid
+        group = pipeline._process.pid
         assert len(in_group(group)) >= 3
     await wait_for(lambda: in_group(group) == [], 30)
 
@@ -57,7 +57,7 @@ async def test_all_programs_end_with_it() -> None:
 async def test_programs_that_do_not_end_by_themselves_are_killed() -> None:
     async with running("sh", "-c", "cat; sleep 600") as pipeline:
         await pipeline.run("there")
-        group = pipeline.pid
+        group = pipeline._process.pid
     await wait_for(lambda: in_group(group) == [], 30)
 
 
@@ -81,7 +81,7 @@ async def test_what_breaks_off_is_not_waited_for(command: tuple[str, ...]) -> No
         await wait_for(lambda: not pipeline.alive, 30)
         with pytest.raises(Broken):
             await pipeline.run("more")
-        await wait_for(lambda: in_group(pipeline.pid) == [], 30)
+        await wait_for(lambda: in_group(pipeline._process.pid) == [], 30)
 
 
 @pytest.mark.req("TRANS-7")
@@ -99,7 +99,7 @@ from pathlib import Path
 async def main():
     pipeline = await Pipeline.start(modes.command(Path(sys.argv[1])))
     await pipeline.run("there")
-    print(pipeline.pid, flush=True)
+    print(pipeline._process.pid, flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())

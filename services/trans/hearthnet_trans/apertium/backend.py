@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet import HearthNetError
-from hearthnet.core import end_task
+from hearthnet.core import TaskSet
 from hearthnet_trans.apertium import modes
 from hearthnet_trans.apertium.pipeline import HANGS_SECONDS, Broken, Pipeline
 from hearthnet_trans.apertium.stream import Lost, decode, encode, parts
@@ -47,7 +47,7 @@ class Apertium:
         self._pipelines: dict[Pair, Pipeline] = {}
         self._starting = asyncio.Lock()
         self._alone: dict[Pair, asyncio.Lock] = {}
-        self._following: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         self.note = ""
 
     @property
@@ -58,7 +58,7 @@ class Apertium:
     async def open(self, changed: Callable[[], None]) -> None:
         """As `TranslationBackend.open`."""
         self._modes = await asyncio.to_thread(modes.installed, self._folder)
-        self._following = asyncio.create_task(self._follow(changed), name="apertium follow")
+        self._tasks.start(self._follow(changed), "apertium follow")
 
     async def translate(self, work: TranslationWork) -> Translation:
         """Translate as `TranslationBackend.translate`; if markup is lost, translate again in pieces."""
@@ -75,7 +75,7 @@ class Apertium:
 
     async def close(self) -> None:
         """As `TranslationBackend.close`."""
-        await end_task({self._following} if self._following is not None else set())
+        await self._tasks.close()
         while self._pipelines:
             await self._pipelines.popitem()[1].close()
 

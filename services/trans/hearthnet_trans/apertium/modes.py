@@ -49,11 +49,11 @@ def command(mode: Path) -> list[str]:
         ModeError: the mode file cannot be read.
     """
     try:
-        told = subprocess.run(
+        pipeline = subprocess.run(
             ["apertium-wblank-mode", "-z", str(mode)],
             capture_output=True, text=True, check=True, timeout=_LIST_SECONDS, stdin=subprocess.DEVNULL,
         ).stdout  # fmt: skip
-        stages = _stages(told)
+        stages = _stages(pipeline)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ModeError(f"{mode.name} cannot be read: {error}") from error
     prefix = _ENDS_WITH_US if shutil.which(_ENDS_WITH_US[0]) else []
@@ -61,12 +61,12 @@ def command(mode: Path) -> list[str]:
     return [*prefix, "/bin/sh", "-c", script]
 
 
-def _stages(told: str) -> list[list[str]]:
+def _stages(pipeline: str) -> list[list[str]]:
     """Return the programs of a pipeline; the placeholder `$1` becomes `-g`.
 
     With that option unknown words are marked.
     """
-    lexer = shlex.shlex(told.strip(), posix=True, punctuation_chars="|")
+    lexer = shlex.shlex(pipeline.strip(), posix=True, punctuation_chars="|")
     lexer.whitespace_split = True
     lexer.commenters = ""
     stages: list[list[str]] = [[]]

@@ -63,11 +63,6 @@ class Pipeline:
         return cls(process, hangs_seconds)
 
     @property
-    def pid(self) -> int:
-        """The process group."""
-        return self._process.pid
-
-    @property
     def alive(self) -> bool:
         """True while the pipeline accepts texts."""
         return not self._killed and not self._reader.done()
@@ -143,7 +138,8 @@ class Pipeline:
                     break
         finally:
             self._kill()
-            self._give_up()
+            while self._waiting:
+                _fail(self._waiting.popleft()[1], "it died")
 
     def _hand_out(self, said: bytes) -> bool:
         """Give `said` to the oldest text; return False if it is not the answer to that text."""
@@ -157,10 +153,6 @@ class Pipeline:
         if not answer.done():
             answer.set_result(text.decode("utf-8", "replace"))
         return True
-
-    def _give_up(self) -> None:
-        while self._waiting:
-            _fail(self._waiting.popleft()[1], "it died")
 
     def _kill(self) -> None:
         """Kill the process group, once only: later its number may belong to other processes."""
