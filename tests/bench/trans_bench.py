@@ -17,7 +17,7 @@ from typing import Any, Final
 from hearthnet.bus.bus import Bus
 from hearthnet.text import detect
 from hearthnet_trans import TransService
-from hearthnet_trans.apertium import Apertium
+from hearthnet_trans.apertium.backend import Apertium
 from hearthnet_trans.backend import TranslationWork
 from tests.bench.figures import Figure
 from tests.helpers.mesh import start_mesh

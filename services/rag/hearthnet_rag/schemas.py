@@ -46,7 +46,3 @@ class OneDocument(msgspec.Struct, frozen=True):
     """One document of the corpus."""
 
     doc_cid: str
-
-
-class Nothing(msgspec.Struct, frozen=True):
-    """Empty params or input."""

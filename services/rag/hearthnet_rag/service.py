@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import msgspec
+
 from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet.core import TaskSet, new_ulid
 from hearthnet_rag.index.index import Ingested
@@ -19,10 +21,10 @@ from hearthnet_rag.index.journal import Key, Record
 from hearthnet_rag.ingest.document_import import CORPUS as SYSTEM
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES
 from hearthnet_rag.ingest.progress import Ingestions
-from hearthnet_rag.library import Added, Library
-from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, OneDocument, QueryInput
+from hearthnet_rag.library import Library
+from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, OneDocument, QueryInput
 from hearthnet_rag.search.embedding import Embedding, QueryVector
-from hearthnet_rag.search.search import PERSONAL, Hit, no_such_corpus
+from hearthnet_rag.search.search import PERSONAL, Hit, no_such_corpus, search
 
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20
@@ -39,10 +41,6 @@ class RagService(Service):
 
     name: ClassVar[str] = "rag"
 
-    _node: NodeContext
-    _library: Library
-    _embedding: Embedding
-
     def __init__(self) -> None:
         super().__init__()
         self._corpora: list[str] = []
@@ -58,9 +56,7 @@ class RagService(Service):
         await asyncio.to_thread(self._library.read_starter, node.progress)
         await self._restore()
         await self._look()
-        self._embedding = Embedding(
-            self._library.index, node.bus, node.identity.node_id, self._ingestions.idle
-        )
+        self._embedding = Embedding(self._library.index, node.bus, self._ingestions.idle)
         self._tasks.start(self._embedding.run(), "vectors of passages")
         self._tasks.start(self._tidy(), "give back disk space")
 
@@ -69,13 +65,13 @@ class RagService(Service):
 
         `personal` is offered to this node only.
         """
+        writable = [corpus for corpus in self._corpora if corpus not in {SYSTEM, PERSONAL}]
+        params = {"corpora_available": writable, "max_document_bytes": LARGEST_BYTES}
+        others = ("remove", "progress", "list_corpora", "list_documents")
         return [
             *(_query_offer(corpus) for corpus in self._corpora),
-            Offer(capability="rag.ingest@1.0", params=self._ingest_params(), max_concurrent=AT_ONCE),
-            Offer(capability="rag.remove@1.0"),
-            Offer(capability="rag.progress@1.0"),
-            Offer(capability="rag.list_corpora@1.0"),
-            Offer(capability="rag.list_documents@1.0"),
+            Offer(capability="rag.ingest@1.0", params=params, max_concurrent=AT_ONCE),
+            *(Offer(capability=f"rag.{verb}@1.0") for verb in others),
         ]
 
     async def stop(self) -> None:
@@ -92,7 +88,7 @@ class RagService(Service):
         self._check_seen(call, corpus)
         outlook = await self._embedding.outlook(corpus, wanted.query)
         hits = await asyncio.to_thread(
-            self._library.search, corpus, wanted.query, wanted.k, wanted.filter, outlook.asked
+            search, self._library.index, corpus, wanted.query, wanted.k, wanted.filter, outlook.asked
         )
         chunks = [_chunk(rank, hit, wanted.include_text) for rank, hit in enumerate(hits, start=1)]
         return Reply(output={"chunks": chunks}, meta={"corpus": corpus, **_how(outlook)})
@@ -116,7 +112,9 @@ class RagService(Service):
         self._embedding.wake()
         if added.replaced:
             self._removed.set()
-        return Reply(output=_outcome(added.made) | _facts(added), meta=_ingest_meta(corpus, added.made))
+        detected = msgspec.structs.asdict(added)
+        del detected["made"]
+        return Reply(output=_outcome(added.made) | detected, meta=_ingest_meta(corpus, added.made))
 
     @capability("rag.progress@1.0")
     async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
@@ -139,9 +137,9 @@ class RagService(Service):
         return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})
 
     @capability("rag.list_corpora@1.0")
-    async def list_corpora(self, call: Call[Nothing, Nothing]) -> Reply:
+    async def list_corpora(self, call: Call[Any, Any]) -> Reply:
         """Return the corpora of this node; `personal` is shown to the node itself only."""
-        corpora = await asyncio.to_thread(self._library.corpora)
+        corpora = await asyncio.to_thread(self._library.index.corpora)
         shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._is_self(call)]
         return Reply(output={"corpora": shown})
 
@@ -150,7 +148,7 @@ class RagService(Service):
         """Return the documents of a corpus."""
         corpus, limit = call.params.corpus, call.input.limit
         self._check_seen(call, corpus)
-        found = await asyncio.to_thread(self._library.documents, corpus, limit + 1)
+        found = await asyncio.to_thread(self._library.index.listed, corpus, limit + 1)
         return Reply({"documents": found[:limit], "truncated": len(found) > limit}, {"corpus": corpus})
 
     async def _how_far(self, key: Key) -> dict[str, Any]:
@@ -158,7 +156,7 @@ class RagService(Service):
         stage = self._ingestions.stage(key)
         if stage is not None:
             return {"state": "running", "stage": stage.stage, "current": stage.current, "total": stage.total}
-        found = await asyncio.to_thread(self._library.find, *key)
+        found = await asyncio.to_thread(self._library.index.find, *key)
         return {"state": "there" if found else "absent", "stage": "", "current": 0, "total": 0}
 
     async def _blob(self, cid: str) -> bytes:
@@ -167,7 +165,7 @@ class RagService(Service):
 
     async def _look(self) -> None:
         """Read the list of corpora, and renew the offers if it has changed."""
-        corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.corpora)]
+        corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.index.corpora)]
         if corpora != self._corpora:
             self._corpora = corpora
             self.offers_changed()
@@ -177,7 +175,7 @@ class RagService(Service):
         while True:
             try:
                 await self._ingestions.idle()
-                more = await asyncio.to_thread(self._library.reclaim)
+                more = await asyncio.to_thread(self._library.index.reclaim)
             except HearthNetError as error:
                 _log.info("disk space is given back later: %s", error)
                 more = False
@@ -198,14 +196,8 @@ class RagService(Service):
                 missing += 1
                 _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
         await asyncio.to_thread(self._library.clear)
-        if self._library.moved_aside is not None:
-            self.note = _rebuilt(self._library.moved_aside.name, len(lost) - missing, missing)
-
-    def _ingest_params(self) -> dict[str, Any]:
-        return {"corpora_available": self._writable(), "max_document_bytes": LARGEST_BYTES}
-
-    def _writable(self) -> list[str]:
-        return [corpus for corpus in self._corpora if corpus not in {SYSTEM, PERSONAL}]
+        if (aside := self._library.index.moved_aside) is not None:
+            self.note = _rebuilt(aside.name, len(lost) - missing, missing)
 
     def _check_seen(self, call: Call[Any, Any], corpus: str) -> None:
         seen = [name for name in self._corpora if name != PERSONAL or self._is_self(call)]
@@ -266,18 +258,6 @@ def _chunk(rank: int, hit: Hit, with_text: bool) -> dict[str, Any]:
 
 def _outcome(made: Ingested) -> dict[str, Any]:
     return {"doc_cid": made.doc_cid, "chunks_indexed": made.chunks, "tokens_indexed": made.tokens}
-
-
-def _facts(added: Added) -> dict[str, Any]:
-    """Return the detected properties of the document."""
-    return {
-        "title": added.title,
-        "language": added.language,
-        "media_type": added.media_type,
-        "pages": added.pages,
-        "replaced": added.replaced,
-        "pages_without_text": added.pages_without_text,
-    }
 
 
 def _ingest_meta(corpus: str, made: Ingested) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from hearthnet_market import MarketService
 from hearthnet_mesh import MeshService, sources
 from hearthnet_rag import RagService
 from hearthnet_rag.ingest.document_import import starter_files
-from hearthnet_rag.schemas import Nothing
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -48,13 +47,13 @@ class BrokenLibrary(Service):
         return [Offer(capability=f"rag.list_{what}@1.0") for what in ("corpora", "documents")]
 
     @capability("rag.list_corpora@1.0")
-    async def corpora(self, call: Call[Nothing, Nothing]) -> Reply:
+    async def corpora(self, call: Call[Any, Any]) -> Reply:
         """One."""
         figures = {"docs": 1, "chunks": 1, "size_bytes": 1, "language_majority": None}
         return Reply({"corpora": [{"name": "broken", **figures}]})
 
     @capability("rag.list_documents@1.0")
-    async def documents(self, call: Call[Nothing, Nothing]) -> Reply:
+    async def documents(self, call: Call[Any, Any]) -> Reply:
         """None."""
         raise HearthNetError("capacity_exceeded", "too busy with other things")
 

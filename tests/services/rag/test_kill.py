@@ -37,7 +37,7 @@ def pause() -> None:
 
 
 def pause_at_passage(number: int) -> None:
-    writer = library._index._writer
+    writer = library.index._writer
     writer.create_function("pause", 0, pause)
     writer.execute(
         "CREATE TEMP TRIGGER middle BEFORE INSERT ON chunks "
@@ -143,7 +143,7 @@ def asked(text):
 
 
 def pause_at(statement):
-    writer = library._index._writer
+    writer = library.index._writer
     writer.create_function("pause", 0, pause)
     writer.execute(f"CREATE TEMP TRIGGER middle {statement} BEGIN SELECT pause(); END")
 

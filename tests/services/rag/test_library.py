@@ -20,7 +20,7 @@ from hearthnet_rag.ingest import document_import
 from hearthnet_rag.ingest.document_import import METADATA_BYTES, entry_of
 from hearthnet_rag.library import Library
 from hearthnet_rag.readers.pool import Readers
-from hearthnet_rag.search.search import ANY
+from hearthnet_rag.search.search import search
 
 TEXT = b"""+++
 title = "Soup"
@@ -106,11 +106,11 @@ def test_after_damage_the_journal_names_what_is_lost(tmp_path: Path) -> None:
     library.close()
     (tmp_path / FILE).write_bytes(b"broken" * 1000)
     library = Library(tmp_path)
-    assert library.moved_aside is not None
+    assert library.index.moved_aside is not None
     assert library.lost() == asked
     assert [library.restore(asked[0], TEXT), library.restore(asked[1], b"bread")] == made
     assert library.lost() == []
-    assert library.search("home", "bread", 1, ANY)[0].metadata["doc_title"] == "Bread"
+    assert search(library.index, "home", "bread", 1)[0].metadata["doc_title"] == "Bread"
     library.close()
 
 
@@ -128,11 +128,11 @@ def test_what_a_crash_cut_off_is_made_up_for(tmp_path: Path) -> None:
     [lost] = library.lost()
     assert lost.key == new.key
     assert library.clear() == 1
-    assert library.find(*old.key)  # for as long as the newer version is not there
-    assert not library.find(*gone.key)
+    assert library.index.find(*old.key)  # for as long as the newer version is not there
+    assert not library.index.find(*gone.key)
     library.restore(lost, OLD_NEW_GONE[1][0])
     assert library.clear() == 1
-    assert [one.doc_cid for one in library.documents("home", 10)] == [new.doc_cid]
+    assert [one.doc_cid for one in library.index.listed("home", 10)] == [new.doc_cid]
     assert (library.clear(), library.lost()) == (0, [])
     library.close()
 
@@ -148,5 +148,5 @@ def test_two_updates_at_once_leave_one_version(tmp_path: Path) -> None:
         ]
     replaced = [cid for one in made for cid in one.result().replaced]
     assert len(replaced) == len(set(replaced)) == 5
-    assert len(library.documents("home", 10)) == 1
+    assert len(library.index.listed("home", 10)) == 1
     library.close()

@@ -28,7 +28,7 @@ from hearthnet_rag.ingest import document_import as starter
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES, starter_files
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.readers.documents import Document
-from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, Nothing, QueryInput
+from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, QueryInput
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -262,7 +262,7 @@ async def _check_hidden_from(stranger: Identity, service: RagService, cid: str) 
     assert (error.code, error.details["nearest"]) == ("not_found", ["system"])
     error = await refusal(service.ingest(call_by(stranger, "rag.ingest@1.0", params, IngestInput(cid))))
     assert error.code == "unauthorized"
-    reply = await service.list_corpora(call_by(stranger, "rag.list_corpora@1.0", Nothing(), Nothing()))
+    reply = await service.list_corpora(call_by(stranger, "rag.list_corpora@1.0", None, None))
     assert [corpus.name for corpus in reply.output["corpora"]] == ["system"]
 
 

@@ -1,3 +1,1 @@
 """The index on disk."""
-
-from __future__ import annotations

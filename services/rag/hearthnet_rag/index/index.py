@@ -138,10 +138,6 @@ class Index:
             learn(connection, number, (row.stems for row in rows))
             return made
 
-    def older(self, corpus: str, entry: IndexEntry) -> list[str]:
-        """Return the CIDs of other documents in `corpus` with the name of `entry`, else its title."""
-        return self.others(corpus, entry.doc_cid, entry.name, entry.document.title)
-
     def others(self, corpus: str, doc_cid: str, name: str | None, title: str | None) -> list[str]:
         """Return the CIDs of other documents by `name`, `title`, or the title of `doc_cid`.
 

@@ -1,3 +1,1 @@
 """Documents on their way into a corpus."""
-
-from __future__ import annotations

@@ -72,13 +72,8 @@ def year_of(date: str | None) -> int | None:
 
 def _entry(file: StarterFile) -> IndexEntry:
     document = read_document(file.data, MARKDOWN, file.name)
-    return IndexEntry(
-        file.doc_cid, document, new_ulid(), year_of(document.date), _starter_metadata(file, document)
-    )
-
-
-def _starter_metadata(file: StarterFile, document: Document) -> dict[str, object]:
-    return {"path": file.name, "date": document.date, "sources": list(document.sources)}
+    metadata = {"path": file.name, "date": document.date, "sources": list(document.sources)}
+    return IndexEntry(file.doc_cid, document, new_ulid(), year_of(document.date), metadata)
 
 
 LARGEST_BYTES: Final = 32 * 1024 * 1024
@@ -105,10 +100,10 @@ def entry_of(readers: Readers, record: Record, data: bytes, on_progress: OnProgr
 
 
 def _described(read: Document, record: Record) -> Document:
-    said = record.language or read.language
-    if said is None and (detected := detect_language(read.body)) is not None:
-        said = detected.language
-    return dataclasses.replace(read, title=record.title or read.title, language=said)
+    language = record.language or read.language
+    if language is None and (detected := detect_language(read.body)) is not None:
+        language = detected.language
+    return dataclasses.replace(read, title=record.title or read.title, language=language)
 
 
 def _metadata(document: Document, given: dict[str, Any], name: str | None) -> dict[str, Any]:

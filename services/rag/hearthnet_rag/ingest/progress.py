@@ -28,7 +28,7 @@ class Ingestions:
 
     def __init__(self) -> None:
         self._stages: dict[Key, Stage] = {}
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
 
     @contextlib.contextmanager
     def begin(self, key: Key) -> Iterator[OnProgress]:
@@ -46,12 +46,12 @@ class Ingestions:
             yield on_progress
         finally:
             self._stages.pop(key, None)
-            self._wake()
+            self._report_change()
 
     async def idle(self) -> None:
         """Wait until no ingestion is running."""
         while self._stages:
-            await self._change()
+            await self._changed.wait()
 
     def stage(self, key: Key) -> Stage | None:
         """Return the progress of an ingestion, or None if it is not running."""
@@ -65,14 +65,14 @@ class Ingestions:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while key not in self._stages:
-                    await self._change()
+                    await self._changed.wait()
         last: Stage | None = None
         while (stage := self._stages.get(key)) is not None:
             if stage != last:
                 yield stage
                 last = stage
             else:
-                await self._change()
+                await self._changed.wait()
 
     def _update(self, key: Key, stage: Stage) -> None:
         if key in self._stages:
@@ -80,17 +80,9 @@ class Ingestions:
 
     def _set(self, key: Key, stage: Stage) -> None:
         self._stages[key] = stage
-        self._wake()
+        self._report_change()
 
-    async def _change(self) -> None:
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(waiting)
-        try:
-            await waiting
-        finally:
-            self._waiting.discard(waiting)
-
-    def _wake(self) -> None:
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
+    def _report_change(self) -> None:
+        """Wake all that wait now; who waits later waits for the next change."""
+        self._changed.set()
+        self._changed = asyncio.Event()

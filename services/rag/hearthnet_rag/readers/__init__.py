@@ -15,6 +15,10 @@ OnProgress = Callable[[str, int, int], None]
 """Receives the name of a stage, the amount done, and the total amount."""
 
 
+def no_progress(stage: str, current: int, total: int) -> None:
+    """Ignore progress."""
+
+
 def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = None) -> Document:
     """Read the document in `data` in this process.
 
@@ -23,7 +27,7 @@ def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = No
     Raises:
         HearthNetError: `bad_request`, with the reason in one line, if it cannot be read.
     """
-    return read_as(kind_of(data, media_type, name), data, name, _nobody)
+    return read_as(kind_of(data, media_type, name), data, name, no_progress)
 
 
 def read_as(kind: Kind, data: bytes, name: str | None, on_progress: OnProgress) -> Document:
@@ -43,7 +47,3 @@ def read_as(kind: Kind, data: bytes, name: str | None, on_progress: OnProgress) 
     from hearthnet_rag.readers import zip_documents
 
     return zip_documents.read(data, name, on_progress)
-
-
-def _nobody(stage: str, current: int, total: int) -> None:
-    """Ignore progress."""

@@ -5,6 +5,7 @@ See: docs/capabilities.md#ragingest10.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Final
@@ -21,6 +22,7 @@ PDF: Final = "application/pdf"
 DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 EPUB: Final = "application/epub+zip"
 TITLE_LIMIT: Final = 300
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,12 @@ def title_of(named: str | None, *others: str) -> str:
 def one_line(value: Any) -> str | None:
     """Return `value` as one line, or None if it is blank or not a string."""
     return " ".join(value.split()) or None if isinstance(value, str) else None
+
+
+def language_of(tag: str | None) -> str | None:
+    """Return the language of a tag such as `de-AT`, or None."""
+    found = _LANGUAGE.match(tag or "")
+    return found[0].lower() if found else None
 
 
 def rejected(name: str | None, reason: str, **details: Any) -> HearthNetError:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet_rag.readers import safe_xml
 from hearthnet_rag.readers.document_builder import Builder
-from hearthnet_rag.readers.documents import DOCX, Document, one_line, rejected
+from hearthnet_rag.readers.documents import DOCX, Document, language_of, one_line, rejected
 from hearthnet_rag.readers.zip_documents import Archive
 
 if TYPE_CHECKING:
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from docx.text.paragraph import Paragraph
 
 _HEADING: Final = re.compile(r"heading (\d)", re.IGNORECASE)
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
+_WORD: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+_OUTLINE: Final = f"{_WORD}outlineLvl"
 _DEEPEST: Final = 9
 _NESTED: Final = 8
 """Depth to which tables in tables are read."""
@@ -40,9 +40,8 @@ def read(archive: Archive, data: bytes, name: str | None) -> Document:
     for item in file.iter_inner_content():
         _add(built, item, levels)
     facts = file.core_properties
-    title = one_line(facts.title) or ""
-    language = _LANGUAGE.match(facts.language or "")
-    return built.finish(DOCX, (title,), language[0].lower() if language else None, _date(facts.modified))
+    date = facts.modified.date().isoformat() if facts.modified is not None else None
+    return built.finish(DOCX, (one_line(facts.title) or "",), language_of(facts.language), date)
 
 
 def _opened(data: bytes, name: str | None) -> Docx:
@@ -64,9 +63,9 @@ def _levels(file: Docx) -> Level:
 
     def level(paragraph: Paragraph) -> int:
         own = paragraph._p.pPr
-        said = own.find(_outline()) if own is not None else None
-        if said is not None:
-            return _level(said)
+        outline = own.find(_OUTLINE) if own is not None else None
+        if outline is not None:
+            return _level(outline)
         style = paragraph._p.style or ""
         if style not in known:
             known[style] = _style_level(paragraph)
@@ -85,23 +84,15 @@ def _style_level(paragraph: Paragraph) -> int:
             return int(found[1])
         if style.name == "Title":
             return 1
-        said = style.element.find(f".//{_outline()}")
-        if said is not None:
-            return _level(said)
+        outline = style.element.find(f".//{_OUTLINE}")
+        if outline is not None:
+            return _level(outline)
         style = style.base_style
     return 0
 
 
-def _outline() -> str:
-    from docx.oxml.ns import qn
-
-    return str(qn("w:outlineLvl"))
-
-
-def _level(said: Any) -> int:
-    from docx.oxml.ns import qn
-
-    value = said.get(qn("w:val")) or ""
+def _level(outline: Any) -> int:
+    value = outline.get(f"{_WORD}val") or ""
     level = int(value) + 1 if value.isdigit() else 0
     return level if level <= _DEEPEST else 0
 
@@ -133,7 +124,3 @@ def _rows(table: Table, depth: int = 0) -> Iterator[str]:
 def _cell(cell: Any, depth: int) -> str:
     inner = [line for table in cell.tables for line in _rows(table, depth + 1)] if depth < _NESTED else []
     return " ".join([cell.text, *inner])
-
-
-def _date(value: datetime | None) -> str | None:
-    return value.date().isoformat() if value is not None else None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import TYPE_CHECKING, Final
 
 from hearthnet_rag.readers import OnProgress, html, safe_xml
 from hearthnet_rag.readers.document_builder import Builder
-from hearthnet_rag.readers.documents import EPUB, Document, one_line, rejected
+from hearthnet_rag.readers.documents import EPUB, Document, language_of, one_line, rejected
 from hearthnet_rag.readers.zip_documents import Archive, joined
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ _ENCRYPTION: Final = "META-INF/encryption.xml"
 _STAGE: Final = "reading chapters"
 _PAGES: Final = frozenset({"application/xhtml+xml", "text/html"})
 _CORE: Final = "{http://purl.org/dc/elements/1.1/}"
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
 def read(archive: Archive, name: str | None, on_progress: OnProgress) -> Document:
@@ -43,11 +41,10 @@ def read(archive: Archive, name: str | None, on_progress: OnProgress) -> Documen
         if chapter in archive.names:
             html.add_page(built, html.parse(html.decoded(archive.read(chapter), name)))
     on_progress(_STAGE, len(chapters), len(chapters))
-    language = _LANGUAGE.match(_fact(package, "language") or "")
     return built.finish(
         EPUB,
         (_fact(package, "title") or "",),
-        language[0].lower() if language else None,
+        language_of(_fact(package, "language")),
         (_fact(package, "date") or "")[:10] or None,
     )
 

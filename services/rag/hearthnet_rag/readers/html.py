@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from hearthnet_rag.readers.document_builder import Builder
-from hearthnet_rag.readers.documents import HTML, Document, one_line
+from hearthnet_rag.readers.documents import HTML, Document, language_of, one_line
 from hearthnet_rag.readers.plain import decode
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ _CLOSED: Final = re.compile(r"<([A-Za-z][\w:-]{0,40})((?:\s[^<>]{0,1000})?)/>")
 _VOID: Final = frozenset(["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "wbr"])
 _SPACE: Final = re.compile(r"\s+")
 _MIN_SHARE: Final = 0.1
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 
 def read(data: bytes, name: str | None) -> Document:
@@ -69,7 +68,7 @@ def read(data: bytes, name: str | None) -> Document:
     title = one_line(_text_of(tree, "head > title"))
     heads = [heading.text for heading in built.headings if heading.level == 1]
     titles = (heads[0] if len(heads) == 1 and (title is None or heads[0] in title) else "", title or "")
-    return built.finish(HTML, titles, language_of(tree), _date(tree))
+    return built.finish(HTML, titles, language_of(_declared_language(tree)), _date(tree))
 
 
 def decoded(data: bytes, name: str | None) -> str:
@@ -97,12 +96,9 @@ def parse(text: str) -> LexborHTMLParser:
     return LexborHTMLParser(_CLOSED.sub(_opened, text) if _XHTML.search(text[:_HEAD]) else text)
 
 
-def language_of(tree: LexborHTMLParser) -> str | None:
-    """Return the language that the page declares, or None."""
+def _declared_language(tree: LexborHTMLParser) -> str | None:
     root = tree.css_first("html")
-    said = (root.attributes.get("lang") or root.attributes.get("xml:lang") or "") if root is not None else ""
-    found = _LANGUAGE.match(said)
-    return found[0].lower() if found else None
+    return None if root is None else root.attributes.get("lang") or root.attributes.get("xml:lang")
 
 
 def add_page(built: Builder, tree: LexborHTMLParser) -> None:

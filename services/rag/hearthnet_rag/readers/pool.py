@@ -6,6 +6,7 @@ document and ends by itself if none comes. Calls block, and may come from any th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import re
@@ -151,11 +152,10 @@ class _Child:
 
     def _read(self, job: Job, on_progress: OnProgress) -> Document:
         incoming, outgoing = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stdin)
-        send(outgoing, job)  # type: ignore[arg-type]
+        send(outgoing, job)
         taken = False
-        while (data := receive(incoming, _MOST_BYTES)) is not None:  # type: ignore[arg-type]
-            answer = answer_decoder.decode(data)
-            match answer:
+        while (data := receive(incoming, _MOST_BYTES)) is not None:
+            match answer_decoder.decode(data):
                 case Accepted():
                     taken = True
                 case ReadProgress(stage, current, total):
@@ -185,12 +185,5 @@ class _Child:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            self._close(pipe)
-
-    @staticmethod
-    def _close(pipe: IO[bytes] | None) -> None:
-        try:
-            if pipe is not None:
-                pipe.close()
-        except OSError:
-            pass  # unsent data of a dead process
+            with contextlib.suppress(OSError):  # unsent data of a dead process
+                cast("IO[bytes]", pipe).close()

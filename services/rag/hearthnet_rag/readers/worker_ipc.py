@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -53,7 +53,7 @@ job_decoder: Final = msgspec.msgpack.Decoder(Job)
 answer_decoder: Final = msgspec.msgpack.Decoder(Answer)
 
 
-def send(pipe: BinaryIO, message: Job | Answer) -> None:
+def send(pipe: IO[bytes], message: Job | Answer) -> None:
     """Write one message."""
     data = _encoder.encode(message)
     pipe.write(len(data).to_bytes(_LENGTH, "big"))
@@ -61,7 +61,7 @@ def send(pipe: BinaryIO, message: Job | Answer) -> None:
     pipe.flush()
 
 
-def receive(pipe: BinaryIO, most: int) -> bytes | None:
+def receive(pipe: IO[bytes], most: int) -> bytes | None:
     """Return the next message, or None at the end.
 
     A truncated message and one longer than `most` bytes count as the end.

@@ -67,9 +67,8 @@ def _answer(job: Job, on_progress: OnProgress) -> Answer:
         return _refused(
             rejected(job.name, "takes more memory to read than there is for one document; split it")
         )
-    except (
-        Exception
-    ) as error:  # a parser failed on unexpected input: the fault is the document's, not the service's
+    except Exception as error:
+        # A parser failed on unexpected input: the fault is the document's, not the service's.
         return _refused(rejected(job.name, f"is broken: reading it ended with {type(error).__name__}"))
 
 

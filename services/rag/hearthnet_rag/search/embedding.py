@@ -8,6 +8,7 @@ such an offer, search uses words alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
@@ -54,10 +55,10 @@ class Embedding:
     returns, because a model running beside an ingestion would compete with it for the processor.
     """
 
-    def __init__(self, index: Index, bus: Bus, node_id: str, idle: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, index: Index, bus: Bus, idle: Callable[[], Awaitable[None]]) -> None:
         self._index = index
         self._bus = bus
-        self._node_id = node_id
+        self._node_id = bus.peer.node_id
         self._idle = idle
         self._news = asyncio.Event()
         self._current: Model | None = None
@@ -74,11 +75,9 @@ class Embedding:
                 await self.catch_up()
             except HearthNetError as error:
                 _log.info("vectors are made later: %s", error)
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN_SECONDS):
                     await self._news.wait()
-            except TimeoutError:
-                continue
 
     async def catch_up(self) -> int:
         """Make all missing vectors, some passages a transaction; return the number of passages.
@@ -100,9 +99,9 @@ class Embedding:
     async def _of_batch(self, model: Model, found: Sequence[PendingVectors]) -> int:
         """Make and store the vectors of some passages, and return how many got them."""
         vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
-        kept = [(passage, made_of_it) for passage, made_of_it in vectors if made_of_it]
-        await asyncio.to_thread(self._store, model, kept)
-        return len(kept)
+        embedded = [(passage, windows) for passage, windows in vectors if windows]
+        await asyncio.to_thread(self._index.keep_vectors, model.name, embedded)
+        return len(embedded)
 
     async def _of_passage(self, model: Model, passage: PendingVectors) -> list[list[float]]:
         """Return the vectors of its windows, empty if the model refuses them."""
@@ -161,9 +160,6 @@ class Embedding:
     def _pending(self, model: Model, after: int) -> list[PendingVectors]:
         with self._index.reading() as connection:
             return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES, after)
-
-    def _store(self, model: Model, made: Sequence[tuple[PendingVectors, Any]]) -> None:
-        self._index.keep_vectors(model.name, made)
 
 
 def _model_of(params: dict[str, Any]) -> Model:

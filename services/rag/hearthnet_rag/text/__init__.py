@@ -1,3 +1,1 @@
 """Words of a text: stems, stop words, compounds, frequencies."""
-
-from __future__ import annotations

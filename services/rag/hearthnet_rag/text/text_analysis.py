@@ -103,14 +103,11 @@ def split(word: str, frequency: Frequency) -> list[str]:
     """Return the parts of `word` without their joints, or an empty list if it is no compound."""
     if not SHORTEST <= len(word) <= LONGEST or not word.isalpha():
         return []
-    found = list(_ways(word, frequency, MOST_PARTS))
-    if not found:
-        return []
 
     def order(way: tuple[str, ...]) -> tuple[int, int, tuple[str, ...]]:
         return len(way), -min(map(frequency, way)), way
 
-    best: tuple[str, ...] = min(found, key=order)
+    best: tuple[str, ...] = min(_ways(word, frequency, MOST_PARTS), key=order, default=())
     return list(best)
 
 

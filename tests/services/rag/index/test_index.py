@@ -237,10 +237,13 @@ def test_a_newer_version_takes_the_place_of_the_older_one(index: Index, entry: M
     new = msgspec.structs.replace(entry("# Soup\n\nBoil the carrots.\n"), name="cook/soup.md")
     index.add("home", old)
     index.add("home", other)
-    assert index.older("home", new) == [old.doc_cid]
-    assert index.older("home", old) == index.older("elsewhere", new) == []
-    untold = msgspec.structs.replace(new, name=None)
-    assert index.older("home", untold) == sorted([old.doc_cid, other.doc_cid])
+
+    def others(corpus: str, entry: IndexEntry, name: str | None = "cook/soup.md") -> list[str]:
+        return index.others(corpus, entry.doc_cid, name, entry.document.title)
+
+    assert others("home", new) == [old.doc_cid]
+    assert others("home", old) == others("elsewhere", new) == []
+    assert others("home", new, None) == sorted([old.doc_cid, other.doc_cid])
     index.add("home", new, [old.doc_cid])
     assert index.documents("home") == sorted([other.doc_cid, new.doc_cid])
     assert not [hit for hit in search(index, "home", "turnips", 5) if "turnips" in hit.text]
