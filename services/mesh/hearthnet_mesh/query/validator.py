@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, NamedTuple
 
 import sqlglot
@@ -61,10 +62,10 @@ def validate(sql: str, bindings: Mapping[str, Any]) -> Checked:
     for node in nodes:
         _part(node)
     made = _made(nodes)
-    _recursion(made)
+    order = _order(made)
     views = _views(nodes, made)
     _columns(nodes, made, views)
-    _size(tree, made)
+    _size(tree, made, order)
     for node in nodes:
         _literal(node)
         _limit(node)
@@ -140,17 +141,19 @@ def _made(nodes: list[exp.Expr]) -> dict[str, exp.CTE]:
     return made
 
 
-def _recursion(made: dict[str, exp.CTE]) -> None:
+def _order(made: dict[str, exp.CTE]) -> list[str]:
+    """Return the tables of WITH, each behind those that it reads (check 8)."""
     for cte in made.values():
         if isinstance(cte.parent, exp.With) and cte.parent.args.get("recursive"):
             raise rejected("recursion", "WITH RECURSIVE is not allowed; write it without")
     reads = {name: set(_tables(cte)) & made.keys() for name, cte in made.items()}
-    left = dict(reads)
-    while done := {name for name, read in left.items() if not read & left.keys()}:
-        left = {name: read for name, read in left.items() if name not in done}
-    if left:
-        name = min(left)
-        raise rejected("recursion", f"{name[:40]} refers to itself; a part of WITH may use other parts only")
+    try:
+        return list(TopologicalSorter(reads).static_order())
+    except CycleError as error:
+        name = min(error.args[1])
+        raise rejected(
+            "recursion", f"{name[:40]} refers to itself; a part of WITH may use other parts only"
+        ) from None
 
 
 def _views(nodes: list[exp.Expr], made: dict[str, exp.CTE]) -> frozenset[str]:
@@ -192,14 +195,10 @@ def _columns(nodes: list[exp.Expr], made: dict[str, exp.CTE], views: frozenset[s
                 raise rejected("columns", f"there is no column {node.name[:40]}{text}; there are {where}")
 
 
-def _size(tree: exp.Expr, made: dict[str, exp.CTE]) -> None:
+def _size(tree: exp.Expr, made: dict[str, exp.CTE], order: list[str]) -> None:
     weights: dict[str, int] = {}
-    waiting = {name: list(_tables(cte)) for name, cte in made.items()}
-    while waiting:  # each round has one that reads none of the others: none refers to itself
-        for name, read in list(waiting.items()):
-            if not waiting.keys() & set(read):
-                weights[name] = 1 + sum(weights.get(table, 1) for table in read)
-                del waiting[name]
+    for name in order:
+        weights[name] = 1 + sum(weights.get(table, 1) for table in _tables(made[name]))
     if sum(weights.get(table, 1) for table in _tables(tree)) > MOST_TABLES:
         raise rejected("size", f"it reads more than {MOST_TABLES} tables, or one so often; ask in parts")
 

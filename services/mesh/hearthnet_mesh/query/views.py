@@ -136,7 +136,7 @@ def _capabilities(world: World) -> Iterable[Row]:
     ids = {str(one) for one in offered} | {contract.id for contract in contracts()}
     for name in ids:
         contract, offers = find_contract(name), sum(str(one) == name for one in offered)
-        fields = {"capability": name, "name": parse_capability(name).name, "offers": offers}
+        fields: dict[str, Value] = {"capability": name, "name": parse_capability(name).name, "offers": offers}
         # Without a contract the other columns are empty.
         yield tuple(fields.get(one, getattr(contract, one, None)) for one in VIEWS["capabilities"])
 

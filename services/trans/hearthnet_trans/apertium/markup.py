@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from html import unescape
+from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal["text", "space", "kept", "break"]
@@ -33,6 +34,7 @@ _UNTRANSLATED: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_RUNS: Final = re.compile(r"\s+|\S+")
 
 
 class Piece(NamedTuple):
@@ -68,17 +70,8 @@ def _plain(text: str) -> Iterator[Piece]:
         elif part.isspace() or len(part) > _LONGEST_WORD:
             yield Piece("kept", part)
         else:
-            yield from _pieces(part)
-
-
-def _pieces(word: str) -> Iterator[Piece]:
-    start = 0
-    while start < len(word):
-        shown, end = _is_text(word[start]), start
-        while end < len(word) and _is_text(word[end]) is shown:
-            end += 1
-        yield Piece("text" if shown else "kept", word[start:end])
-        start = end
+            for is_text, characters in groupby(part, _is_text):
+                yield Piece("text" if is_text else "kept", "".join(characters))
 
 
 @lru_cache(maxsize=4096)
@@ -91,6 +84,3 @@ def _is_text(character: str) -> bool:
         return False
     category = unicodedata.category(character)
     return category[0] in "LMNP" or category in ("Sm", "Sc") or character in _JOINERS or character == "°"
-
-
-_RUNS: Final = re.compile(r"\s+|\S+")

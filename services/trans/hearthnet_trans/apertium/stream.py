@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -23,8 +24,6 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _ANSWER: Final = re.compile(
     r"(?P<mark>\\?[*@#])|\\(?P<escaped>.)|\[(?P<number>\d+)\]|(?P<ends>\.?\[\])", re.DOTALL
 )
-
-
 _LEFT_BEHIND: Final = re.compile(r"(?<= ) +|(?<=\A[\"“«(¿¡]) +")
 
 
@@ -127,14 +126,8 @@ def parts(text: str) -> Iterator[tuple[bool, str]]:
 
 def _runs(found: Iterator[Piece]) -> Iterator[list[Piece]]:
     """Group adjacent pieces: text, or kept pieces with the white space around them."""
-    run: list[Piece] = []
-    for piece in found:
-        if run and (run[-1].kind == "text") is not (piece.kind == "text"):
-            yield run
-            run = []
-        run.append(piece)
-    if run:
-        yield run
+    for _, run in groupby(found, lambda piece: piece.kind == "text"):
+        yield list(run)
 
 
 def _ended(stream: str, open_sentence: bool) -> str:
