@@ -121,6 +121,8 @@ class EmbedService(Service):
 
     def _renew(self) -> None:
         """Update the note and the offers."""
-        problems = [one.problem for one in (*self._remotes, *self._boxes) if one.problem]
-        self.note = "; ".join(dict.fromkeys(problems)) or (None if self._remotes or self._boxes else _NONE)
+        problems = [*(remote.problem for remote in self._remotes), *(box.problem for box in self._boxes)]
+        self.note = "; ".join(dict.fromkeys(filter(None, problems))) or (
+            None if self._remotes or self._boxes else _NONE
+        )
         self.offers_changed()
