@@ -41,10 +41,6 @@ class Catalogue:
         """Return the names under which the chunks of all objects are stored."""
         return {entry.nuid for entry in self.entries.values()} | self.others
 
-    def forget(self, cid: str) -> None:
-        """Drop the record of a deletion that the store has dropped."""
-        self.gone.pop(cid, None)
-
     def _apply(self, entry: BlobRecord, place: int) -> None:
         cid = entry.name
         if not is_cid(cid):

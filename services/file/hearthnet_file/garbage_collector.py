@@ -123,7 +123,7 @@ class Sweeper:
             if now - _ms(entry.mtime) > _WORD_MS:
                 await self._blobs.clear(entry.nuid)  # the process that removed it may have died before
                 await self._blobs.forget(cid, place)
-                self._catalogue.forget(cid)
+                self._catalogue.gone.pop(cid, None)
 
 
 def _mb(count: int) -> int:

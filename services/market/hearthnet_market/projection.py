@@ -25,19 +25,6 @@ from hearthnet_market.schemas import CREATED, DELETED, EXPIRED, UPDATED
 
 _TEXTS: Final = ("title", "body", "tags")
 _ZERO: Final = "\\u0000"
-_POST: Final = (
-    "id",
-    "event_id",
-    "author",
-    "category",
-    "title",
-    "body",
-    "location",
-    "tags",
-    "created_at",
-    "expires_at",
-    "lamport",
-)
 _ACT: Final = ("lamport", "post", "event_id", "author", "client_id", "digest")
 _INSERT_DELETED: Final = """
     INSERT INTO post (id, event_id, lamport, author, category, title, body, tags, created_at,
@@ -78,8 +65,8 @@ def _change(database: sqlite3.Connection, event: Event, lamport: int) -> None:
 
 
 def _create(database: sqlite3.Connection, run: list[Recorded]) -> None:
-    asked = _json([(made.event.author, made.event.client_id) for made in run])
-    erased = set(database.execute(_ERASED, (asked,)))
+    made_by = _json([(made.event.author, made.event.client_id) for made in run])
+    erased = set(database.execute(_ERASED, (made_by,)))
     if erased:
         # Two processes: one created it again before it read that the other had deleted it.
         again = [made for made in run if (made.event.author, made.event.client_id) in erased]
@@ -87,27 +74,29 @@ def _create(database: sqlite3.Connection, run: list[Recorded]) -> None:
         run = [made for made in run if (made.event.author, made.event.client_id) not in erased]
     if not run:
         return
-    _insert(database, "post", _POST, [_post(made.event, made.lamport) for made in run])
+    posts = [_post(made.event, made.lamport) for made in run]
+    _insert(database, "post", list(posts[0]), [tuple(post.values()) for post in posts])
     _remember(database, [(made.lamport, made.event, made.lamport) for made in run])
     database.execute(_INDEX, (run[0].lamport, run[-1].lamport))
 
 
-def _post(event: Event, lamport: int) -> tuple[Any, ...]:
+def _post(event: Event, lamport: int) -> dict[str, Any]:
+    """Return the columns of a new post."""
     data, created = event.data, from_rfc3339(event.wall_clock)
     location = data.get("location")
-    return (
-        lamport,
-        event.event_id,
-        event.author,
-        data["category"],
-        data["title"],
-        data["body"],
-        None if location is None else _json(location),
-        _json(list(data.get("tags") or [])),
-        created,
-        created + int(data["ttl_seconds"]) * 1000,
-        lamport,
-    )
+    return {
+        "id": lamport,
+        "event_id": event.event_id,
+        "author": event.author,
+        "category": data["category"],
+        "title": data["title"],
+        "body": data["body"],
+        "location": None if location is None else _json(location),
+        "tags": _json(list(data.get("tags") or [])),
+        "created_at": created,
+        "expires_at": created + int(data["ttl_seconds"]) * 1000,
+        "lamport": lamport,
+    }
 
 
 def _update(database: sqlite3.Connection, event: Event, lamport: int) -> None:
@@ -124,11 +113,11 @@ def _update(database: sqlite3.Connection, event: Event, lamport: int) -> None:
         changes["expires_at"] = at + int(fields["ttl_seconds"]) * 1000
     changes |= {"lamport": lamport, "updated_at": at}
     set_ = ", ".join(f"{name} = ?" for name in changes)
-    said_anew = any(name in fields for name in _TEXTS)
-    if said_anew:
+    text_changed = any(name in fields for name in _TEXTS)
+    if text_changed:
         database.execute(_UNINDEX, (post,))
     database.execute(f"UPDATE post SET {set_}, updates = updates + 1 WHERE id = ?", (*changes.values(), post))
-    if said_anew:
+    if text_changed:
         database.execute(_INDEX, (post, post))
     _remember(database, [(post, event, lamport)])
 
@@ -159,8 +148,8 @@ def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
         row = database.execute(sql, (post["event_id"],)).fetchone()
         if row is None:
             first = int(post["lamport"])
-            gone = (first, post["event_id"], lamport, post["author"], at, at, lamport, event.author, at)
-            database.execute(_INSERT_DELETED, gone)
+            deleted = (first, post["event_id"], lamport, post["author"], at, at, lamport, event.author, at)
+            database.execute(_INSERT_DELETED, deleted)
         else:
             database.execute(_UNINDEX, row)
             database.execute(_EMPTIED, (lamport, lamport, event.author, at, row[0]))
@@ -195,13 +184,13 @@ def _insert(
 
     A zero character ends a text in SQLite's JSON functions.
     """
-    names, given = ", ".join(columns), _json(rows)
-    if _ZERO in given:
+    names, values = ", ".join(columns), _json(rows)
+    if _ZERO in values:
         places = ", ".join("?" for _ in columns)
         database.executemany(f"INSERT INTO {table} ({names}) VALUES ({places})", rows)
         return
-    taken = ", ".join(f"value ->> {place}" for place in range(len(columns)))
-    database.execute(f"INSERT INTO {table} ({names}) SELECT {taken} FROM json_each(?)", (given,))
+    selected = ", ".join(f"value ->> {place}" for place in range(len(columns)))
+    database.execute(f"INSERT INTO {table} ({names}) SELECT {selected} FROM json_each(?)", (values,))
 
 
 def _json(value: Any) -> str:
