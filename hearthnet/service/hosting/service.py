@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from hearthnet.contracts.namespaces import RESERVED
 from hearthnet.core.errors import HearthNetError
+from hearthnet.service import decorators
 from hearthnet.service.authoring.function_capability import (
     ContractTerms,
     FunctionCapability,
@@ -109,8 +110,11 @@ class Service:
         """Do slow work that the start does not need. Called once all is offered, beside the calls."""
 
     def offers(self) -> list[Offer]:
-        """Return the present offers, one for each function by default; asked again after `offers_changed`."""
-        return [Offer(capability=name) for name in self._functions]
+        """Return the present offers; asked again after `offers_changed`.
+
+        By default each marked method and each function is offered, without params.
+        """
+        return [Offer(capability=name) for name in (*decorators.endpoints(self), *self._functions)]
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints of capabilities with contracts of its own, by default those of functions."""

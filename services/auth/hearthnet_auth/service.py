@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
+from hearthnet import Call, HearthNetError, NodeContext, Reply, Service, capability
 from hearthnet.bus import load_identity
 from hearthnet.core import now_ms, read_node_state, rfc3339
 from hearthnet.service import AntiEntropy, CommunityLog, EventChain
@@ -45,19 +45,6 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 """Limit of the events in one reply. A single event that is larger is sent nevertheless."""
 _MOST_EVENTS: Final = 1_000
 _MOST_REVOCATIONS: Final = 10_000
-_CAPABILITIES: Final = (
-    "auth.token.introspect",
-    "auth.token.issue",
-    "auth.token.revoke",
-    "community.demote",
-    "community.invite",
-    "community.join",
-    "community.policy",
-    "community.promote",
-    "community.revoke",
-    "community.sync",
-    "community.withdraw",
-)
 
 
 class AuthService(Service):
@@ -76,10 +63,6 @@ class AuthService(Service):
         remembered = await self._log.read()
         peer.membership.add(remembered.events, remembered.revocations)
         await self._exchange.open(remembered, node.home)
-
-    def offers(self) -> list[Offer]:
-        """Offer every capability, at every node."""
-        return [Offer(capability=f"{name}@1.0") for name in _CAPABILITIES]
 
     async def stop(self) -> None:
         """Stop the exchange."""

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
+from hearthnet import Call, HearthNetError, NodeContext, Reply, Service, capability
 from hearthnet.bus import Outbox
 from hearthnet.core import TaskSet, now_ms
 from hearthnet.service import EventLog, LogAdvanced, Recorded
@@ -55,7 +55,6 @@ _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each reading of the log: an event is announced while it is still on its way to disk."""
 _SWEPT_AT_ONCE: Final = 100
 _ERASED_AT_ONCE: Final = 500
-_VERBS: Final = ("list", "search", "post", "update", "expire", "delete", "export")
 _Answer = TypeVar("_Answer")
 _Decision = Callable[[], Awaitable[tuple[dict[str, Any], int]]]
 """Returns an event's data and the place of the log on which it is based, or raises the refusal."""
@@ -87,10 +86,6 @@ class MarketService(Service):
         self._tasks.start(self._follow(), "follow the market's log")
         self._tasks.start(self._sweep(), "sweep the market")
         self._tasks.start(self._deliver(), "send what waits in the outbox")
-
-    def offers(self) -> list[Offer]:
-        """Offer all capabilities of the market."""
-        return [Offer(capability=f"market.{verb}@1.0") for verb in _VERBS]
 
     async def stop(self) -> None:
         """Close the view; the next start reads the missing events from the log."""

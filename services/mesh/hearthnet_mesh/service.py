@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from hearthnet import Call, NodeContext, Offer, Reply, Service, capability
+from hearthnet import Call, NodeContext, Reply, Service, capability
 from hearthnet.core import parse_capability
 from hearthnet_mesh import describe as describing
 from hearthnet_mesh import inventory, trace_queries
@@ -27,7 +27,6 @@ from hearthnet_mesh.visibility import Viewer
 if TYPE_CHECKING:
     from hearthnet_mesh.query.validator import Checked
 
-_VERBS: Final = ("search", "describe", "relations", "query", "neighbours")
 _AT_ONCE: Final = 2
 """Queries that run at once; each of them may use all memory reserved for queries."""
 _OF_CALLS: Final = frozenset({"calls", "runs"})
@@ -52,10 +51,6 @@ class MeshService(Service):
         """Prepare the sources; data is fetched when a call needs it."""
         self._node = node
         self._sources = Sources(node.bus, node.home)
-
-    def offers(self) -> list[Offer]:
-        """Offer all five capabilities."""
-        return [Offer(capability=f"mesh.{verb}@1.0") for verb in _VERBS]
 
     @capability("mesh.search@1.0")
     async def search(self, call: Call[Any, SearchInput]) -> Reply:

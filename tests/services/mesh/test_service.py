@@ -109,7 +109,7 @@ async def test_the_service_is_installed_and_offers_its_five_capabilities() -> No
     service = load("mesh")
     assert isinstance(service, MeshService)
     assert [offer.capability for offer in service.offers()] == [
-        "mesh.search@1.0", "mesh.describe@1.0", "mesh.relations@1.0", "mesh.query@1.0", "mesh.neighbours@1.0",
+        "mesh.describe@1.0", "mesh.neighbours@1.0", "mesh.query@1.0", "mesh.relations@1.0", "mesh.search@1.0",
     ]  # fmt: skip
 
 
