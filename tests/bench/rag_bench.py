@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
 import tempfile
 import time
@@ -70,7 +71,7 @@ async def _measure(folder: Path) -> tuple[list[float], list[float], list[float]]
     try:
         place = mesh.home.service("rag")
         await asyncio.to_thread(fill, place, PASSAGES, _SEED)
-        with Index(place) as index:
+        with contextlib.closing(Index(place)) as index:
             library = _timed(asked, lambda query: search(index, CORPUS, query, _K, ANY))
             filtered = _timed(asked, lambda query: search(index, CORPUS, query, _K, wanted))
         async with mesh.hosting(RagService()), await mesh.bus() as bus:

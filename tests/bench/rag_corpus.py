@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +56,7 @@ def fill(folder: Path, passages: int, seed: int) -> None:
     """Makes an index in `folder` of so many passages; written as the index writes, but in one transaction."""
     zipf, analyser = Zipf(seed), Analyser(LANGUAGE)
     stems = {word: analyser.text(word) for word in zipf.words.tolist()}
-    with Index(folder) as index, index.writing() as connection:
+    with contextlib.closing(Index(folder)) as index, index.writing() as connection:
         connection.execute("PRAGMA cache_size = -200000")
         corpus = writing._corpus_for(connection, CORPUS)
         for number in range(0, passages, _PER_DOCUMENT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,7 +19,7 @@ MakeEntry = Callable[..., IndexEntry]
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
     """An empty index."""
-    with Index(tmp_path / "rag") as opened:
+    with contextlib.closing(Index(tmp_path / "rag")) as opened:
         yield opened
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -93,7 +94,7 @@ def test_a_kill_leaves_nothing_by_halves(tmp_path: Path, after: int) -> None:
     confirmed = ingest_and_kill(tmp_path, after)
     assert len(confirmed) >= after
     assert (tmp_path / FILE).exists()
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         assert index.moved_aside is None
         present = check_whole(index)
     assert confirmed <= present
@@ -110,7 +111,7 @@ def test_a_kill_inside_a_transaction_undoes_it(tmp_path: Path) -> None:
         confirmed = child.stdout.readline().strip()
         assert child.stdout.readline() == "in the middle\n"
         child.send_signal(signal.SIGKILL)
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         assert check_whole(index) == {confirmed}
 
 
@@ -194,14 +195,14 @@ def test_a_kill_in_a_book_of_pages_leaves_one_version(
         assert child.stdout is not None
         assert child.stdout.readline() == "in the middle\n"
         child.send_signal(signal.SIGKILL)
-    with Index(folder) as index:
+    with contextlib.closing(Index(folder)) as index:
         assert check_whole(index) == {content_hash(books["old"])}  # nothing of it is visible
     library = Library(folder)
     for record in library.lost():
         library.restore(record, books["new"])
     library.clear()
     library.close()
-    with Index(folder) as index:
+    with contextlib.closing(Index(folder)) as index:
         assert check_whole(index) == {content_hash(books[name]) for name in after}
 
 
@@ -239,7 +240,7 @@ for batch in range(100):
 
 def vectors_of(folder: Path) -> list[int]:
     """How many vectors each passage has, in order."""
-    with Index(folder) as index, index.reading() as connection:
+    with contextlib.closing(Index(folder)) as index, index.reading() as connection:
         rows = connection.execute(
             "SELECT count(vectors.chunk) AS made FROM chunks LEFT JOIN vectors ON chunk = chunks.id "
             "GROUP BY chunks.id ORDER BY chunks.id"

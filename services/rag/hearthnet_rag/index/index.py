@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 
@@ -103,12 +103,6 @@ class Index:
                 self._readers.get_nowait().close()
         with self._writing:
             self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def find(self, corpus: str, doc_cid: str) -> Ingested | None:
         """Return the result of an earlier ingestion of `doc_cid` into `corpus`, or None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sqlite3
 import threading
@@ -120,7 +121,7 @@ def test_closing_undoes_what_is_being_written(tmp_path: Path, entry: MakeEntry, 
             outcome.result(60)
     assert caught.value.code == "partition"
     assert [file.name for file in tmp_path.iterdir()] == [FILE]
-    with Index(tmp_path) as reopened:
+    with contextlib.closing(Index(tmp_path)) as reopened:
         assert reopened.corpora() == []
 
 
@@ -187,24 +188,24 @@ def outdate(file: Path) -> None:
 @pytest.mark.req("RAG-10")
 @pytest.mark.parametrize("damage", [overwrite, tear, outdate])
 def test_a_damaged_file_is_moved_aside_and_kept(tmp_path: Path, entry: MakeEntry, damage: object) -> None:
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         index.add("home", entry(LONG))
     assert callable(damage)
     damage(tmp_path / FILE)
     content = (tmp_path / FILE).read_bytes()
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         assert index.moved_aside is not None
         assert index.moved_aside.read_bytes() == content
         assert index.corpora() == []
         assert index.add("home", entry(LONG)).chunks > 1
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         assert index.moved_aside is None
         assert index.corpora()[0].docs == 1
 
 
 @pytest.mark.req("RAG-10")
 def test_damage_while_it_is_open_is_said_in_one_line(tmp_path: Path, entry: MakeEntry) -> None:
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         index.add("home", entry(LONG))
         index._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         tear(tmp_path / FILE)
@@ -267,7 +268,7 @@ def test_passages_know_the_page_they_begin_on(index: Index, entry: MakeEntry) ->
 @pytest.mark.req("RAG-40")
 def test_space_of_what_is_replaced_and_removed_is_given_back(tmp_path: Path, entry: MakeEntry) -> None:
     """Both at once: what is removed leaves more room than what is spared for the next document."""
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         words = [f"word{number}" for number in range(3000)]
 
         def version(number: int) -> IndexEntry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from datetime import date
@@ -49,7 +50,7 @@ def test_first_aid_names_the_emergency_number_and_does_not_pose_as_a_doctor(name
 
 @pytest.mark.req("RAG-8")
 def test_a_start_with_the_same_corpus_reads_nothing(tmp_path: Path) -> None:
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         stages: list[tuple[str, int, int]] = []
         assert bring_up_to_date(index, starter_files(), lambda *step: stages.append(step)) == len(FILES)
         assert stages[0] == ("reading the starter corpus", 0, len(FILES))
@@ -67,7 +68,7 @@ def test_an_upgrade_replaces_what_changed_and_drops_what_is_gone(tmp_path: Path)
             for name, text in texts.items()
         ]
 
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         bring_up_to_date(index, shipped(water="# Water\nboil it", radio="# Radio\nlisten"), print)
         changed = shipped(water="# Water\nfilter it")
         assert bring_up_to_date(index, changed, print) == 1
@@ -77,7 +78,7 @@ def test_an_upgrade_replaces_what_changed_and_drops_what_is_gone(tmp_path: Path)
 
 @pytest.mark.req("RAG-3")
 def test_passages_of_the_corpus_name_file_date_and_sources(tmp_path: Path) -> None:
-    with Index(tmp_path) as index:
+    with contextlib.closing(Index(tmp_path)) as index:
         bring_up_to_date(index, [FILES["water-boiling.md"]], print)
         [hit] = search(index, CORPUS, "boil", 1)
     assert hit.metadata["path"] == "water-boiling.md"
