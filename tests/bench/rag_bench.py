@@ -52,7 +52,10 @@ def _reading() -> list[Figure]:
         return []
     found = []
     for language in ("en", "de"):
-        with tempfile.TemporaryDirectory(prefix="hn-bench-") as folder, Index(Path(folder)) as index:
+        with (
+            tempfile.TemporaryDirectory(prefix="hn-bench-") as folder,
+            contextlib.closing(Index(Path(folder))) as index,
+        ):
             began = time.perf_counter()
             ingest(index, language)
             seconds = time.perf_counter() - began

@@ -6,6 +6,7 @@ question counts as answered where a passage of its document is among the first t
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 import time
@@ -67,7 +68,7 @@ def measure(name: str) -> Report:
     """Asks each question of `<name>.toml` of an index made for it."""
     file = Path(__file__).with_name(f"{name}.toml")
     questions = tomllib.loads(file.read_text(encoding="utf-8"))["question"]
-    with tempfile.TemporaryDirectory() as folder, Index(Path(folder)) as index:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Index(Path(folder))) as index:
         started = time.perf_counter()
         bring_up_to_date(index, starter_files(), lambda stage, current, total: None)
         reading_seconds = time.perf_counter() - started

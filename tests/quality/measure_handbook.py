@@ -9,6 +9,7 @@ one is among five.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 import time
@@ -120,7 +121,7 @@ def hybrid(index: Index, language: str, read: Model) -> Search:
 
 def measure(kinds: Iterable[str] = ("titles", "questions", "practice")) -> list[Score]:
     """Both languages, in an index made for it."""
-    with tempfile.TemporaryDirectory() as folder, Index(Path(folder)) as index:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Index(Path(folder))) as index:
         found: list[Score] = []
         read = model()
         for language in FOLDERS:

@@ -10,6 +10,7 @@ places.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import tempfile
 import time
@@ -122,7 +123,7 @@ def found(places: Sequence[int | None]) -> int:
 
 
 async def _main(file: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder, starter_index(Path(folder)) as index:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(starter_index(Path(folder))) as index:
         box = ModelLocator(LlmConfig(), Path(folder) / "model-checked.json")
         file = box.check()
         profile = box.profile(file)

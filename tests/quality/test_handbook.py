@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ from tests.quality.measure_handbook import Score, ours, scores, table, too_low
 def index() -> Iterator[Index]:
     if not is_installed():
         leave_out(f"the Debian package {PACKAGE}")
-    with tempfile.TemporaryDirectory() as folder, Index(Path(folder)) as made:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Index(Path(folder))) as made:
         for language in FOLDERS:
             ingest(made, language)
         yield made

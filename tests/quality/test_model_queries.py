@@ -5,6 +5,7 @@ See: docs/models.md#the-twenty-questions.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ async def test_eighteen_of_twenty_questions_are_found(tmp_path: Path) -> None:
     file = box.check()
     profile = box.profile(file)
     backend = BuiltinBackend(Engine(box.load(file), 2, profile.ctx), profile)
-    with starter_index(tmp_path / "index") as index:
+    with contextlib.closing(starter_index(tmp_path / "index")) as index:
         outcome = await measure(backend, index, questions())
     await backend.aclose()
     missed = [str(one) for one in outcome if not found([one.place])]
