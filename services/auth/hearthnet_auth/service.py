@@ -200,14 +200,14 @@ class AuthService(Service):
 
 def page(log: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
     """Return the first of `log`: at most `limit`, and at most `MOST_BYTES` in all."""
-    taken: list[CommunityEvent] = []
+    first: list[CommunityEvent] = []
     size = 0
     for event in log[:limit]:
         size += len(event.encode())
-        if taken and size > MOST_BYTES:
+        if first and size > MOST_BYTES:
             break
-        taken.append(event)
-    return taken
+        first.append(event)
+    return first
 
 
 def _event_reply(event: CommunityEvent) -> dict[str, Any]:

@@ -78,11 +78,11 @@ def scope_of(wanted: IssueInput) -> Scope:
     members = {name: value for name, value in wanted.scope.items() if value is not None}
     constraints = dict(members.get("params_constraints", {}))
     ways = [members.pop("corpora", None), list(wanted.corpora) or None, constraints.get("corpus")]
-    said = [corpora for corpora in ways if corpora is not None]
-    if len(said) > 1:
+    listed = [corpora for corpora in ways if corpora is not None]
+    if len(listed) > 1:
         raise HearthNetError("bad_request", "corpora and a constraint on corpus say the same; give one")
-    if said:
-        constraints["corpus"] = said[0]
+    if listed:
+        constraints["corpus"] = listed[0]
     try:
         return msgspec.convert({**members, "params_constraints": constraints}, Scope)
     except msgspec.ValidationError as error:

@@ -21,16 +21,8 @@ class Profile(msgspec.Struct, frozen=True):
 
     def params(self, max_texts: int) -> dict[str, Any]:
         """Return the params of the model's offer."""
-        return {
-            "model": self.model,
-            "aliases": list(self.aliases),
-            "dim": self.dim,
-            "max_tokens": self.max_tokens,
-            "max_texts": max_texts,
-            "languages": list(self.languages),
-            "backend": self.backend,
-            "requires_internet": self.requires_internet,
-        }
+        lists = {"aliases": list(self.aliases), "languages": list(self.languages)}
+        return {**msgspec.structs.asdict(self), **lists, "max_texts": max_texts}
 
 
 class Embedded(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ class _Job:
     def __init__(self, texts: Sequence[Sequence[int]], future: asyncio.Future[list[Any]]) -> None:
         self.texts = texts
         self.order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
-        self.taken = 0
+        self.position = 0
         self.vectors: list[Any] = [None] * len(texts)
         self.missing = len(texts)
         self.future = future
@@ -49,14 +49,14 @@ class _Job:
     @property
     def next(self) -> Sequence[int] | None:
         """The next text, or None if all were taken or the call has ended."""
-        if self.future.done() or self.taken == len(self.order):
+        if self.future.done() or self.position == len(self.order):
             return None
-        return self.texts[self.order[self.taken]]
+        return self.texts[self.order[self.position]]
 
     def take(self) -> int:
         """Take the next text and return its index in the call."""
-        self.taken += 1
-        return self.order[self.taken - 1]
+        self.position += 1
+        return self.order[self.position - 1]
 
     def put(self, index: int, vector: Any) -> None:
         """Store the vector of one text; the last one completes the call."""

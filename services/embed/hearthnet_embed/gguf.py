@@ -42,7 +42,9 @@ class Engine:
             self.dim = self._size()
         except HearthNetError as error:
             if "pooling" not in error.message.lower():
-                raise _no_vectors(file, error) from error
+                raise HearthNetError(
+                    "not_implemented", f"the model in {file} makes no vectors: {error.message}"
+                ) from error
             self._server = open_llama(file, threads, _averaged)
             self.dim = self._size()
 
@@ -62,27 +64,27 @@ class Engine:
 
     def _one(self, text: str) -> tuple[Any, int, bool]:
         """Return the vector of one text, its tokens, and whether the text was cut."""
-        kept = text
+        shortened = text
         for _ in range(_MOST_CUTS):
             try:
-                (vector,), tokens = self._embed_texts([kept])
-                return vector, tokens, kept != text
+                (vector,), tokens = self._embed_texts([shortened])
+                return vector, tokens, shortened != text
             except _TooLongError as error:
-                kept = kept[: max(1, int(len(kept) * MAX_TOKENS / error.tokens * _SPARE))]
+                shortened = shortened[: max(1, int(len(shortened) * MAX_TOKENS / error.tokens * _SPARE))]
         raise HearthNetError("bad_request", "a text has too many tokens for the model; shorten it")
 
     def _embed_texts(self, texts: Sequence[str]) -> tuple[list[Any], int]:
         import numpy as np
 
-        said = self._server.handle_embeddings({"input": list(texts), "embd_normalize": -1})
-        if "error" in said:
-            message = str(said["error"].get("message", said["error"]))
+        answer = self._server.handle_embeddings({"input": list(texts), "embd_normalize": -1})
+        if "error" in answer:
+            message = str(answer["error"].get("message", answer["error"]))
             if counted := _TOKENS.search(message):
                 raise _TooLongError(int(counted[1]))
             raise HearthNetError("internal_error", f"llama.cpp: {message}")
-        items = sorted(said["data"], key=lambda item: item["index"])
+        items = sorted(answer["data"], key=lambda item: item["index"])
         return [np.asarray(item["embedding"], np.float32) for item in items], int(
-            said["usage"]["prompt_tokens"]
+            answer["usage"]["prompt_tokens"]
         )
 
 
@@ -102,10 +104,6 @@ def _averaged(params: CommonParams) -> None:
     """Set the parameters for a file that does not name its pooling: average over the tokens."""
     _sized(params)
     params.pooling_type = llama_library().llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
-
-
-def _no_vectors(file: Path, error: HearthNetError) -> HearthNetError:
-    return HearthNetError("not_implemented", f"the model in {file} makes no vectors: {error.message}")
 
 
 class Gguf:

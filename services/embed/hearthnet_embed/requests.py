@@ -61,8 +61,8 @@ def named(backends: Sequence[EmbeddingBackend], model: str | None, away: dict[st
         )
     known = [name for one in backends for name in (one.profile.model, *one.profile.aliases)]
     near = difflib.get_close_matches(model or "", known, n=3, cutoff=0.4) or known
-    asked = "no embedding model" if model is None else f"no embedding model {model!r}"
-    message = f"{asked} here; there is {', '.join(near) or 'none'}"
+    missing = "no embedding model" if model is None else f"no embedding model {model!r}"
+    message = f"{missing} here; there is {', '.join(near) or 'none'}"
     raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": near})
 
 

@@ -235,9 +235,9 @@ async def _ahead(blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None
 def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str, Any]:
     holds = entry.holds(now)
     mine = [hold for hold in holds if hold.by == principal]
-    seen = holds if own else [hold for hold in holds if hold.shared or hold.by == principal]
-    named = [hold.name for hold in (*mine, *seen) if hold.name]
-    ends = 0 in (hold.until for hold in seen)
+    visible = holds if own else [hold for hold in holds if hold.shared or hold.by == principal]
+    named = [hold.name for hold in (*mine, *visible) if hold.name]
+    ends = 0 in (hold.until for hold in visible)
     made = entry.notes.made
     return {
         "cid": entry.name,
@@ -247,5 +247,5 @@ def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str,
         "mine": bool(mine) or (own and any(hold.is_of_this_home for hold in holds)),
         "holders": len(holds) if own else len(mine),
         "stored_at": rfc3339(made) if made else None,
-        "until": None if ends else rfc3339(max(hold.until for hold in seen)),
+        "until": None if ends else rfc3339(max(hold.until for hold in visible)),
     }

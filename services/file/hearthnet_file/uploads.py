@@ -181,13 +181,13 @@ async def _manifest(call: Call[Any, PutInput], stream: Stream) -> Manifest:
 
 async def _chunks(stream: Stream, manifest: Manifest, start: int) -> AsyncIterator[bytes]:
     """Request the chunks from `start` on, a few ahead, and yield them in order."""
-    asked = start
+    requested = start
     for at in range(start, manifest.count):
-        if asked - at <= WINDOW - _STEP and asked < manifest.count:
+        if requested - at <= WINDOW - _STEP and requested < manifest.count:
             _check_streams(stream)
             more = min(manifest.count, at + WINDOW)
-            await stream.send("ready", {"needed": list(range(asked, more))})
-            asked = more
+            await stream.send("ready", {"needed": list(range(requested, more))})
+            requested = more
         chunk = sent(await stream.receive(), ChunkSent)
         data = unb64(chunk.data_b64)
         if chunk.i != at or not manifest.holds(at, data):

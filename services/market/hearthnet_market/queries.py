@@ -77,7 +77,9 @@ def ranked(database: sqlite3.Connection, query: str) -> list[tuple[int, float]]:
     A higher score is better.
     """
     words = list(dict.fromkeys(_WORD.findall(query.lower())))[:_MOST_WORDS]
-    counts = {f'"{word}"': _count(database, f'"{word}"') for word in words}
+    counts = {
+        f'"{word}"': database.execute(_COUNT, (f'"{word}"', COMMON + 1)).fetchone()[0] for word in words
+    }
     rare = [word for word, count in counts.items() if 0 < count <= COMMON]
     scores: dict[int, float] = {}
     if rare:
@@ -88,7 +90,3 @@ def ranked(database: sqlite3.Connection, query: str) -> list[tuple[int, float]]:
             for post, score in database.execute(_RANK, (joint, _NEWEST)):
                 scores.setdefault(post, score)
     return sorted(scores.items(), key=lambda one: (one[1], one[0]), reverse=True)
-
-
-def _count(database: sqlite3.Connection, word: str) -> int:
-    return int(database.execute(_COUNT, (word, COMMON + 1)).fetchone()[0])

@@ -62,49 +62,49 @@ class Vectors:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], Array] = OrderedDict()
+        self._vectors: OrderedDict[tuple[str, str], Array] = OrderedDict()
         self._stacked: tuple[list[tuple[str, str]], Array] | None = None
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._vectors)
 
     def missing(self, keys: Sequence[tuple[str, str]]) -> list[int]:
         """Return the indexes of the keys without a vector, and drop vectors of all other keys."""
         current = set(keys)
-        for gone in [key for key in self._kept if key not in current]:
-            del self._kept[gone]
+        for obsolete in [key for key in self._vectors if key not in current]:
+            del self._vectors[obsolete]
             self._stacked = None
-        return [index for index, key in enumerate(keys) if key not in self._kept]
+        return [index for index, key in enumerate(keys) if key not in self._vectors]
 
     def put(self, key: tuple[str, str], vector: Sequence[float]) -> None:
         """Store one vector."""
         import numpy as np
 
-        self._kept[key] = np.asarray(vector, np.float32)
+        self._vectors[key] = np.asarray(vector, np.float32)
         self._stacked = None
-        while len(self._kept) > MAX_VECTORS:
-            self._kept.popitem(last=False)
+        while len(self._vectors) > MAX_VECTORS:
+            self._vectors.popitem(last=False)
 
     def clear(self) -> None:
         """Drop all vectors."""
-        self._kept.clear()
+        self._vectors.clear()
         self._stacked = None
 
     def nearest(self, query: Sequence[float], most: int) -> list[str]:
         """Return the ids of the posts nearest in meaning, nearest first. Blocks for a few ms."""
         import numpy as np
 
-        if not self._kept:
+        if not self._vectors:
             return []
         if self._stacked is None:
-            self._stacked = list(self._kept), np.stack(list(self._kept.values()))
+            self._stacked = list(self._vectors), np.stack(list(self._vectors.values()))
         keys, matrix = self._stacked
         likeness = matrix @ np.asarray(query, np.float32)
         best = np.argsort(-likeness, kind="stable")[:most]
         near = [keys[index] for index in best if likeness[index] >= _LEAST_LIKENESS]
         for key in reversed(near):
-            if key in self._kept:
-                self._kept.move_to_end(key)
+            if key in self._vectors:
+                self._vectors.move_to_end(key)
         return [event_id for event_id, _ in near]
 
 
@@ -157,11 +157,11 @@ class SemanticIndex:
         nearest = await self._nearest(query, min(QUERY_SECONDS, seconds / 2))
         if nearest is None:
             return Ranked(posts[:k], lamport, degraded=True)
-        there = {post["event_id"]: post for post in posts}
-        scores = reciprocal_rank_fusion(list(there), nearest)
-        lacking = [event_id for event_id in nearest if event_id not in there]
-        there |= await self._look(self._view.chosen, lacking, now_ms())
-        ranked = [{**there[one], "score": score} for one, score in scores.items() if one in there]
+        found = {post["event_id"]: post for post in posts}
+        scores = reciprocal_rank_fusion(list(found), nearest)
+        lacking = [event_id for event_id in nearest if event_id not in found]
+        found |= await self._look(self._view.chosen, lacking, now_ms())
+        ranked = [{**found[one], "score": score} for one, score in scores.items() if one in found]
         return Ranked(ranked[:k], lamport, degraded=not self.complete)
 
     async def _nearest(self, query: str, seconds: float) -> list[str] | None:

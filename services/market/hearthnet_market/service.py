@@ -194,8 +194,8 @@ class MarketService(Service):
             standing, _ = await self._look(self._view.standing, wanted.event_id)
             if standing is None or not (standing.current or answers_for(call.principal, standing.author)):
                 raise no_post(wanted.event_id)
-        asked = (call.principal, wanted.event_id, wanted.since_lamport, wanted.limit + 1)
-        places = await self._look(self._view.acts, *asked)
+        arguments = (call.principal, wanted.event_id, wanted.since_lamport, wanted.limit + 1)
+        places = await self._look(self._view.acts, *arguments)
         found = [await self._events.at(place) for place in places[: wanted.limit]]
         output = exported([recorded for recorded in found if recorded is not None])
         made = [event["event_id"] for event in output["events"] if event["event_type"] == CREATED]
@@ -294,14 +294,14 @@ class MarketService(Service):
             if applying is not None:
                 await applying
 
-    async def _look(self, question: Callable[..., _Answer], *given: Any) -> _Answer:
+    async def _look(self, query: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """Run a query of the view; a damaged view is derived again first."""
         try:
-            return await asyncio.to_thread(question, *given)
+            return await asyncio.to_thread(query, *arguments)
         except Damaged as error:
             _log.warning("the view is damaged, the answer waits for it: %s", error)
             await self._catch_up()
-            return await asyncio.to_thread(question, *given)
+            return await asyncio.to_thread(query, *arguments)
 
     async def _follow(self) -> None:
         """Apply appended events soon after their announcement, and poll in case one is lost."""

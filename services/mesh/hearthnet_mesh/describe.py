@@ -84,12 +84,12 @@ def describe(
 
 
 def _capability(views: list[OfferView], name: str) -> Thing | None:
-    there = tuple(view for view in views if name in (str(view.capability), view.capability.name))
-    contract = find_contract(name) or (contract_of(there[0]) if there else None)
-    if contract is None and not there:
+    offers = tuple(view for view in views if name in (str(view.capability), view.capability.name))
+    contract = find_contract(name) or (contract_of(offers[0]) if offers else None)
+    if contract is None and not offers:
         return None
-    called = str(there[0].capability) if contract is None else contract.id
-    return Thing("capability", called, there or _serving(views, contract), contract)
+    called = str(offers[0].capability) if contract is None else contract.id
+    return Thing("capability", called, offers or _serving(views, contract), contract)
 
 
 def _serving(views: list[OfferView], contract: Contract | None) -> tuple[OfferView, ...]:

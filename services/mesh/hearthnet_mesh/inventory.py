@@ -97,8 +97,8 @@ def _score(item: Item, query: str, words: list[str]) -> float:
     name = item.name.casefold()
     if query.strip().casefold() in (name, name.partition("@")[0]):
         return 1.0
-    named, said = set(_words(item.name)), set(_words(item.summary))
-    found = [max(_fit(word, named), 0.6 * _fit(word, said), 0.4 * (len(word) >= _STEM and word in name))
+    named, summary = set(_words(item.name)), set(_words(item.summary))
+    found = [max(_fit(word, named), 0.6 * _fit(word, summary), 0.4 * (len(word) >= _STEM and word in name))
              for word in words]  # fmt: skip
     return round(0.99 * sum(found) / len(found), 3) if found else 0.0
 

@@ -82,8 +82,8 @@ class Snapshot(msgspec.Struct, frozen=True):
         member = self.roster.member(name)
         if member is not None:
             return member
-        called = [one for one in self.roster.members if one.display_name.casefold() == name.casefold()]
-        return called[0] if len(called) == 1 else None
+        named = [one for one in self.roster.members if one.display_name.casefold() == name.casefold()]
+        return named[0] if len(named) == 1 else None
 
 
 def trust_of(view: OfferView) -> str:
@@ -128,10 +128,10 @@ def models_of(view: OfferView) -> list[str]:
 
 def pairs_of(view: OfferView) -> list[tuple[str, str]]:
     """Return the pairs of languages that an offer translates."""
-    said = view.params.get("languages_pairs")
+    listed = view.params.get("languages_pairs")
     pairs = [
         (short(pair[0], 16), short(pair[1], 16))
-        for pair in (said if isinstance(said, list) else ())
+        for pair in (listed if isinstance(listed, list) else ())
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(one, str) for one in pair)
     ]
     return sorted(set(pairs))[:500]

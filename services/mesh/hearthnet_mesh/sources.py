@@ -109,12 +109,12 @@ class Sources:
     async def _documents(self) -> Gathered:
         listed = await self.corpora.get()
         offering = set(await self._providers("rag.list_documents"))
-        asked = [
+        calls = [
             ("rag.list_documents@1.0", node, {"params": {"corpus": corpus["name"]}, "input": {}})
             for node, corpus in listed.rows
             if node in offering
         ]
-        found = await self._each(asked, "documents")
+        found = await self._each(calls, "documents")
         return Gathered(found.rows, (*listed.missing, *found.missing))
 
     async def _providers(self, name: str) -> list[str]:
@@ -123,16 +123,16 @@ class Sources:
         nodes = {view.node for view in snapshot.offers if view.capability.name == name}
         return sorted(nodes, key=lambda node: (node != snapshot.own, node))
 
-    async def _each(self, asked: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
+    async def _each(self, calls: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
         """Return the rows that each call returns under `key`, for at most `MAX_CALLS` calls."""
-        later = asked[MAX_CALLS:]
+        later = calls[MAX_CALLS:]
         answers = await asyncio.gather(
-            *(self._ask(capability, body, node) for capability, node, body in asked[:MAX_CALLS]),
+            *(self._ask(capability, body, node) for capability, node, body in calls[:MAX_CALLS]),
             return_exceptions=True,
         )
         rows: list[tuple[str, dict[str, Any]]] = []
         missing = [f"{key}: {len(later)} more were not asked"] if later else []
-        for (_, node, body), answer in zip(asked, answers, strict=False):
+        for (_, node, body), answer in zip(calls, answers, strict=False):
             if isinstance(answer, HearthNetError):
                 missing.append(f"{key} of {node}: {answer.message}")
             elif isinstance(answer, BaseException):

@@ -200,9 +200,9 @@ class RagService(Service):
             self.note = _rebuilt(aside.name, len(lost) - missing, missing)
 
     def _check_seen(self, call: Call[Any, Any], corpus: str) -> None:
-        seen = [name for name in self._corpora if name != PERSONAL or self._is_self(call)]
-        if corpus not in seen:
-            raise no_such_corpus(corpus, seen)
+        visible = [name for name in self._corpora if name != PERSONAL or self._is_self(call)]
+        if corpus not in visible:
+            raise no_such_corpus(corpus, visible)
 
     def _check_writable(self, call: Call[Any, Any], corpus: str) -> None:
         if corpus == SYSTEM:

@@ -148,8 +148,8 @@ class Loaded:
     def translated(self, text: str) -> str:
         """Return `text` with its sentences translated and everything between them unchanged."""
         whole = [piece for is_language, run in _runs(text) for piece in _sentences(is_language, run)]
-        said = iter(self._sentences([part.strip() for is_language, part in whole if is_language]))
-        return "".join(_around(part, next(said)) if is_language else part for is_language, part in whole)
+        results = iter(self._sentences([part.strip() for is_language, part in whole if is_language]))
+        return "".join(_around(part, next(results)) if is_language else part for is_language, part in whole)
 
     def _sentences(self, texts: list[str]) -> list[str]:
         if not texts:
@@ -167,10 +167,10 @@ class Loaded:
         )
         return [self._joined(result.hypotheses[0]) for result in results]
 
-    def _joined(self, said: list[str]) -> str:
-        if self._prefix and said and said[0] == self._prefix:
-            said = said[1:]
-        return "".join(said).replace(_SPACE, " ").strip()
+    def _joined(self, tokens: list[str]) -> str:
+        if self._prefix and tokens and tokens[0] == self._prefix:
+            tokens = tokens[1:]
+        return "".join(tokens).replace(_SPACE, " ").strip()
 
 
 def packs_folder() -> Path:
@@ -214,6 +214,6 @@ def _sentences(is_language: bool, run: str) -> Iterator[tuple[bool, str]]:
         yield any(character.isalpha() for character in part), part
 
 
-def _around(part: str, said: str) -> str:
-    """Return `said` with the white space around `part`."""
-    return part[: len(part) - len(part.lstrip())] + said + part[len(part.rstrip()) :]
+def _around(part: str, translation: str) -> str:
+    """Return `translation` with the white space around `part`."""
+    return part[: len(part) - len(part.lstrip())] + translation + part[len(part.rstrip()) :]

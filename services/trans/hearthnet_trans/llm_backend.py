@@ -81,14 +81,14 @@ class Chat:
         }
         left = work.until - asyncio.get_running_loop().time()
         reply = await self._bus.call("llm.chat@2.0", body, timeout_seconds=max(0.1, min(left, 120.0)))
-        said = str(reply.output["message"]["content"]).strip()
-        if not said or reply.meta["stop_reason"] not in ("end", "stop_sequence"):
+        translation = str(reply.output["message"]["content"]).strip()
+        if not translation or reply.meta["stop_reason"] not in ("end", "stop_sequence"):
             raise HearthNetError(
                 "internal_error",
                 f"{model} did not translate this text to its end ({reply.meta['stop_reason']}); "
                 "send it in smaller parts, or name another backend",
             )
-        return before + said + after
+        return before + translation + after
 
     async def _follow(self, changed: Callable[[], None]) -> None:
         """Keep the offers of models that vouch for languages, until cancelled."""
@@ -107,8 +107,8 @@ class Chat:
 
 def _languages(view: OfferView) -> list[str]:
     """Return the known languages that an offer vouches for; its params are unchecked."""
-    said = view.params.get("languages")
-    named = said if isinstance(said, list) else ()
+    listed = view.params.get("languages")
+    named = listed if isinstance(listed, list) else ()
     return sorted({one for one in named if isinstance(one, str) and one in LANGUAGE_NAMES})[:_MOST_LANGUAGES]
 
 

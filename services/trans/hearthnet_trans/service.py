@@ -116,14 +116,12 @@ class TransService(Service):
         Raises:
             HearthNetError: `not_found` if there is none, or none with this name.
         """
-        there = [
-            backend for backend in self._backends or () if backend.pairs and name in (None, backend.name)
-        ]
-        if not there:
+        able = [backend for backend in self._backends or () if backend.pairs and name in (None, backend.name)]
+        if not able:
             has = ", ".join(backend.name for backend in self._backends or () if backend.pairs) or "none"
             wanted = f"no backend {name!r}" if name else "no backend"
             raise HearthNetError("not_found", f"this node has {wanted} to translate with; it has: {has}")
-        return there
+        return able
 
     def _choose(self, source: str, target: str, name: str | None) -> TranslationBackend:
         """Return the backend for a pair.
@@ -131,12 +129,12 @@ class TransService(Service):
         Raises:
             HearthNetError: `not_found`, with the nearest pairs, if no backend has the pair.
         """
-        there = self._those(name)
-        for backend in there:
+        able = self._those(name)
+        for backend in able:
             if (source, target) in backend.pairs:
                 return backend
         words, details = nearest_pairs(
-            source, target, frozenset().union(*(backend.pairs for backend in there))
+            source, target, frozenset().union(*(backend.pairs for backend in able))
         )
         raise HearthNetError(
             "not_found",
@@ -172,8 +170,8 @@ class TransService(Service):
     def _update_note(self) -> None:
         backends = self._backends or ()
         notes = [backend.note for backend in backends if backend.note]
-        there = any(backend.pairs for backend in backends)
-        self.note = "; ".join(notes if there else [_NONE, *notes]) or None
+        translates = any(backend.pairs for backend in backends)
+        self.note = "; ".join(notes if translates else [_NONE, *notes]) or None
 
 
 def _offer(backend: TranslationBackend) -> Offer:

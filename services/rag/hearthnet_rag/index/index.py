@@ -353,14 +353,14 @@ def _remove(connection: sqlite3.Connection, corpus: str, doc_cid: str) -> tuple[
     if row is None:
         return 0, 0
     table = passages_table(row["corpus"])
-    gone = connection.execute(
+    columns_of_passages = connection.execute(
         f"""
         SELECT {table}.title, {table}.heading, {table}.text, headings
         FROM chunks JOIN {table} ON {table}.rowid = chunks.id WHERE document = ?
         """,
         (row["id"],),
     )
-    forget(connection, row["corpus"], (tuple(columns) for columns in gone.fetchall()))
+    forget(connection, row["corpus"], (tuple(columns) for columns in columns_of_passages.fetchall()))
     connection.execute(
         f"""
         DELETE FROM {table}

@@ -113,14 +113,14 @@ def store(connection: sqlite3.Connection, model: str, made: Sequence[tuple[Pendi
     """
     replaced = 0
     for passage, vectors in made:
-        there = connection.execute(
+        present = connection.execute(
             """
             SELECT 1 FROM chunks JOIN documents ON documents.id = document
             WHERE chunks.id = ? AND corpus = ?
             """,
             (passage.chunk, passage.corpus),
         ).fetchone()
-        if there is None:
+        if present is None:
             continue
         replaced += connection.execute("DELETE FROM vectors WHERE chunk = ?", (passage.chunk,)).rowcount
         connection.executemany(

@@ -65,7 +65,8 @@ def read(data: bytes, name: str | None) -> Document:
     tree = parse(decoded(data, name))
     built = Builder(name)
     add_page(built, tree)
-    title = one_line(_text_of(tree, "head > title"))
+    titled = tree.css_first("head > title")
+    title = None if titled is None else one_line(titled.text(deep=True))
     heads = [heading.text for heading in built.headings if heading.level == 1]
     titles = (heads[0] if len(heads) == 1 and (title is None or heads[0] in title) else "", title or "")
     return built.finish(HTML, titles, language_of(_declared_language(tree)), _date(tree))
@@ -110,12 +111,12 @@ def add_page(built: Builder, tree: LexborHTMLParser) -> None:
     if body is None:
         return
     root = _main(tree) or body
-    kept, everything = Blocks(), len(_SPACE.sub("", root.text(deep=True) or ""))
-    kept.walk(root, strict=True)
-    if sum(len(text) for _, text in kept.found) < everything * _MIN_SHARE:
-        kept = Blocks()
-        kept.walk(root, strict=False)
-    for level, text in kept.found:
+    blocks, everything = Blocks(), len(_SPACE.sub("", root.text(deep=True) or ""))
+    blocks.walk(root, strict=True)
+    if sum(len(text) for _, text in blocks.found) < everything * _MIN_SHARE:
+        blocks = Blocks()
+        blocks.walk(root, strict=False)
+    for level, text in blocks.found:
         if level:
             built.heading(level, text)
         else:
@@ -262,15 +263,10 @@ def _main(tree: LexborHTMLParser) -> LexborNode | None:
     return None
 
 
-def _text_of(tree: LexborHTMLParser, selector: str) -> str:
-    found = tree.css_first(selector)
-    return "" if found is None else found.text(deep=True) or ""
-
-
 def _date(tree: LexborHTMLParser) -> str | None:
-    said = {
+    metas = {
         (node.attributes.get("name") or node.attributes.get("property") or "").lower(): node.attributes
         for node in tree.css("head > meta")
     }
-    found = (one_line(said[name].get("content")) for name in _DATES if name in said)
+    found = (one_line(metas[name].get("content")) for name in _DATES if name in metas)
     return next((date[:40] for date in found if date), None)

@@ -153,11 +153,11 @@ class _Child:
     def _read(self, job: Job, on_progress: OnProgress) -> Document:
         incoming, outgoing = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stdin)
         send(outgoing, job)
-        taken = False
+        accepted = False
         while (data := receive(incoming, _MOST_BYTES)) is not None:
             match answer_decoder.decode(data):
                 case Accepted():
-                    taken = True
+                    accepted = True
                 case ReadProgress(stage, current, total):
                     on_progress(stage, current, total)
                 case Rejected(code, message, details):
@@ -165,7 +165,7 @@ class _Child:
                 case Result(document):
                     return document
         self.alive = False
-        if not taken and not self._late:
+        if not accepted and not self._late:
             raise _ProcessEnded
         raise self._ended(job)
 

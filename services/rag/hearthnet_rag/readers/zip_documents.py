@@ -95,9 +95,8 @@ def read(data: bytes, name: str | None, on_progress: OnProgress) -> Document:
         from hearthnet_rag.readers import epub
 
         return epub.read(archive, name, on_progress)
-    what = next((said for path, said in _KINDS.items() if path in archive.names), None)
-    if what is None:
-        what = "a ZIP archive and no document: unpack it first, and add what is in it"
+    unknown = "a ZIP archive and no document: unpack it first, and add what is in it"
+    what = next((kind for path, kind in _KINDS.items() if path in archive.names), unknown)
     raise rejected(name, f"is {what}; what can be read is PDF, HTML, Markdown, text, DOCX and EPUB")
 
 

@@ -29,12 +29,9 @@ small differences are not stretched.
 """
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(Neighbor, frozen=True):
     """A found passage; `score` is its BM25, later from 0 to 1; `heading` is its heading match."""
 
-    chunk: int
-    document: int
-    score: float
     heading: float = 0.0
 
 

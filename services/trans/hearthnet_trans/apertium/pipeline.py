@@ -130,24 +130,24 @@ class Pipeline:
 
     async def _read(self) -> None:
         """Distribute answers until the programs end, then fail the texts that remain."""
-        said = b""
+        rest = b""
         try:
             while self._process.stdout is not None and (chunk := await self._process.stdout.read(_CHUNK)):
-                *whole, said = (said + chunk).split(_END)
-                if len(said) > _LONGEST_ANSWER or not all(map(self._hand_out, whole)):
+                *whole, rest = (rest + chunk).split(_END)
+                if len(rest) > _LONGEST_ANSWER or not all(map(self._hand_out, whole)):
                     break
         finally:
             self._kill()
             while self._waiting:
                 _fail(self._waiting.popleft()[1], "it died")
 
-    def _hand_out(self, said: bytes) -> bool:
-        """Give `said` to the oldest text; return False if it is not the answer to that text."""
+    def _hand_out(self, output: bytes) -> bool:
+        """Give `output` to the oldest text; return False if it is not the answer to that text."""
         if not self._waiting:
             return False
         number, answer = self._waiting.popleft()
-        text, found, rest = said.rpartition(number)
-        if not found or rest.strip():
+        text, found, after = output.rpartition(number)
+        if not found or after.strip():
             _fail(answer, "it lost count")
             return False
         if not answer.done():

@@ -69,7 +69,7 @@ def encode(text: str) -> Encoded:
     return Encoded(_ended("".join(stream), open_sentence), tuple(kept), words)
 
 
-def decode(said: str, kept: tuple[str, ...]) -> Decoded:
+def decode(answer: str, kept: tuple[str, ...]) -> Decoded:
     """Return the text in an answer of Apertium's programs.
 
     Raises:
@@ -78,8 +78,8 @@ def decode(said: str, kept: tuple[str, ...]) -> Decoded:
     text: list[str] = []
     numbers: list[int] = []
     words, start, marked = "", 0, 0
-    for match in _ANSWER.finditer(said):
-        words += said[start : match.start()]
+    for match in _ANSWER.finditer(answer):
+        words += answer[start : match.start()]
         start = match.end()
         if match["number"] is not None:
             numbers.append(int(match["number"]))
@@ -89,7 +89,7 @@ def decode(said: str, kept: tuple[str, ...]) -> Decoded:
             marked += 1
         elif match["escaped"] is not None:
             words += match["escaped"]
-    text.append(_spaced(words + said[start:]))
+    text.append(_spaced(words + answer[start:]))
     _check(numbers, kept)
     return Decoded("".join(text), marked)
 
