@@ -18,7 +18,6 @@ from hearthnet.trust import (
     CommunityEvent,
     Demoted,
     Identity,
-    Policy,
     PolicyUpdated,
     Promoted,
     Proposal,
@@ -97,8 +96,7 @@ def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEv
 
     If the policy is in force already and an event of the root key set it, that event is returned.
     """
-    named = {name: getattr(wanted, name) for name in Policy.__struct_fields__}
-    changes = {name: value for name, value in named.items() if value is not None}
+    changes = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value is not None}
     policy = msgspec.structs.replace(held.policy, **changes)
     if policy == held.policy:
         for event in reversed(held.events):

@@ -60,14 +60,12 @@ class RevokeInput(msgspec.Struct, frozen=True):
 class WithdrawInput(msgspec.Struct, frozen=True):
     """Input of `community.withdraw`."""
 
-    client_id: str
     invite_event_id: str
 
 
 class PolicyInput(msgspec.Struct, frozen=True):
     """Input of `community.policy`; omitted members stay unchanged."""
 
-    client_id: str
     min_signatures_to_demote: int | None = None
     min_signatures_to_revoke: int | None = None
     min_signatures_to_invite: int | None = None
@@ -78,7 +76,6 @@ class PolicyInput(msgspec.Struct, frozen=True):
 class IssueInput(msgspec.Struct, frozen=True):
     """Input of `auth.token.issue`."""
 
-    client_id: str
     subject: str
     scope: dict[str, Any]
     ttl_seconds: int
@@ -91,7 +88,6 @@ class IssueInput(msgspec.Struct, frozen=True):
 class RevokeTokenInput(msgspec.Struct, frozen=True):
     """Input of `auth.token.revoke`: a token of this node, or of another `issuer`."""
 
-    client_id: str
     token_id: str
     reason: Literal["manual", "policy", "compromise"]
     issuer: str = ""

@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 MB: Final = 1_000_000
 PARTIAL_MS: Final = 3_600_000
 """Retention of a broken upload (docs/file.md#how-much-and-for-how-long)."""
-_WORD_MS: Final = 24 * 3_600_000
-_PRESSED, _EASED = 0.8, 0.7
+_DELETION_MS: Final = 24 * 3_600_000
+_FULL, _EASED = 0.8, 0.7
 
 
 class Sweeper:
@@ -56,7 +56,7 @@ class Sweeper:
                 await self._blobs.expire(cid, now)
         await self._relieve(coming)
         await self._clear_partials(now)
-        await self._clear_words(now)
+        await self._clear_deletions(now)
         await self._catalogue.look()
 
     async def make_room(self, size: int) -> None:
@@ -66,7 +66,7 @@ class Sweeper:
             HearthNetError: `capacity_exceeded` if the quota or the disk does not permit it.
         """
         self._blobs.check_room(size, self._keep_free)
-        if await self._blobs.link.used_bytes() + size > self._quota * _PRESSED:
+        if await self._blobs.link.used_bytes() + size > self._quota * _FULL:
             await self.sweep(now_ms(), size)
         used = await self._blobs.link.used_bytes()
         if used + size > self._quota:
@@ -80,7 +80,7 @@ class Sweeper:
     async def _relieve(self, coming: int) -> None:
         """Delete blobs that have only temporary holds, until there is room again."""
         used = await self._blobs.link.used_bytes() + coming
-        if used <= self._quota * _PRESSED:
+        if used <= self._quota * _FULL:
             return
         await self._catalogue.look()
         passing = [
@@ -118,9 +118,9 @@ class Sweeper:
             self._damaged.add(nuid)
         return nuid in self._damaged
 
-    async def _clear_words(self, now: int) -> None:
+    async def _clear_deletions(self, now: int) -> None:
         for cid, (entry, place) in list(self._catalogue.gone.items()):
-            if now - _ms(entry.mtime) > _WORD_MS:
+            if now - _ms(entry.mtime) > _DELETION_MS:
                 await self._blobs.clear(entry.nuid)  # the process that removed it may have died before
                 await self._blobs.forget(cid, place)
                 self._catalogue.gone.pop(cid, None)

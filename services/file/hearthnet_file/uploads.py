@@ -101,7 +101,8 @@ class Uploads:
         resumed_at = writer.count
         self._taking[cid] = size, writer
         try:
-            await self._room(self._coming())
+            # All uploads together must fit.
+            await self._room(sum(size - writer.size for size, writer in self._taking.values()))
             async for chunk in _chunks(stream, manifest, writer.count):
                 if writer.count % _LOOK_EVERY == 0:
                     self._blobs.check_room(len(chunk))
@@ -141,10 +142,6 @@ class Uploads:
             return bool(await checking)
         finally:
             checking.cancel()
-
-    def _coming(self) -> int:
-        """Bytes still missing of all uploads, which together must fit."""
-        return sum(size - writer.size for size, writer in self._taking.values())
 
 
 def _number(damaged: str, place: str) -> int:

@@ -67,19 +67,19 @@ def unreadable(error: sqlite3.DatabaseError) -> bool:
 
 def opened(path: Path) -> sqlite3.Connection:
     """Open the view at `path`, or recreate it if it is damaged or of another version."""
-    with _alone(path):
+    with _locked(path):
         try:
             return _connect(path)
         except sqlite3.DatabaseError as error:
             if not unreadable(error):
                 raise
-            return _anew(path)
+            return _recreated(path)
 
 
-def made_anew(path: Path) -> sqlite3.Connection:
+def recreated(path: Path) -> sqlite3.Connection:
     """Replace the view at `path` by an empty one and open it."""
-    with _alone(path):
-        return _anew(path)
+    with _locked(path):
+        return _recreated(path)
 
 
 def empty(database: sqlite3.Connection) -> None:
@@ -90,14 +90,14 @@ def empty(database: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """Lock the file against other processes: SQLite does not wait if two create it at once."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _anew(path: Path) -> sqlite3.Connection:
+def _recreated(path: Path) -> sqlite3.Connection:
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
     return _connect(path)
@@ -119,4 +119,4 @@ def _connect(path: Path) -> sqlite3.Connection:
     if version in (0, _VERSION) and sound:
         return database
     database.close()
-    return _anew(path)
+    return _recreated(path)

@@ -52,16 +52,8 @@ def take(database: sqlite3.Connection, batch: Sequence[Recorded]) -> None:
             _create(database, list(run))
             continue
         for recorded in run:
-            _change(database, recorded.event, recorded.lamport)
-
-
-def _change(database: sqlite3.Connection, event: Event, lamport: int) -> None:
-    if event.event_type == UPDATED:
-        _update(database, event, lamport)
-    elif event.event_type == EXPIRED:
-        _end(database, event, lamport)
-    elif event.event_type == DELETED:
-        _delete(database, event, lamport)
+            if change := _CHANGES.get(recorded.event.event_type):
+                change(database, recorded.event, recorded.lamport)
 
 
 def _create(database: sqlite3.Connection, run: list[Recorded]) -> None:
@@ -160,6 +152,9 @@ def _delete(database: sqlite3.Connection, event: Event, lamport: int) -> None:
             )
             database.execute("DELETE FROM act WHERE lamport = ?", (act["lamport"],))
             database.execute("INSERT OR IGNORE INTO erasing VALUES (?)", (act["lamport"],))
+
+
+_CHANGES: Final = {UPDATED: _update, EXPIRED: _end, DELETED: _delete}
 
 
 def _current(database: sqlite3.Connection, event_id: str) -> int | None:

@@ -19,7 +19,7 @@ import msgspec
 
 from hearthnet.core import rfc3339
 from hearthnet.service import Recorded
-from hearthnet_market.database import Damaged, empty, made_anew, opened, unreadable
+from hearthnet_market.database import Damaged, empty, opened, recreated, unreadable
 from hearthnet_market.projection import take
 from hearthnet_market.queries import listing, ranked
 from hearthnet_market.schemas import Erased, ListInput, PostState
@@ -246,7 +246,7 @@ class View:
                     raise
                 self._whole = False
                 self._database.close()
-                self._database = made_anew(self._path)
+                self._database = recreated(self._path)
                 raise Damaged(str(error)) from error
 
     @contextlib.contextmanager

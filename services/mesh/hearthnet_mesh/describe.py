@@ -70,11 +70,11 @@ def describe(
     snapshot: Snapshot, viewer: Viewer, thing: Thing, health: Health, relations: int
 ) -> dict[str, Any]:
     """Return the output of `mesh.describe`."""
-    why_not = _why_not(viewer, thing)
+    why_not, contract = _why_not(viewer, thing), thing.contract
     return {
         "kind": thing.kind,
         "name": thing.name,
-        "contract": None if thing.contract is None else _contract(thing.contract),
+        "contract": None if contract is None else {field: getattr(contract, field) for field in _FIELDS},
         "manifest": None if thing.member is None else snapshot.manifest(thing.member),
         "offers": [_offer(view, health) for view in thing.offers[:MOST_OFFERS]],
         "allowed": not why_not,
@@ -141,10 +141,6 @@ def _reason(viewer: Viewer, view: OfferView) -> str:
     contract = contract_of(view)
     effects = contract is not None and contract.side_effects
     return viewer.why_not(view.capability, trust_of(view), view.node, side_effects=effects)
-
-
-def _contract(contract: Contract) -> dict[str, Any]:
-    return {name: getattr(contract, name) for name in _FIELDS}
 
 
 def _offer(view: OfferView, health: Health) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def edges(
     """Return every relation visible to `viewer`, in order."""
     found = {Edge(one.caller, "calls", one.capability) for one in calls}
     found |= {Edge(above, "calls", below) for above, below in chains}
-    found |= set(_offers(snapshot, viewer)) | set(_tools()) | set(_trusts(snapshot)) | set(_lent(viewer))
+    found |= set(_offers(snapshot, viewer)) | set(_tools()) | set(_trusts(snapshot)) | set(_issued(viewer))
     return sorted(found)
 
 
@@ -90,7 +90,7 @@ def _trusts(snapshot: Snapshot) -> Iterator[Edge]:
             yield Edge(standing.sponsor, "trusts", node)
 
 
-def _lent(viewer: Viewer) -> Iterator[Edge]:
+def _issued(viewer: Viewer) -> Iterator[Edge]:
     """Yield the relation of this call's token; others are known only to issuer and holder."""
     if viewer.claims is not None and viewer.claims.iss != viewer.caller:
         yield Edge(viewer.claims.iss, "issued_token_to", viewer.caller)

@@ -146,10 +146,10 @@ async def _listed(
     if not viewer.may_call(parse_capability(name)):
         return Gathered((), (f"{view}: the token does not cover {name}",))
     found = await source.get()
-    return only_seen(viewer, found, corpus_column) if corpus_column else found
+    return visible_only(viewer, found, corpus_column) if corpus_column else found
 
 
-def only_seen(viewer: Viewer, found: Gathered, column: str) -> Gathered:
+def visible_only(viewer: Viewer, found: Gathered, column: str) -> Gathered:
     """Return the rows of corpora that `viewer` may search.
 
     The corpus `personal` is visible to its own node only; a token restricts the corpora further.

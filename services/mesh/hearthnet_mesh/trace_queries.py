@@ -60,10 +60,10 @@ def calls(steps: Iterable[CallStep], viewer: Viewer) -> list[ObservedCall]:
     found: dict[str, ObservedCall] = {}
     for step in steps:
         if step.side == "provider" and step.peer == viewer.caller:
-            found.setdefault(step.call or f"{step.trace} {step.at}", _seen(step, step.peer, viewer.own))
+            found.setdefault(step.call or f"{step.trace} {step.at}", _observed(step, step.peer, viewer.own))
         elif step.side == "caller" and viewer.is_self and step.peer:
             # The caller's record takes precedence: it includes the whole time of the call.
-            found[step.call or f"{step.trace} {step.at}"] = _seen(step, viewer.own, step.peer)
+            found[step.call or f"{step.trace} {step.at}"] = _observed(step, viewer.own, step.peer)
     return sorted(found.values())
 
 
@@ -109,7 +109,7 @@ def runs(known: Iterable[ObservedCall]) -> dict[str, list[ObservedCall]]:
     return by
 
 
-def _seen(step: CallStep, caller: str, provider: str) -> ObservedCall:
+def _observed(step: CallStep, caller: str, provider: str) -> ObservedCall:
     return ObservedCall(
         at=step.at, id=step.call, capability=step.capability, caller=caller, provider=provider,
         code=step.code, ms=round(step.ms, 3), run=step.run, trace=step.trace, bytes_in=step.bytes_in,

@@ -85,7 +85,7 @@ class RagService(Service):
     async def query(self, call: Call[CorpusParams, QueryInput]) -> Reply:
         """Return the passages of one corpus that fit the query best."""
         corpus, wanted = call.params.corpus, call.input
-        self._check_seen(call, corpus)
+        self._check_visible(call, corpus)
         outlook = await self._embedding.outlook(corpus, wanted.query)
         hits = await asyncio.to_thread(
             search, self._library.index, corpus, wanted.query, wanted.k, wanted.filter, outlook.asked
@@ -147,7 +147,7 @@ class RagService(Service):
     async def list_documents(self, call: Call[CorpusParams, DocumentsInput]) -> Reply:
         """Return the documents of a corpus."""
         corpus, limit = call.params.corpus, call.input.limit
-        self._check_seen(call, corpus)
+        self._check_visible(call, corpus)
         found = await asyncio.to_thread(self._library.index.listed, corpus, limit + 1)
         return Reply({"documents": found[:limit], "truncated": len(found) > limit}, {"corpus": corpus})
 
@@ -199,7 +199,7 @@ class RagService(Service):
         if (aside := self._library.index.moved_aside) is not None:
             self.note = _rebuilt(aside.name, len(lost) - missing, missing)
 
-    def _check_seen(self, call: Call[Any, Any], corpus: str) -> None:
+    def _check_visible(self, call: Call[Any, Any], corpus: str) -> None:
         visible = [name for name in self._corpora if name != PERSONAL or self._is_self(call)]
         if corpus not in visible:
             raise no_such_corpus(corpus, visible)

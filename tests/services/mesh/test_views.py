@@ -9,7 +9,7 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_mesh import trace_queries
 from hearthnet_mesh.query import sandbox, validator, views
-from hearthnet_mesh.service import only_seen
+from hearthnet_mesh.service import visible_only
 from hearthnet_mesh.sources import Gathered
 from tests.services.mesh.test_relations import STEPS
 from tests.services.mesh.worlds import ATTIC, CELLAR, KITCHEN, SNAPSHOT, token, viewer
@@ -102,9 +102,9 @@ def test_others_see_less() -> None:
 def test_corpora_are_those_that_may_be_searched() -> None:
     found = Gathered(((KITCHEN.node_id, PERSONAL), (CELLAR.node_id, CORPUS)), ("one",))
     narrow = token(KITCHEN, ATTIC, "rag.query", corpus=["system"])
-    assert only_seen(viewer(), found, "name") == found
-    assert only_seen(viewer(ATTIC), found, "name").rows == found.rows[1:]
-    assert only_seen(viewer(ATTIC, narrow), found, "name") == Gathered((), ("one",))
+    assert visible_only(viewer(), found, "name") == found
+    assert visible_only(viewer(ATTIC), found, "name").rows == found.rows[1:]
+    assert visible_only(viewer(ATTIC, narrow), found, "name") == Gathered((), ("one",))
 
 
 @pytest.mark.req("MESH-7")

@@ -145,7 +145,7 @@ def _close_in(database: sqlite3.Connection, guard: _Guard) -> None:
         database.execute(f"PRAGMA {pragma}")
     for limit, most in _LIMITS.items():
         database.setlimit(limit, most)
-    database.text_factory = _text
+    database.text_factory = lambda raw: raw.decode(errors="replace")
     database.set_progress_handler(guard.tick, _EVERY)
     database.set_authorizer(guard.authorize)
 
@@ -186,10 +186,6 @@ def _json_value(value: Value | bytes) -> Value:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="replace")
 
 
 def _why(guard: _Guard, error: Exception) -> Exception:

@@ -67,15 +67,12 @@ class World(msgspec.Struct, frozen=True):
 
 def rows(view: str, world: World) -> list[Row]:
     """Return up to `MOST_ROWS` rows of one view in a deterministic order."""
-    return sorted(map(_fitting, _ROWS[view](world)), key=_order)[:MOST_ROWS]
-
-
-def _fitting(row: Row) -> Row:
-    """Convert a row to storable values: texts are cut, too large numbers become None."""
-    return tuple(_value(value) for value in row)
+    storable = (tuple(map(_value, row)) for row in _ROWS[view](world))
+    return sorted(storable, key=_order)[:MOST_ROWS]
 
 
 def _value(value: Any) -> Value:
+    """Return a storable value: texts are cut, too large numbers become None."""
     if isinstance(value, str):
         return value[:LONGEST_TEXT].encode(errors="replace").decode()
     if isinstance(value, int | float) and abs(value) <= LARGEST:

@@ -85,15 +85,12 @@ class Journal:
     def state(self) -> JournalState:
         """Return the documents that should exist, and those that should not."""
         state = JournalState({}, {})
-        for line in self._lines():
+        for line in self._file.read_bytes().splitlines() if self._file.exists() else ():
             try:
                 _apply(state, msgspec.json.decode(line, type=Record))
             except msgspec.DecodeError:
                 continue
         return state
-
-    def _lines(self) -> list[bytes]:
-        return self._file.read_bytes().splitlines() if self._file.exists() else []
 
     def _ends_whole(self) -> bool:
         with self._file.open("rb") as file:

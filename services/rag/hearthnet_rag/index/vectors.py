@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS vectors (
 CREATE INDEX IF NOT EXISTS vectors_of ON vectors (corpus, model);
 """
 _SCALE: Final = 127
-_LOOKED_AT: Final = 400
+_COMPARED: Final = 400
 _MOST_WINDOWS: Final = 8
 _LONGEST: Final = 8_000
 _MAX_CORPORA: Final = 8
@@ -184,9 +184,9 @@ class SignBitIndex:
         if not len(rowids) or _words(len(wanted)) != signs.shape[1]:
             return []
         differing = np.bitwise_count(signs ^ _signs_of(wanted[np.newaxis, :])).sum(axis=1)
-        count = min(_LOOKED_AT, len(rowids))
+        count = min(_COMPARED, len(rowids))
         chosen = rowids[np.argpartition(differing, count - 1)[:count]].tolist()
-        return _as_they_are(connection, corpus, asked.model, chosen, wanted)
+        return _exact(connection, corpus, asked.model, chosen, wanted)
 
     def _signs(self, connection: sqlite3.Connection, losses: int, corpus: int, model: str) -> tuple[Any, Any]:
         with self._reading:
@@ -194,7 +194,7 @@ class SignBitIndex:
             if kept is None or kept[0] != losses:
                 kept = (losses, *_read_signs(connection, corpus, model))
             else:
-                kept = (losses, *_with_new(kept[1], kept[2], connection, corpus, model))
+                kept = (losses, *_extended(kept[1], kept[2], connection, corpus, model))
             self._kept.pop((corpus, model), None)
             self._kept[corpus, model] = kept
             while len(self._kept) > _MAX_CORPORA:
@@ -202,7 +202,7 @@ class SignBitIndex:
         return kept[1], kept[2]
 
 
-def _with_new(
+def _extended(
     rowids: Any, signs: Any, connection: sqlite3.Connection, corpus: int, model: str
 ) -> tuple[Any, Any]:
     """Return the known rows together with those added since."""
@@ -246,7 +246,7 @@ def _signs_of(vectors: Any) -> Any:
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, missing)))).view(np.uint64)
 
 
-def _as_they_are(
+def _exact(
     connection: sqlite3.Connection, corpus: int, model: str, rowids: Sequence[int], wanted: Any
 ) -> list[Neighbor]:
     import numpy as np

@@ -137,15 +137,13 @@ class Blocks:
         for node, enters in _steps(root, strict):
             tag = node.tag or ""
             if tag == "-text":
-                self._text(node.text_content or "")
+                text = node.text_content or ""
+                self._buffer.append(text if self._verbatim else _SPACE.sub(" ", text))
             elif enters:
                 self._enter(tag)
             else:
                 self._leave(tag)
         self._flush()
-
-    def _text(self, text: str) -> None:
-        self._buffer.append(text if self._verbatim else _SPACE.sub(" ", text))
 
     def _enter(self, tag: str) -> None:
         if tag == "br":
