@@ -52,9 +52,6 @@ class Rates:
         self._passed: dict[tuple[str, str], deque[int]] = {}
         self._sweep_at = 0
 
-    def __len__(self) -> int:
-        return len(self._passed)
-
     def take(self, key: tuple[str, str], share: int, now_ms: int) -> int:
         """Count one more call of `key` at `now_ms` and return 0, or the milliseconds to wait.
 

@@ -57,7 +57,8 @@ class NatsClient:
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._reconnecting: asyncio.Task[None] | None = None
-        self._max_payload = 0
+        self.max_payload = 0
+        """The largest message that the server accepts, in bytes."""
         self._connected = asyncio.Event()
         self._closed = asyncio.Event()
         self._restored_at = -SETTLING_SECONDS
@@ -90,11 +91,6 @@ class NatsClient:
                 tries[type(error)] = left - 1
                 await asyncio.sleep(_FIRST_PAUSE)
         return link
-
-    @property
-    def max_payload(self) -> int:
-        """The largest message that the server accepts, in bytes."""
-        return self._max_payload
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever the connection ends."""
@@ -168,12 +164,8 @@ class NatsClient:
                 more waits for the server than is kept.
         """
         size = len(data)
-        if size > self._max_payload:
-            raise HearthNetError(
-                "payload_too_large",
-                f"the frame has {size} bytes, the server takes {self._max_payload}; send it by its CID",
-                details={"limit": self._max_payload},
-            )
+        if size > self.max_payload:
+            raise payload_too_large(size, self.max_payload)
         line = f"PUB {subject} {reply} {size}\r\n" if reply else f"PUB {subject} {size}\r\n"
         connection = self._connection
         if connection is None:
@@ -313,7 +305,7 @@ class NatsClient:
     def _use(self, connection: NatsConnection) -> None:
         """Use `connection`: subscribe first, then send the waiting data."""
         self._connection = connection
-        self._max_payload = connection.greeting.max_payload
+        self.max_payload = connection.greeting.max_payload
         connection.write(*(_sub(subject, number) for number, subject in enumerate(self._subjects) if subject))
         connection.write(*self._unsent)
         self._unsent, self._unsent_bytes = [], 0
@@ -378,6 +370,15 @@ class NatsClient:
 
 def _sub(subject: str, number: int) -> bytes:
     return f"SUB {subject} {number}\r\n".encode()
+
+
+def payload_too_large(size: int, limit: int) -> HearthNetError:
+    """Return the error of a frame that is larger than the server accepts."""
+    return HearthNetError(
+        "payload_too_large",
+        f"the frame has {size} bytes, the server takes {limit}; send it by its CID",
+        details={"limit": limit},
+    )
 
 
 def connect_error(url: str, error: Exception) -> HearthNetError:

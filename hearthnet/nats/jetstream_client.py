@@ -32,7 +32,8 @@ class StoreLink:
     """A connection that reconnects automatically, to an account with JetStream."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
+        """The library's own client, for JetStream only (`bus/store.py`)."""
         self._connected = asyncio.Event()
         self._connected.set()
         self._back: list[Callable[[], Awaitable[None]]] = []
@@ -95,11 +96,6 @@ class StoreLink:
         }
         return link
 
-    @property
-    def client(self) -> Client:
-        """The library's own client, for JetStream only (`bus/store.py`)."""
-        return self._client
-
     def on_restored(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Call `callback` whenever the connection is restored, with its subscriptions."""
         self._back.append(callback)
@@ -115,7 +111,7 @@ class StoreLink:
             HearthNetError: `partition` if it was closed for good.
         """
         await self._connected.wait()
-        if self._client.is_closed:
+        if self.client.is_closed:
             raise connection_lost("the connection to the server was closed")
 
     async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
@@ -131,7 +127,7 @@ class StoreLink:
 
         try:
             with heeding_cancellation():
-                await self._client.subscribe(subject, cb=on_message)
+                await self.client.subscribe(subject, cb=on_message)
         except errors.Error as error:
             raise connection_lost(f"the connection to the server is gone: {error}") from error
 
@@ -143,10 +139,10 @@ class StoreLink:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._connected.wait()
         with contextlib.suppress(errors.Error, TimeoutError):
-            await self._client.flush(timeout=1)
+            await self.client.flush(timeout=1)
         # The library closes its socket twice, which raises after a reset by the server.
         with contextlib.suppress(OSError):
-            await self._client.close()
+            await self.client.close()
 
     async def _on_error(self, error: Exception) -> None:
         _log.warning("nats: %s: %s", type(error).__name__, error)

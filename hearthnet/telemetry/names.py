@@ -94,22 +94,5 @@ OTHER: Final = "_OTHER"
 """Replaces the method once there are too many of them, as the conventions require."""
 WORKED: Final = "ok"
 """The status of a call without an error code."""
-SECONDS: Final = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    300.0,
-)
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Bounds of the histograms: a market listing takes a millisecond, a model minutes."""

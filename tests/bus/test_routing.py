@@ -325,7 +325,7 @@ def test_a_session_stays_until_it_is_idle_for_ten_minutes_or_its_process_is_gone
     sticky.put("t", "mine", listing, 5_000)
     assert sticky.get("t", "mine", 5_000 + IDLE_MS - 1) is listing
     assert sticky.get("t", "mine", 5_000 + IDLE_MS) is None
-    assert len(sticky) == 0
+    assert len(sticky._places) == 0
     sticky.put("t", "mine", listing, 0)
     registry.drop_instance(OTHER, "aaaaaaaa")
     assert sticky.get("t", "mine", 1) is None
@@ -339,7 +339,7 @@ def test_of_very_many_sessions_the_longest_idle_is_forgotten() -> None:
         sticky.put("t", str(number), listing, 0)
     sticky.put("t", "0", listing, 1)
     sticky.put("t", "new", listing, 1)
-    assert len(sticky) == MOST_SESSIONS
+    assert len(sticky._places) == MOST_SESSIONS
     assert sticky.get("t", "1", 2) is None
     assert sticky.get("t", "0", 2) is listing
     check_session("x" * LONGEST_NAME)

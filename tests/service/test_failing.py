@@ -203,7 +203,7 @@ async def test_announcements_and_signs_of_life_outlast_a_failure(
         heard: list[str] = []
         await wait_for(lambda: service.calls, what="the stream")
         await bus.peer.link.subscribe("hn.adv.>", lambda subject, data, absent: heard.append(subject))
-        monkeypatch.setattr(host.peer.link, "_max_payload", 10)
+        monkeypatch.setattr(host.peer.link, "max_payload", 10)
         await wait_for(lambda: "not announced" in caplog.text, what="an announcement to fail")
         await wait_for(lambda: "no sign of life sent" in caplog.text, what="a sign of life to fail")
         monkeypatch.undo()

@@ -35,7 +35,8 @@ class Writer:
     def _begin(self) -> None:
         self._last = 0
         self._appended = 0
-        self._size = 0
+        self.size = 0
+        """The number of bytes written."""
         self._hashes = bytearray()
         self._places = bytearray()
         self._sha = hashlib.sha256()
@@ -45,11 +46,6 @@ class Writer:
         """The number of chunks written."""
         return len(self._hashes) // HASH_BYTES
 
-    @property
-    def size(self) -> int:
-        """The number of bytes written."""
-        return self._size
-
     async def append(self, chunk: bytes) -> None:
         """Write a chunk, of 256 KiB unless it is the last one.
 
@@ -57,7 +53,7 @@ class Writer:
             HearthNetError: `bad_request` over the largest size; `capacity_exceeded` if another process writes
                 there too, which is noticed at the first chunk or by `entry`.
         """
-        if self._size + len(chunk) > LARGEST_BYTES:
+        if self.size + len(chunk) > LARGEST_BYTES:
             raise HearthNetError("bad_request", f"content has at most {LARGEST_BYTES} bytes")
         try:
             place = await self._link.append(self._subject, chunk, self._last, unchecked=self._appended > 0)
@@ -86,7 +82,7 @@ class Writer:
         Raises:
             HearthNetError: `capacity_exceeded` if another process has written chunks between these.
         """
-        manifest = Manifest(self._size, bytes(self._hashes))
+        manifest = Manifest(self.size, bytes(self._hashes))
         if self.count > 1:
             if not await self.is_alone():
                 raise _two_writers()
@@ -94,7 +90,7 @@ class Writer:
         return BlobRecord(
             name=manifest.cid,
             nuid=self.nuid,
-            size=self._size,
+            size=self.size,
             chunks=self.count,
             digest="SHA-256=" + base64.urlsafe_b64encode(self._sha.digest()).decode("ascii"),
             mtime=datetime.now(UTC).isoformat(),
@@ -115,7 +111,7 @@ class Writer:
 
     def _add_chunk(self, chunk: bytes, place: int) -> None:
         self._last = place
-        self._size += len(chunk)
+        self.size += len(chunk)
         self._hashes += chunk_hash(chunk)
         self._places += _PLACE.pack(place)
         self._sha.update(chunk)

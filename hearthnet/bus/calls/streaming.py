@@ -304,10 +304,7 @@ class StreamCall:
                 Unavailable(f"{ids.short_id(self.provider)} has gone silent", rule="provider_silent")
             )
         elif not self._incoming.ended:
-            try:
-                self._acknowledge()
-            except HearthNetError as error:
-                self._give_up(error)
+            self._acknowledge()
         self._wait()
 
     def _wait(self) -> None:
@@ -321,18 +318,17 @@ class StreamCall:
         """Acknowledge the frames read in this turn."""
         self._acking = False
         if not self._is_over:
-            try:
-                self._acknowledge()
-            except HearthNetError as error:
-                self._give_up(error)
+            self._acknowledge()
 
     def _acknowledge(self) -> None:
         """Acknowledge the frames read so far, as a sign of life also to the next provider."""
         if self._view is not None:
             self._has_sent = True
-            send_control_nowait(
-                self._session, self._view, self._id, "ack", _ENCODER.encode({"upto": self._consumed})
-            )
+            body = _ENCODER.encode({"upto": self._consumed})
+            try:
+                send_control_nowait(self._session, self._view, self._id, "ack", body)
+            except HearthNetError as error:
+                self._give_up(error)
 
     async def _control(self, kind: Kind, body: bytes) -> None:
         if self._view is not None:

@@ -258,9 +258,6 @@ class SessionAffinity:
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], _Place] = {}
 
-    def __len__(self) -> int:
-        return len(self._places)
-
     def get(self, topic: str, session: str, now_ms: int) -> RoutingEntry | None:
         """Return the process of the session; None if the session is new or lost."""
         place = self._places.get((topic, session))

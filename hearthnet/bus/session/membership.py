@@ -31,7 +31,7 @@ from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
-from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.protocol.frame import FrameError
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.authority import CallerStatus
 from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
@@ -63,7 +63,7 @@ class Membership:
         self._statuses: dict[str, CallerStatus] = {}
         self._statuses_of = roster
         self.revocations = Revocations()
-        self._reader = GossipReader(node, roster.community_id, lambda sender: self._roster.level(sender))
+        self.reader = GossipReader(node, roster.community_id, lambda sender: self._roster.level(sender))
         self._written = TokenBucket(_WRITTEN, _WRITTEN_PER_SECOND)
         self._vouchers: dict[str, str] = {}
         self._waiting: dict[str, CommunityEvent] = {}
@@ -169,17 +169,8 @@ class Membership:
         left_out = [one for one in events if self._allowance(one, now) < 1]
         return {one.author: [f"{one.sequence}:{one.hash}"] for one in left_out}
 
-    def open(self, subject: str, data: bytes) -> Frame:
-        """Read the event frame in `data`.
-
-        Raises:
-            FrameError: The frame is dropped.
-            HearthNetError: Likewise.
-        """
-        return self._reader.open(subject, data)
-
     def _read(self, subject: str, data: bytes) -> None:
-        frame = self._reader.open(subject, data)
+        frame = self.reader.open(subject, data)
         sender = frame.header.sender
         if frame.header.event == HEADS:
             heads = read_json(frame.body, DIGESTS)
@@ -187,7 +178,7 @@ class Membership:
                 callback(heads)
             return
         batch = read_json(frame.body, BATCH)
-        self._reader.spend(sender, len(batch.events) + len(batch.revocations))
+        self.reader.spend(sender, len(batch.events) + len(batch.revocations))
         received = [events.decode(bytes(raw)) for raw in batch.events]
         revoked = [self._revoke(revocation.decode(bytes(raw))) for raw in batch.revocations]
         if any(revoked):

@@ -18,7 +18,7 @@ from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.nats.client import NatsClient
+from hearthnet.nats.client import NatsClient, payload_too_large
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import BoxKeys, Frame
@@ -147,11 +147,7 @@ class Sender:
         evidence = frames.signed(header, body, self.identity) if signed else None
         size, limit = len(body if evidence is None else evidence), self.link.max_payload
         if size > limit:
-            raise HearthNetError(
-                "payload_too_large",
-                f"the frame has {size} bytes, the server takes {limit}; send it by its CID",
-                details={"limit": limit},
-            )
+            raise payload_too_large(size, limit)
         return Frame(header, body, evidence)
 
     def _boxed(self, header: Header, body: bytes, *, signed: bool = False) -> bytes:

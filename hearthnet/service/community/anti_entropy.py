@@ -125,7 +125,7 @@ class AntiEntropy:
 
     def _on_heads(self, subject: str, data: bytes, absent: bool) -> None:
         try:
-            frame = self._membership.open(subject, data)
+            frame = self._membership.reader.open(subject, data)
             heads = read_json(frame.body, gossip_frames.DIGESTS)
         except (FrameError, HearthNetError) as error:
             _log.info("dropped heads: %s", error)

@@ -86,9 +86,6 @@ class RefusalCounter:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
 
-    def __len__(self) -> int:
-        return len(self._windows)
-
     def add(self, key: Key, now: int) -> bool:
         """Count one more refusal; return True if it gets an entry of its own instead."""
         if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:

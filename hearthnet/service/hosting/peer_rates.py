@@ -76,9 +76,6 @@ class PeerRates:
         self._nodes: dict[str, dict[str, _Meter]] = {}
         self._sweep_at = 0.0
 
-    def __len__(self) -> int:
-        return len(self._nodes)
-
     def charge(self, node: str, capability: str, now_ms: int) -> RateLimited | None:
         """Count one more call of `capability` by `node`; return the refusal if over a limit."""
         meters = self._nodes.get(node)

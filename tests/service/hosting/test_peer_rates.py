@@ -107,10 +107,10 @@ def test_of_many_nodes_the_idle_ones_are_forgotten(monkeypatch: pytest.MonkeyPat
     for number in range(8):
         _waits(rates, 1, node=str(number))
     _waits(rates, 1, now=1, node="new")
-    assert len(rates) == 9
+    assert len(rates._nodes) == 9
     _waits(rates, 12, now=20_000, node="0")
     _waits(rates, 1, now=20_000, node="newest")
-    assert len(rates) == 2
+    assert len(rates._nodes) == 2
 
 
 @pytest.mark.req("RATE-2")

@@ -1,4 +1,4 @@
-"""Calls a minute, by a window that slides."""
+"""Limits on rates: calls a minute, by a window that slides, and the work that others may cause here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.core import rate_limits
-from hearthnet.core.rate_limits import WINDOW_MS, Rates
+from hearthnet.core.rate_limits import WINDOW_MS, Rates, TokenBucket
 
 ONE, OTHER = ("anna", "1"), ("anna", "2")
 
@@ -60,7 +60,7 @@ def test_windows_without_calls_are_forgotten_and_the_others_are_not() -> None:
         window.take(("anna", str(number)), 1, 0)
     assert window.take(ONE, 1, WINDOW_MS - 1) > 0
     window.take(("berta", "x"), 1, WINDOW_MS)
-    assert len(window) == 1
+    assert len(window._passed) == 1
 
 
 @pytest.mark.req("BUDGET-1")
@@ -71,6 +71,38 @@ def test_what_can_be_forgotten_is_looked_for_once_a_second() -> None:
         window.take(("anna", str(number)), 1, 0)
     window.take(("berta", "1"), 1, WINDOW_MS - 1)
     window.take(("berta", "2"), 1, WINDOW_MS + 500)
-    assert len(window) == rate_limits._MANY + 2
+    assert len(window._passed) == rate_limits._MANY + 2
     window.take(("berta", "3"), 1, WINDOW_MS + 999)
-    assert len(window) == 3
+    assert len(window._passed) == 3
+
+
+@pytest.mark.req("COMMUNITY-5")
+def test_a_burst_is_granted_and_then_the_long_run() -> None:
+    allowance = TokenBucket(burst=10, per_second=5)
+    assert [allowance.take("anna", 4, 0) for _ in range(3)] == [True, True, False]
+    assert allowance.take("anna", 2, 0), "what was refused was not spent"
+    assert not allowance.take("anna", 1, 199)
+    assert allowance.take("anna", 1, 200)
+    assert not allowance.take("anna", 11, 10**9), "more than a burst is never there"
+    assert allowance.take("anna", 10, 10**9)
+
+
+@pytest.mark.req("COMMUNITY-5")
+def test_each_node_has_its_own_and_remembering_them_takes_bounded_room() -> None:
+    allowance = TokenBucket(burst=1, per_second=0)
+    assert allowance.take("anna", 1, 0)
+    assert allowance.take("berta", 1, 0)
+    assert not allowance.take("anna", 1, 0)
+    for number in range(10_000):
+        allowance.take(str(number), 1, 0)
+    assert len(allowance._left) <= 4_096
+
+
+@pytest.mark.req("COMMUNITY-5")
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 500)), max_size=60))
+def test_no_order_of_asking_gives_more(asked: list[tuple[int, int]]) -> None:
+    allowance, now, granted = TokenBucket(burst=30, per_second=10), 0, 0
+    for units, pause in asked:
+        now += pause
+        granted += units * allowance.take("anna", units, now)
+    assert granted <= 30 + now / 100
