@@ -70,10 +70,15 @@ class Stream:
         check_output(self._contract.check_frame, event, data)
         publisher = self._publisher
         if publisher is None:
-            await self._give_way()
+            # Other tasks get a turn now and then, since no window pauses the handler of a unary call.
+            self._dropped += 1
+            if self._dropped % WINDOW == 0:
+                await asyncio.sleep(0)
             return
         while not (self._outgoing.may_send or self._outgoing.ended):
-            await self._opening()
+            room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(room)
+            await room
         self._emit(publisher, event, data)
         await publisher.drain()
 
@@ -91,18 +96,6 @@ class Stream:
             self._emit(self._publisher, event, data)
             self._wake()
             await self._publisher.drain()
-
-    async def _give_way(self) -> None:
-        """Yield to other tasks now and then, since no window pauses a handler of a unary call."""
-        self._dropped += 1
-        if self._dropped % WINDOW == 0:
-            await asyncio.sleep(0)
-
-    async def _opening(self) -> None:
-        """Wait until the window may have room."""
-        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(room)
-        await room
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -29,7 +29,7 @@ class TelemetrySettings(NamedTuple):
     source: str
 
 
-def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> TelemetrySettings | None:
+def settings(endpoint: str, known: Mapping[str, str] = os.environ) -> TelemetrySettings | None:
     """Return the export requested by `endpoint`, from the settings, or the environment.
 
     None if nothing is requested.
@@ -37,7 +37,6 @@ def settings(endpoint: str, environment: Mapping[str, str] | None = None) -> Tel
     Raises:
         HearthNetError: `bad_request` for an unknown exporter or protocol.
     """
-    known = os.environ if environment is None else environment
     if endpoint == NOWHERE or known.get(_DISABLED, "").strip().lower() == "true":
         return None
     traces = _requested_by(known, "TRACES", endpoint)

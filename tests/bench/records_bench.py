@@ -16,7 +16,7 @@ from typing import Any
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.service.effects.audit_log import AuditLog
-from hearthnet.service.effects.claims import Claims, key
+from hearthnet.service.effects.claims import ClaimStore, key
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.hosting.host import Host
 from hearthnet.trust.audit_chain import AuditEntry
@@ -73,7 +73,7 @@ def _parts(mesh: Mesh, store: Store) -> dict[str, Work]:
         principal=node,
         frame=_FRAME,
     )
-    log, claims = AuditLog(store, mesh.identity), Claims(store, DiskGuard(None))
+    log, claims = AuditLog(store, mesh.identity), ClaimStore(store, DiskGuard(None))
     return {
         "plain": lambda: store.js.publish(f"mk.post.bench.{ids.new_ulid()}", _FRAME.encode()),
         "audit": lambda: log.append(entry, 5),

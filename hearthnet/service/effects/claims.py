@@ -33,7 +33,7 @@ def key(kind: str, *parts: str) -> str:
     return f"{kind}.{blake3.blake3(canonical_json(list(parts))).hexdigest(16)}"
 
 
-class Claims:
+class ClaimStore:
     """The claims of the node to which the store belongs.
 
     Records are JSON objects, never equal for two callers: a lost answer is settled by reading.

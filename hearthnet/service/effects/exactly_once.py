@@ -27,7 +27,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects import claims
-from hearthnet.service.effects.claims import Claim, Claims
+from hearthnet.service.effects.claims import Claim, ClaimStore
 from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, BEGUN_SHARE
 from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.trust.audit_chain import AuditEntry
@@ -65,7 +65,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 class Effects:
     """The effects of one process of a node; `lives` returns whether a process of it runs."""
 
-    def __init__(self, claims: Claims, instance: str, lives: Callable[[str], bool]) -> None:
+    def __init__(self, claims: ClaimStore, instance: str, lives: Callable[[str], bool]) -> None:
         self._claims = claims
         self._instance = instance
         self._lives = lives

@@ -33,7 +33,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
-from hearthnet.service.effects.claims import Claims
+from hearthnet.service.effects.claims import ClaimStore
 from hearthnet.service.effects.exactly_once import Effects, Work
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import ConsentRefused, Key, Refusals, of_call
@@ -200,7 +200,7 @@ class Records:
                 lives = functools.partial(process_lock.lives, self._home)
                 self._opened = _Parts(
                     AuditLog(store, self._peer.identity, room),
-                    Effects(Claims(store, room), self._peer.instance, lives),
+                    Effects(ClaimStore(store, room), self._peer.instance, lives),
                 )
             return self._opened
 

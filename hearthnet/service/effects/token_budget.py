@@ -99,7 +99,7 @@ class Budget:
             raise _uncounted() from error
 
     async def _count_effect(self, token: Claims, limit: int, idempotency_key: str) -> None:
-        records = claims.Claims(await self._store(), self._room)
+        records = claims.ClaimStore(await self._store(), self._room)
         where = claims.key(_EFFECTS, token.iss, token.jti)
         this = claims.key(_EFFECTS, idempotency_key)
         clock = asyncio.get_running_loop().time

@@ -18,6 +18,7 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
+from hearthnet.protocol import subjects
 from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
 from hearthnet.service.decorators import Endpoint, Offer, Statistics
 from hearthnet.trust.authorization.authority import SELF, CallRequirement
@@ -76,6 +77,7 @@ class ActiveOffer:
         self.trust = offer.trust or contract.trust_required
         """The level that its callers need."""
         self.capability = parse_capability(offer.capability)
+        self.topic = subjects.topic(self.capability)
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
         self.in_flight = 0

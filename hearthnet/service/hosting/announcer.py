@@ -63,9 +63,8 @@ class Announcer:
             await self._peer.link.flush_subscriptions()
             await self._publish(gone, withdrawn=True)
             await self._announce()
-            await (
-                self._peer.link.flush_subscriptions()
-            )  # sent before anything else can keep this process busy
+            # Sent before anything else can keep this process busy.
+            await self._peer.link.flush_subscriptions()
         except HearthNetError as error:
             if error.code != "partition":
                 raise
@@ -99,8 +98,8 @@ class Announcer:
         For capabilities of this node alone, these are its own finds.
         """
         entries = [*self._hosted, *self._built_in]
-        public = {_topic(entry) for entry in entries if entry.trust != SELF}
-        private = set(map(_topic, entries))
+        public = {entry.topic for entry in entries if entry.trust != SELF}
+        private = {entry.topic for entry in entries}
         if self._hosted:
             private.add(subjects.EVERYTHING)
         if any(entry.trust != SELF for entry in self._hosted):
@@ -123,8 +122,8 @@ class Announcer:
 
     async def _publish(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> None:
         public = [entry for entry in hosted if entry.trust != SELF]
-        for topic in sorted({_topic(entry) for entry in public}):
-            mine = [entry for entry in public if _topic(entry) == topic]
+        for topic in sorted({entry.topic for entry in public}):
+            mine = [entry for entry in public if entry.topic == topic]
             header = self._peer.sender.header("offer", ids.new_ulid(), capability=topic)
             data = frames.signed(header, self._notice(mine, withdrawn=withdrawn), self._peer.identity)
             subject = subjects.announce(self._peer.node_id, mine[0].capability)
@@ -153,7 +152,7 @@ class Announcer:
             raise FrameError("not a find for this community")
         own = asker == self._peer.node_id
         wanted = header.capability
-        named = [entry for entry in (*self._hosted, *self._built_in) if _topic(entry) == wanted]
+        named = [entry for entry in (*self._hosted, *self._built_in) if entry.topic == wanted]
         offered = self._hosted if wanted == subjects.EVERYTHING else named
         mine = [entry for entry in offered if own or _is_for(rank, entry)]
         if not mine:
@@ -180,7 +179,3 @@ def _is_for(rank: int, entry: ActiveOffer) -> bool:
     Members receive all but `self` offers, invited nodes only those that they may call.
     """
     return entry.trust != SELF and (rank >= RANK["member"] or rank >= RANK.get(entry.trust, len(RANK)))
-
-
-def _topic(entry: ActiveOffer) -> str:
-    return subjects.topic(entry.capability)

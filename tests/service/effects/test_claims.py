@@ -11,7 +11,7 @@ from hearthnet.bus.store import CLAIMS
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.service.effects import exactly_once
-from hearthnet.service.effects.claims import Claims, key
+from hearthnet.service.effects.claims import ClaimStore, key
 from hearthnet.service.effects.exactly_once import Effect, Effects
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from tests.helpers.mesh import Mesh
@@ -27,7 +27,7 @@ SUBJECT = "$KV.claims."
 async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) -> None:
     """The connection to the server breaks behind the message, or before it."""
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
-        claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
+        claims, name = ClaimStore(store, DiskGuard(None)), key("ef", "me", "1")
         proxy.lose(SUBJECT, 1, written=written)
         held = await claims.write(name, {"by": "one"}, 0, 30)
         assert proxy.lost == 1
@@ -48,7 +48,7 @@ async def test_a_lost_answer_is_settled_by_reading(mesh: Mesh, written: bool) ->
 @pytest.mark.req("EFFECT-1")
 async def test_a_claim_is_made_once_and_changed_only_by_who_read_it(mesh: Mesh) -> None:
     async with await mesh.store() as store:
-        claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
+        claims, name = ClaimStore(store, DiskGuard(None)), key("ef", "me", "1")
         racers = await asyncio.gather(*(claims.write(name, {"by": number}, 0, 30) for number in range(20)))
         (first,) = [racer for racer in racers if racer is not None]
         assert await claims.get(name, 30) == first
@@ -68,7 +68,7 @@ async def test_an_outcome_that_cannot_be_written_is_written_later(
     monkeypatch.setattr(exactly_once, "_WRITE_SECONDS", 1.0)
     effect = Effect(state="done", capability="x@1.0", digest="", instance="aaaaaaaa", call="1", output=7)
     async with tcp_proxy(mesh.server.url) as proxy, await mesh.store(url=proxy.url) as store:
-        claims, name = Claims(store, DiskGuard(None)), key("ef", "me", "1")
+        claims, name = ClaimStore(store, DiskGuard(None)), key("ef", "me", "1")
         effects = Effects(claims, "aaaaaaaa", lambda instance: True)
         taken = await claims.write(name, {"state": "taken"}, 0, 30)
         assert taken is not None

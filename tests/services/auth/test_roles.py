@@ -14,7 +14,7 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects import claims
-from hearthnet.service.effects.claims import Claims
+from hearthnet.service.effects.claims import ClaimStore
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, sign_approval
@@ -84,7 +84,7 @@ async def bind(mesh: Mesh, house: House, approval: Approval) -> None:
     used = {"effect": effect, "capability": approval.capability, "digest": approval.arguments_digest}
     async with await mesh.store() as store:
         key = claims.key("ap", approval.approver, approval.id)
-        assert await Claims(store, DiskGuard(house.home)).write(key, used, 0, 5) is not None
+        assert await ClaimStore(store, DiskGuard(house.home)).write(key, used, 0, 5) is not None
 
 
 def was_put_out(house: House, node: str) -> bool:
