@@ -140,7 +140,7 @@ class StoredRuns:
         return (await (await self._open()).audit.end()).sequence
 
     async def append_audit(self, entry: AuditEntry, since: int) -> int:
-        return await (await self._open()).audit.append_once(entry, since, WRITE_SECONDS)
+        return await (await self._open()).audit.append(entry, WRITE_SECONDS, since=since)
 
     async def audit_entries(self, run: str, since: int) -> list[AuditEntry]:
         log: list[AuditEntry] = []

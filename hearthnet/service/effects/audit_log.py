@@ -44,25 +44,20 @@ class AuditLog:
         self._place: ChainPosition | None = None
         self._turn = asyncio.Lock()
 
-    async def append(self, entry: AuditEntry, seconds: float) -> int:
+    async def append(self, entry: AuditEntry, seconds: float, *, since: int | None = None) -> int:
         """Chain and sign `entry` behind the last one; return its number once it is on the disk.
+
+        With `since`, the number of an entry of the same kind and `call` behind that place is returned
+        instead, if there is one.
 
         Raises:
             HearthNetError: `capacity_exceeded` if the disk is full; `partition` if it is not known within
                 `seconds` whether it was written.
         """
         async with self._turn:
-            return await self._append(entry, asyncio.get_running_loop().time() + seconds)
-
-    async def append_once(self, entry: AuditEntry, since: int, seconds: float) -> int:
-        """Append `entry`, unless one of its kind and `call` follows number `since`.
-
-        Returns the number of the existing entry in that case. Errors as `append`.
-        """
-        async with self._turn:
             return await self._append(entry, asyncio.get_running_loop().time() + seconds, since)
 
-    async def _append(self, entry: AuditEntry, until: float, since: int | None = None) -> int:
+    async def _append(self, entry: AuditEntry, until: float, since: int | None) -> int:
         from nats.js import api
 
         clock = asyncio.get_running_loop().time
