@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +24,7 @@ from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import sync_folder, write_whole
 from hearthnet.core.home import Home
 from hearthnet.trust import signed_document
 from hearthnet.trust.keys import Identity
@@ -153,7 +153,7 @@ class Outbox:
             )
         self._path(client_id).unlink()
         self._path(client_id).with_suffix(".why").unlink(missing_ok=True)
-        _sync(self._folder)
+        sync_folder(self._folder)
 
     def _refuse(self, client_id: str, error: HearthNetError) -> None:
         reason = {"code": error.code, "message": error.message}
@@ -210,18 +210,5 @@ def is_retryable(capability: str, error: HearthNetError) -> bool:
 def _write(path: Path, data: bytes) -> None:
     """Write the file atomically and durably."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}")
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_whole(path, data, durable=True)
+    sync_folder(path.parent)

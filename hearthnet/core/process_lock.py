@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from hearthnet.core.files import sync_folder
 from hearthnet.core.home import Home
 
 _ROOM: Final = 128
@@ -57,7 +58,7 @@ class ProcessLock:
         self._noted = False
         self._write(None)
         hidden.rename(self._path)
-        _sync(self._path.parent)
+        sync_folder(self._path.parent)
 
     def note(self, since: int) -> None:
         """Record that the open calls of this process began after entry `since`.
@@ -143,11 +144,3 @@ def _mark(text: bytes) -> LockContent:
         return msgspec.json.decode(text, type=LockContent)
     except msgspec.DecodeError:
         return LockContent("", 0)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

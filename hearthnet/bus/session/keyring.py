@@ -22,6 +22,7 @@ import blake3
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -95,12 +96,7 @@ def write_new(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if path.exists():
         raise FileExistsError(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    write_whole(path, data, durable=True)
 
 
 _BYTES: Final = 16

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import os
 import shutil
 import stat
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from hearthnet.core.errors import OTHER, HearthNetError
+from hearthnet.core.files import write_whole as write_whole
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 
 NEEDED_BYTES: Final = 64 * 1024 * 1024
@@ -70,26 +70,6 @@ def check_space(path: Path, needed: int = NEEDED_BYTES) -> None:
             f"{needed // 1_000_000} MB to start; make room, {_ELSEWHERE}",
             details={"free_bytes": free, "needed_bytes": needed},
         )
-
-
-def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
-    """Write `data` to `path` with mode 0600 in one step: readers see old or new content.
-
-    The data is synced to the disk only if it must be `durable`: much of the output of a running node is of no
-    use after a power cut. Raises OSError.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
 
 
 SPARE_BYTES: Final = 64 * 1024
