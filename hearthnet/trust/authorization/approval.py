@@ -43,20 +43,13 @@ class Consent(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_
     expires: Count
     v: int = 1
 
-    def check_members(self, call: Claimed, *members: tuple[str, object, object]) -> None:
-        """Check the caller, the capability and `members` (name, consented value, claimed value).
+    def check_members(self, *members: tuple[str, object, object]) -> None:
+        """Check `members` in their order: name, consented value, claimed value.
 
         Raises:
-            HearthNetError: `unauthorized` if one of them differs from that of the call.
+            HearthNetError: `unauthorized` for the first one that differs.
         """
-        shared = (
-            ("version", self.v, 1),
-            ("approver", self.approver, call.approver),
-            ("community", self.community, call.community),
-            ("actor", self.actor, call.actor),
-            ("capability", self.capability, call.capability),
-        )
-        for what, consented, claimed in (*shared, *members):
+        for what, consented, claimed in members:
             if consented != claimed:
                 raise HearthNetError(
                     "unauthorized",
@@ -138,9 +131,13 @@ def check_binding(approval: Approval, call: Claimed) -> None:
     signed_document.check(approval, approval.approver, PURPOSE)
     may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
     approval.check_members(
-        call,
+        ("version", approval.v, 1),
+        ("approver", approval.approver, call.approver),
         ("way of consent", approval.via or "", call.via),
+        ("community", approval.community, call.community),
+        ("actor", approval.actor, call.actor),
         ("provider", call.provider if may_be_any else approval.provider, call.provider),
+        ("capability", approval.capability, call.capability),
         ("arguments", approval.arguments_digest, call.arguments_digest),
         ("idempotency key", approval.idempotency_key, call.idempotency_key),
         ("run", approval.run, call.run),

@@ -77,8 +77,12 @@ def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: d
     """
     signed_document.check(grant, grant.approver, PURPOSE)
     grant.check_members(
-        call,
+        ("version", grant.v, 1),
+        ("approver", grant.approver, call.approver),
+        ("community", grant.community, call.community),
+        ("actor", grant.actor, call.actor),
         ("provider", grant.provider, call.provider),
+        ("capability", grant.capability, call.capability),
         ("tool", grant.tool_hash, tool_hash),
         ("arguments", Constraints(grant.params_constraints).violated(body), None),
     )

@@ -114,7 +114,10 @@ class RosterReplay:
             for place, event in enumerate(history.events)
             if isinstance(event.content, PolicyUpdated)
         ]
-        self._judges: dict[type, Callable[[int, CommunityEvent, Any], None]] = {
+        self._run()
+
+    def _run(self) -> None:
+        judges: dict[type, Callable[[int, CommunityEvent, Any], None]] = {
             Created: self._created,
             Invited: self._invited,
             Joined: self._joined,
@@ -125,15 +128,12 @@ class RosterReplay:
             Withdrawn: self._withdrawn,
             PolicyUpdated: self._updated,
         }
-        self._run()
-
-    def _run(self) -> None:
         for place, event in enumerate(self._history.events):
             try:
                 if event.lamport > self.reached + MAX_LEAP:
                     raise _Flaw("its lamport is far beyond the events before it")
                 self.reached = event.lamport
-                judge = self._judges.get(type(event.content))
+                judge = judges.get(type(event.content))
                 if judge is None:
                     raise _Flaw("it is of a kind unknown here")
                 judge(place, event, event.content)
