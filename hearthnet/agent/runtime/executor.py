@@ -40,13 +40,7 @@ from hearthnet.agent.runtime.ports import BusPort, Clock, ResultsPort, RunPorts
 from hearthnet.agent.runtime.run_principal import RunPrincipal
 from hearthnet.agent.tools.result_text import READ_RESULT, error_text
 from hearthnet.agent.tools.selection import first_choice, offered_tools
-from hearthnet.agent.tools.toolbox import (
-    DEFAULT_TOOL_SECONDS,
-    BoundTool,
-    ReaderTool,
-    Toolbox,
-    natives,
-)
+from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, ReaderTool, Toolbox, natives
 from hearthnet.agent.tools.types import (
     Approve,
     Decision,
