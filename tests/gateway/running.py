@@ -12,7 +12,7 @@ from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.tools.types import Decision
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.runs.run import DecisionBody, Follower, FollowUp, GatewayRun, NewRun
 from hearthnet.gateway.runs.runs import GatewayRuns
 from hearthnet.trust.authorization import token as tokens
@@ -40,19 +40,19 @@ class Guest(NamedTuple):
         return sign_approval(self.identity, msgspec.convert(unsigned, Approval)).as_json()
 
 
-class Tokens:
-    """Mints session tokens for guests, as `gateway.clients.Clients` does."""
+class Tokens(Clients):
+    """Mints session tokens for guests, without a book of clients."""
 
     def __init__(self, bus: ScriptedBus) -> None:
-        self._peer = bus.peer
+        self._scripted = bus.peer
         self.known: list[Client] = []
 
     def token(self, client: Client) -> str:
         """The token under which the client's calls go out."""
         return tokens.mint(
-            self._peer.identity,
-            subject=self._peer.identity.node_id,
-            audience=self._peer.community,
+            self._scripted.identity,
+            subject=self._scripted.identity.node_id,
+            audience=self._scripted.community,
             scope=client.scope,
             now_ms=now_ms(),
             ttl_seconds=600,

@@ -14,13 +14,13 @@ See: docs/protocol/agent.md#authority-of-the-calls, docs/protocol/tokens.md#run-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from hearthnet.agent.loop.events import Dispatch
 from hearthnet.agent.loop.state import confirmation_id_of
-from hearthnet.agent.persistence.decision_log import SignedDecision
+from hearthnet.agent.persistence.decision_log import DecisionLog, SignedDecision
 from hearthnet.agent.runtime.authority import RunAuthority, unsigned_approval
 from hearthnet.agent.tools.providers import Offers
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Tool
@@ -82,13 +82,6 @@ def _fields(tool: BoundTool, section: str) -> Mapping[str, Any]:
     return fields
 
 
-class ApprovalLookup(Protocol):
-    """The decisions of people about the calls of a run."""
-
-    async def decided(self, run: str, confirmation_id: str) -> SignedDecision | None:
-        """Return the decision about a call, verified as this node's; None where there is none."""
-
-
 class ClientAuthority:
     """The authority of one client's run, as `RunAuthority` is the owner's."""
 
@@ -98,7 +91,7 @@ class ClientAuthority:
         community: str,
         run: str,
         acting: ClientPrincipal,
-        decisions: ApprovalLookup | None,
+        decisions: DecisionLog | None,
         owner: RunAuthority | None = None,
     ) -> None:
         """Create the authority of the run `run`.

@@ -83,16 +83,16 @@ class CallRoutes:
 
     async def call(self, request: Request) -> Response:
         """Handle one call, or the next turn of a run."""
-        given = await read_object(request)
+        received = await read_object(request)
         if (name := request.path_params.get(_NAME)) is not None:
-            given = {"capability": name, "body": given}
-        client = await self._client(request, given)
+            received = {"capability": name, "body": received}
+        client = await self._client(request, received)
         if wants_events(request):
-            return await self._events(request, client, given)
+            return await self._events(request, client, received)
         with self._gateway.limits.held(client.id):
-            return JSONResponse(await while_there(request.receive, self._answer(client, given)))
+            return JSONResponse(await while_there(request.receive, self._answer(client, received)))
 
-    async def _client(self, request: Request, given: dict[str, Any]) -> Client:
+    async def _client(self, request: Request, received: dict[str, Any]) -> Client:
         """Return the client of a request.
 
         A call is signed by a client that has a key; a follow-up carries signed approvals instead.
@@ -104,46 +104,46 @@ class CallRoutes:
             raise HearthNetError(
                 "unauthorized", "this client signs its calls; send the signed call to /v1/call"
             )
-        if client is None or "run" not in given:
-            client = clients.from_envelope(given, client)
+        if client is None or "run" not in received:
+            client = clients.from_envelope(received, client)
         return client
 
-    async def _resolve(self, client: Client, given: dict[str, Any]) -> RunRequest | CallBody:
+    async def _resolve(self, client: Client, received: dict[str, Any]) -> RunRequest | CallBody:
         """Return what is asked for: a new run, a follow-up (also as the body of a signed call), or a call."""
-        inner = given.get("body")
-        if "run" in given:
-            return _read(given, FollowUp)
+        inner = received.get("body")
+        if "run" in received:
+            return _read(received, FollowUp)
         if isinstance(inner, dict) and "run" in inner:
             return _read(inner, FollowUp, "/body")
-        return await run_or_call(self._gateway.bus, self._gateway.runs, client, _read(given, CallBody))
+        return await run_or_call(self._gateway.bus, self._gateway.runs, client, _read(received, CallBody))
 
-    async def _answer(self, client: Client, given: dict[str, Any]) -> dict[str, Any]:
-        asked = await self._resolve(client, given)
-        if not isinstance(asked, CallBody):
-            return await self._follow_ups.answer(client, asked)
-        if asked.contract.stream_schema is not None and not may_answer_whole(asked.contract):
-            before, last = await collected(self._stream(client, asked))
+    async def _answer(self, client: Client, received: dict[str, Any]) -> dict[str, Any]:
+        call = await self._resolve(client, received)
+        if not isinstance(call, CallBody):
+            return await self._follow_ups.answer(client, call)
+        if call.contract.stream_schema is not None and not may_answer_whole(call.contract):
+            before, last = await collected(self._stream(client, call))
             frames = [{"event": frame["event"], "data": frame["data"]} for frame in before]
             return {"output": {"frames": frames, "final": last["data"]}, "meta": last["data"]}
-        return await self._unary(client, asked)
+        return await self._unary(client, call)
 
-    async def _unary(self, client: Client, asked: CallBody) -> dict[str, Any]:
+    async def _unary(self, client: Client, call: CallBody) -> dict[str, Any]:
         """Return one answer, or the approval that the client's key has to sign first."""
-        bus, contract, body = self._gateway.bus, asked.contract, asked.body
+        bus, contract, body = self._gateway.bus, call.contract, call.body
         approval: Approval | None = None
         if contract.stream_schema is not None:
             body = {**body, "input": {**_object(body, "input"), "stream": False}}
         if contract.side_effects:
-            body = with_client_id(contract, body, asked.request_id)
-            found = await approved(bus, client, contract, body, asked.approval)
+            body = with_client_id(contract, body, call.request_id)
+            found = await approved(bus, client, contract, body, call.approval)
             if not isinstance(found, Approval):
                 return {"requires_follow_up": True, "run": "", "pending": [found], "wanted": []}
             approval = found
         token = self._gateway.clients.token(client)
-        return await answer(bus, MeshCall(contract, body, token, asked.timeout_seconds, approval))
+        return await answer(bus, MeshCall(contract, body, token, call.timeout_seconds, approval))
 
-    def _stream(self, client: Client, asked: CallBody) -> Frames:
-        contract = asked.contract
+    def _stream(self, client: Client, call: CallBody) -> Frames:
+        contract = call.contract
         if contract.side_effects:
             raise HearthNetError(
                 "not_implemented",
@@ -151,28 +151,28 @@ class CallRoutes:
                 "a model as a tool",
             )
         token = self._gateway.clients.token(client)
-        return stream_frames(self._gateway.bus, MeshCall(contract, asked.body, token, asked.timeout_seconds))
+        return stream_frames(self._gateway.bus, MeshCall(contract, call.body, token, call.timeout_seconds))
 
-    async def _frames(self, client: Client, given: dict[str, Any]) -> Frames:
-        asked = await self._resolve(client, given)
-        if not isinstance(asked, CallBody):
-            return self._follow_ups.frames(client, asked)
-        if asked.contract.stream_schema is not None:
-            return self._stream(client, asked)
-        return self._as_frames(client, asked)
+    async def _frames(self, client: Client, received: dict[str, Any]) -> Frames:
+        call = await self._resolve(client, received)
+        if not isinstance(call, CallBody):
+            return self._follow_ups.frames(client, call)
+        if call.contract.stream_schema is not None:
+            return self._stream(client, call)
+        return self._as_frames(client, call)
 
-    async def _as_frames(self, client: Client, asked: CallBody) -> Frames:
+    async def _as_frames(self, client: Client, call: CallBody) -> Frames:
         """Yield the result of a capability that does not stream, and `done`, as frames."""
-        reply = await self._unary(client, asked)
+        reply = await self._unary(client, call)
         if reply.get("requires_follow_up"):
             yield {"event": "suspended", "data": reply, "seq": 1}
             return
         yield {"event": "result", "data": reply, "seq": 1}
         yield {"event": "done", "data": reply["meta"], "seq": 2}
 
-    async def _events(self, request: Request, client: Client, given: dict[str, Any]) -> Response:
+    async def _events(self, request: Request, client: Client, received: dict[str, Any]) -> Response:
         events = _Events()
-        pieces = self._pieces(client, await self._frames(client, given), events)
+        pieces = self._pieces(client, await self._frames(client, received), events)
         return await streamed(request.receive, pieces, events.failed)
 
     async def _pieces(self, client: Client, frames: Frames, events: _Events) -> AsyncGenerator[bytes, None]:
@@ -215,9 +215,9 @@ def wants_events(request: Request) -> bool:
     return MEDIA_TYPE in request.headers.get("accept", "").lower()
 
 
-def _read(given: dict[str, Any], kind: type[_Kind], where: str = "") -> _Kind:
+def _read(received: dict[str, Any], kind: type[_Kind], where: str = "") -> _Kind:
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(received, kind)
     except msgspec.ValidationError as error:
         raise HearthNetError(
             "bad_request", f"the request is malformed: {error}", details={"path": where}

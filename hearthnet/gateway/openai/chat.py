@@ -125,11 +125,11 @@ class Chat:
     async def completions(self, request: Request) -> Response:
         """Handle `POST /v1/chat/completions`."""
         client = await self._client(request)
-        asked = await self._read_request(request)
-        form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), asked.model)
-        if asked.stream:
-            return await streamed(request.receive, self._pieces(client, asked, form), _failed)
-        return JSONResponse(await while_there(request.receive, self._whole(client, asked, form)))
+        completion = await self._read_request(request)
+        form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), completion.model)
+        if completion.stream:
+            return await streamed(request.receive, self._pieces(client, completion, form), _failed)
+        return JSONResponse(await while_there(request.receive, self._whole(client, completion, form)))
 
     async def _read_request(self, request: Request) -> OpenAIRequest:
         """Return the request; limit large ones and store their images."""
@@ -147,23 +147,25 @@ class Chat:
             )
         return client
 
-    async def _whole(self, client: Client, asked: OpenAIRequest, form: Form) -> dict[str, object]:
+    async def _whole(self, client: Client, completion: OpenAIRequest, form: Form) -> dict[str, object]:
         with self._gateway.limits.held(client.id):
-            frames, of_run = await self._source.frames(client, asked)
-            answer = OpenAIAnswer(of_run=of_run, texts=asked.texts)
+            frames, of_run = await self._source.frames(client, completion)
+            answer = OpenAIAnswer(of_run=of_run, texts=completion.texts)
             async with aclosing(frames):
                 async for frame in frames:
                     answer.feed(frame["event"], frame["data"])
         return form.whole(answer)
 
-    async def _pieces(self, client: Client, asked: OpenAIRequest, form: Form) -> AsyncGenerator[bytes, None]:
+    async def _pieces(
+        self, client: Client, completion: OpenAIRequest, form: Form
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the chunks; raises the errors of the model or the run."""
         with self._gateway.limits.held(client.id):
-            frames, of_run = await self._source.frames(client, asked)
-            answer = OpenAIAnswer(of_run=of_run, texts=asked.texts)
+            frames, of_run = await self._source.frames(client, completion)
+            answer = OpenAIAnswer(of_run=of_run, texts=completion.texts)
             begun = False
             async with aclosing(frames):
-                async for piece in _growing(frames, answer, asked, form):
+                async for piece in _growing(frames, answer, completion, form):
                     if not begun:
                         begun = True
                         yield encode_data(form.chunk({"role": "assistant", "content": ""}))
@@ -171,7 +173,7 @@ class Chat:
         if not begun:
             yield encode_data(form.chunk({"role": "assistant", "content": ""}))
         yield encode_data(form.last(answer))
-        if asked.include_usage:
+        if completion.include_usage:
             yield encode_data(form.usage(answer))
         yield _DONE
 
@@ -182,11 +184,11 @@ def _failed(error: Exception) -> bytes:
 
 
 async def _growing(
-    frames: Frames, answer: OpenAIAnswer, asked: OpenAIRequest, form: Form
+    frames: Frames, answer: OpenAIAnswer, completion: OpenAIRequest, form: Form
 ) -> AsyncGenerator[bytes, None]:
     async for frame in frames:
         deltas = answer.feed(frame["event"], frame["data"])
-        if asked.events:
+        if completion.events:
             yield encode_data(form.event(frame))
         for delta in deltas:
             yield encode_data(form.chunk(delta))

@@ -32,8 +32,8 @@ def is_large(request: Request) -> bool:
     return said.isdigit() and int(said) > MOST_BODY_BYTES
 
 
-async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
-    """Return `asked` with `image_cid` in place of the data of each larger image.
+async def with_images_stored(completion: OpenAIRequest, home: Home) -> OpenAIRequest:
+    """Return `completion` with `image_cid` in place of the data of each larger image.
 
     Errors of the store are passed through.
 
@@ -42,18 +42,18 @@ async def with_images_stored(asked: OpenAIRequest, home: Home) -> OpenAIRequest:
     """
     found = [
         (part, f"/messages/{place}/content/{number}")
-        for place, message in enumerate(asked.body["input"]["messages"])
+        for place, message in enumerate(completion.body["input"]["messages"])
         for number, part in enumerate(parts_of(message))
         if part["type"] == "image" and len(part.get("data", "")) > _SMALL
     ]
     if not found:
-        return asked
+        return completion
     hold = Hold(name="image of a question", until=now_ms() + HOLD_MS)
     async with await Store.connect(home, "gateway images") as store:
         for part, path in found:
             data = await asyncio.to_thread(_decoded, part.pop("data"), path)
             part["image_cid"] = await store.blobs.put_bytes(data, hold)
-    return msgspec.structs.replace(asked, stored=True)
+    return msgspec.structs.replace(completion, stored=True)
 
 
 def _decoded(text: str, path: str) -> bytes:

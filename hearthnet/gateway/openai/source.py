@@ -43,18 +43,18 @@ class Continued(NamedTuple):
     surely: bool
 
 
-def continued(asked: OpenAIRequest) -> Continued | None:
-    """Return the run that `asked` continues, None where it begins a new one."""
-    answers = _answers(asked.body["input"]["messages"])
-    if asked.run:
-        own = {call: result for run, call, result in answers if run == asked.run}
-        return Continued(FollowUp(asked.run, {}, own), surely=True)
+def continued(completion: OpenAIRequest) -> Continued | None:
+    """Return the run that `completion` continues, None where it begins a new one."""
+    answers = _answers(completion.body["input"]["messages"])
+    if completion.run:
+        own = {call: result for run, call, result in answers if run == completion.run}
+        return Continued(FollowUp(completion.run, {}, own), surely=True)
     if answers and len({run for run, _, _ in answers}) == 1:
         return Continued(
             FollowUp(answers[0][0], {}, {call: result for _, call, result in answers}), surely=False
         )
-    waits = run_named_in(asked.last_answer)
-    if waits and not answers and asked.body["input"]["messages"][-1]["role"] == "user":
+    waits = run_named_in(completion.last_answer)
+    if waits and not answers and completion.body["input"]["messages"][-1]["role"] == "user":
         return Continued(FollowUp(waits), surely=False)
     return None
 
@@ -82,20 +82,20 @@ class RunSource:
         self._gateway = gateway
         self._follow_ups = FollowUps(gateway)
 
-    async def frames(self, client: Client, asked: OpenAIRequest) -> tuple[Frames, bool]:
+    async def frames(self, client: Client, completion: OpenAIRequest) -> tuple[Frames, bool]:
         """Return the frames, and whether they are of a run."""
-        goes_on = continued(asked)
+        goes_on = continued(completion)
         if goes_on is not None:
-            return self._going_on(client, asked, goes_on), True
-        if asked.with_mesh:
-            return self._follow_ups.frames(client, await self._with_tools(client, asked)), True
+            return self._going_on(client, completion, goes_on), True
+        if completion.with_mesh:
+            return self._follow_ups.frames(client, await self._with_tools(client, completion)), True
         client.check_covers(CHAT)
-        body = {**asked.body, "input": {**asked.body["input"], "stream": True}}
+        body = {**completion.body, "input": {**completion.body["input"], "stream": True}}
         bus, token = self._gateway.bus, self._gateway.clients.token(client)
-        node = bus.peer.node_id if asked.stored else ""
+        node = bus.peer.node_id if completion.stored else ""
         return stream_frames(bus, MeshCall(find_contract(CHAT), body, token, node=node)), False
 
-    async def _going_on(self, client: Client, asked: OpenAIRequest, goes_on: Continued) -> Frames:
+    async def _going_on(self, client: Client, completion: OpenAIRequest, goes_on: Continued) -> Frames:
         """Yield the frames of the run, or of a new one where the run no longer exists."""
         try:
             async with aclosing(self._follow_ups.frames(client, goes_on.follow_up)) as frames:
@@ -105,20 +105,20 @@ class RunSource:
         except HearthNetError as error:
             if goes_on.surely or error.code not in _RUN_ENDED:
                 raise
-        request = await self._with_tools(client, asked)
+        request = await self._with_tools(client, completion)
         async with aclosing(self._follow_ups.frames(client, request)) as frames:
             async for frame in frames:
                 yield frame
 
-    async def _with_tools(self, client: Client, asked: OpenAIRequest) -> NewRun:
+    async def _with_tools(self, client: Client, completion: OpenAIRequest) -> NewRun:
         """Return the request of a run, with tools of the mesh and the client's own."""
         client.check_covers(CHAT)
-        given = dict(asked.body["input"])
+        given = dict(completion.body["input"])
         own = [_client_tool(tool) for tool in given.pop("tools", [])]
-        mesh = asked.mesh_tools
+        mesh = completion.mesh_tools
         if mesh is None:
             mesh = list(offered_tools(await self._gateway.bus.offers()))
-        return NewRun({**asked.body, "input": {**given, "tools": [*mesh, *own]}})
+        return NewRun({**completion.body, "input": {**given, "tools": [*mesh, *own]}})
 
 
 def offered_tools(views: Iterable[OfferView]) -> list[str]:

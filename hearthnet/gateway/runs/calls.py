@@ -89,7 +89,7 @@ class MeshCall(msgspec.Struct, frozen=True):
     node: str = ""
 
 
-async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, asked: CallBody) -> NewRun | CallBody:
+async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, call: CallBody) -> NewRun | CallBody:
     """Return the run that a call of `llm.chat` with tools begins; any other call as it is.
 
     Where the model only reads the beginning of a run in advance, that is a plain call. The contract of a
@@ -99,18 +99,18 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, asked: CallBo
         HearthNetError: As for `CallBody.contract`; `unauthorized` for a capability of one home alone;
             `token_scope_insufficient` for one that the client's scope does not cover.
     """
-    if is_provider_defined(asked.capability):
-        refuse_home_only(asked.capability)
-        named = f"{asked.capability}@{asked.version}" if asked.version else asked.capability
+    if is_provider_defined(call.capability):
+        refuse_home_only(call.capability)
+        named = f"{call.capability}@{call.version}" if call.version else call.capability
         client.check_covers(named)
         contract = await bus.fetch_contract(named)
-        asked = msgspec.structs.replace(asked, capability=contract.name, version=contract.version)
-    client.check_covers(asked.contract.name)
-    if is_run(asked.contract, asked.body):
-        return NewRun(asked.body)
-    if not is_prewarming(asked.contract, asked.body):
-        return asked
-    return msgspec.structs.replace(asked, body=await runs.prewarming(client, asked.body))
+        call = msgspec.structs.replace(call, capability=contract.name, version=contract.version)
+    client.check_covers(call.contract.name)
+    if is_run(call.contract, call.body):
+        return NewRun(call.body)
+    if not is_prewarming(call.contract, call.body):
+        return call
+    return msgspec.structs.replace(call, body=await runs.prewarming(client, call.body))
 
 
 async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:
@@ -130,10 +130,9 @@ async def stream_frames(bus: Bus, call: MeshCall) -> Frames:
 
     Closing the frames early cancels the work behind them.
     """
-    asked = bus.stream(
+    async with bus.stream(
         call.contract.id, call.body, token=call.token, timeout_seconds=call.timeout_seconds, node=call.node
-    )
-    async with asked as stream:
+    ) as stream:
         async for frame in stream:
             yield {"event": frame.event, "data": frame.data, "seq": frame.seq}
 
@@ -167,17 +166,17 @@ async def approved(
     `provider_of` where it is not settled which home is meant.
     """
     peer, name = bus.peer, contract.name
-    asked = _pending_approval(contract, body)
+    pending = _pending_approval(contract, body)
     tool = Toolbox([capability_tool(contract.id)]).bound(name)
     expected = await approval_template(
-        tool, asked, client.key or peer.node_id, peer.node_id, peer.community, bus
+        tool, pending, client.key or peer.node_id, peer.node_id, peer.community, bus
     )
     if not client.key:
         return sign_approval(peer.identity, msgspec.structs.replace(expected, via="gateway"))
     if signed is None:
         unsigned = expected.as_json()
         del unsigned["signature"]
-        return {**msgspec.to_builtins(asked), "approval": unsigned}
+        return {**msgspec.to_builtins(pending), "approval": unsigned}
     approval = approvals.decode(signed)
     verify_approval(approval, expected, now_ms())
     return approval

@@ -42,54 +42,54 @@ class FollowUps:
         self._gateway = gateway
         self._turns = RunDeduplicator()
 
-    async def answer(self, client: Client, asked: RunRequest) -> dict[str, Any]:
+    async def answer(self, client: Client, request: RunRequest) -> dict[str, Any]:
         """Run the next turn to its end; return the answer again if the run has ended.
 
         Raises the errors of `GatewayRuns.decide` and `GatewayRuns.open`.
         """
-        if not isinstance(asked, FollowUp):
+        if not isinstance(request, FollowUp):
             return await self._turn_response(
-                client, await (await self._open(client, asked, _unheard)).drive()
+                client, await (await self._open(client, request, _unheard)).drive()
             )
-        await self._decide(client, asked)
+        await self._decide(client, request)
         while True:
-            opening = partial(self._open, client, asked, _unheard)
+            opening = partial(self._open, client, request, _unheard)
             try:
-                outcome, joined = await self._turns.outcome(client.principal, asked.run, opening)
+                outcome, joined = await self._turns.outcome(client.principal, request.run, opening)
             except HearthNetError as error:
-                return await self._repeated_response(client, asked.run, error)
+                return await self._repeated_response(client, request.run, error)
             # Where another request drove it, our answers were not used; use those that are still wanted.
             wanted = {one.tool_call_id for one in outcome.wanted} if joined else set()
-            answers = {call: asked.answers[call] for call in wanted & asked.answers.keys()}
+            answers = {call: request.answers[call] for call in wanted & request.answers.keys()}
             if not answers:
                 return await self._turn_response(client, outcome)
-            asked = msgspec.structs.replace(asked, answers=answers)
+            request = msgspec.structs.replace(request, answers=answers)
 
-    async def frames(self, client: Client, asked: RunRequest) -> Frames:
+    async def frames(self, client: Client, request: RunRequest) -> Frames:
         """Yield the frames of the next turn; yield the answer again if the run has ended."""
-        if isinstance(asked, FollowUp):
-            await self._decide(client, asked)
+        if isinstance(request, FollowUp):
+            await self._decide(client, request)
         try:
-            async with aclosing(run_frames(partial(self._open, client, asked))) as frames:
+            async with aclosing(run_frames(partial(self._open, client, request))) as frames:
                 async for frame in frames:
                     yield frame
         except HearthNetError as error:
-            if not isinstance(asked, FollowUp):
+            if not isinstance(request, FollowUp):
                 raise
-            response = await self._repeated_response(client, asked.run, error)
+            response = await self._repeated_response(client, request.run, error)
             text = response["output"]["message"].get("content") or ""
             yield {"event": "token", "data": {"text": text}, "seq": 1}
             yield {"event": "done", "data": response["meta"], "seq": 2}
 
-    async def _decide(self, client: Client, asked: FollowUp) -> None:
+    async def _decide(self, client: Client, request: FollowUp) -> None:
         """Store the decisions, after all of them have been read."""
-        for given in asked.decisions.values():
+        for given in request.decisions.values():
             given.decided()
-        for call, given in asked.decisions.items():
-            await self._gateway.runs.decide(client, asked.run, call, given, VIA)
+        for call, given in request.decisions.items():
+            await self._gateway.runs.decide(client, request.run, call, given, VIA)
 
-    async def _open(self, client: Client, asked: RunRequest, hear: Listener) -> GatewayRun:
-        return await self._gateway.runs.open(client, asked, Follower(hear, waits=False, via=VIA))
+    async def _open(self, client: Client, request: RunRequest, hear: Listener) -> GatewayRun:
+        return await self._gateway.runs.open(client, request, Follower(hear, waits=False, via=VIA))
 
     async def _turn_response(self, client: Client, outcome: Outcome) -> dict[str, Any]:
         """Return the response for the end of a turn: the answer, or its open calls."""

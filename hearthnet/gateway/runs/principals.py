@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -13,23 +13,16 @@ from hearthnet.agent.runtime.ports import BusPort, Listener
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core.errors import HearthNetError
-from hearthnet.gateway.auth.clients import Client
+from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.trust.authorization.approval import Approval
 
 _MOST_SEEN: Final = 2048
 
 
-class ClientsPort(Protocol):
-    """The part of `clients.Clients` that runs use."""
-
-    def token(self, client: Client) -> str: ...
-    def with_key(self, principal: str, key: str) -> Client | None: ...
-
-
 class RunPrincipals:
     """The clients of one gateway, as its runs see them."""
 
-    def __init__(self, bus: BusPort, clients: ClientsPort) -> None:
+    def __init__(self, bus: BusPort, clients: Clients) -> None:
         self._bus = bus
         self._clients = clients
         self._driven: Counter[str] = Counter()
@@ -123,29 +116,29 @@ class ApprovalPresenter:
         self._toolbox = toolbox
         self._proposed = proposed
 
-    async def with_template(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """Return `asked`, the data of `confirmation_required`, with an unsigned `approval`.
+    async def with_template(self, pending: dict[str, Any]) -> dict[str, Any]:
+        """Return `pending`, the data of `confirmation_required`, with an unsigned `approval`.
 
         It is None where the call takes no approval, and where none can be made now: then `approval_problem`
-        has the reason. Clients without a key get `asked` unchanged.
+        has the reason. Clients without a key get `pending` unchanged.
         """
         if not self._approver.key:
-            return asked
+            return pending
         try:
             wanted = await self._approver.approval_template(
-                self._toolbox[asked["name"]], msgspec.convert(asked, PendingApproval)
+                self._toolbox[pending["name"]], msgspec.convert(pending, PendingApproval)
             )
         except HearthNetError as error:
-            return {**asked, "approval": None, "approval_problem": error.message}
+            return {**pending, "approval": None, "approval_problem": error.message}
         if wanted is None:
-            return {**asked, "approval": None}
+            return {**pending, "approval": None}
         unsigned = self._proposed.same(wanted).as_json()
         del unsigned["signature"]
-        return {**asked, "approval": unsigned}
+        return {**pending, "approval": unsigned}
 
-    async def with_templates(self, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def with_templates(self, pending: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the result of `with_template` for each."""
-        return [await self.with_template(one) for one in asked]
+        return [await self.with_template(one) for one in pending]
 
     def hearing(self, hear: Listener, hidden: list[str]) -> Listener:
         """Return a listener that adds approvals, and first a notice of `hidden` tools, to `hear`."""

@@ -44,8 +44,8 @@ from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth.clients import Client, scope_error
-from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, ClientsPort, RunPrincipals
+from hearthnet.gateway.auth.clients import Client, Clients, scope_error
+from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, RunPrincipals
 from hearthnet.gateway.runs.requested_tools import CHAT, provider_defined_names, tools_of
 from hearthnet.gateway.runs.run import (
     AWAY_SECONDS,
@@ -121,7 +121,7 @@ class GatewayRuns:
     def __init__(
         self,
         bus: BusPort,
-        clients: ClientsPort,
+        clients: Clients,
         store: RunStore,
         *,
         results: ResultsPort | None = None,
@@ -157,7 +157,7 @@ class GatewayRuns:
         self._here: dict[tuple[str, str], GatewayRun] = {}
 
     @classmethod
-    def of(cls, bus: Bus, home: Home, clients: ClientsPort) -> GatewayRuns:
+    def of(cls, bus: Bus, home: Home, clients: Clients) -> GatewayRuns:
         """Return the runs in the store of the node in `home`, connected at first use."""
 
         async def connect() -> Store:
@@ -181,7 +181,7 @@ class GatewayRuns:
         for close in self._to_close:
             await close()
 
-    async def open(self, client: Client, asked: RunRequest, follower: Follower) -> GatewayRun:
+    async def open(self, client: Client, request: RunRequest, follower: Follower) -> GatewayRun:
         """Open a new run, or take over a saved one of the client's, to be driven here.
 
         The decisions of a follow-up are not stored by this, but by `decide`.
@@ -192,16 +192,16 @@ class GatewayRuns:
                 `capacity_exceeded` for too many runs at once; for a saved run as `ToolExecutor.open_saved`.
         """
         opening: Callable[..., ToolRun | Awaitable[ToolRun]]
-        if isinstance(asked, NewRun):
-            executor, request, hidden = await self._prepare(client, asked.body, follower.via)
-            toolbox, opening = executor.toolbox, partial(executor.open_run, request)
+        if isinstance(request, NewRun):
+            executor, chat, hidden = await self._prepare(client, request.body, follower.via)
+            toolbox, opening = executor.toolbox, partial(executor.open_run, chat)
         else:
-            record = (await self._saved_runs(client).load(asked.run)).record
+            record = (await self._saved_runs(client).load(request.run)).record
             if record.tools:
                 self._settings().check()
             executor, hidden = self._executor(self._principals.acting(client), [], follower.via), []
             toolbox = toolbox_of(record)
-            opening = partial(executor.open_saved, asked.run, answers=asked.answers)
+            opening = partial(executor.open_saved, request.run, answers=request.answers)
         presence, run_tool = ClientPresence(self._away), follower.run_tool
         ended = self._principals.begin(client, MOST_AT_ONCE)
         try:
@@ -223,12 +223,12 @@ class GatewayRuns:
         executor, request, _ = await self._prepare(client, body, "gateway")
         return executor.prewarm_request(request)
 
-    async def _learned(self, client: Client, asked: Any) -> tuple[dict[str, ToolDefinition], list[str]]:
+    async def _learned(self, client: Client, tools: Any) -> tuple[dict[str, ToolDefinition], list[str]]:
         """Return the requested tools without installed contract, by capability.
 
         Names outside the client's scope are returned apart: nothing is sent about them.
         """
-        names = provider_defined_names(asked)
+        names = provider_defined_names(tools)
         for name in names:
             refuse_home_only(name)
         uncovered = [name for name in names if not client.scope.covers_name(name)]
@@ -243,10 +243,10 @@ class GatewayRuns:
         given = dict(body.get("input") or {})
         requested = given.pop("tools", [])
         learned, hidden = await self._learned(client, requested)
-        asked = tools_of(requested, learned, hidden)
-        executor = self._executor(self._principals.acting(client), asked, via)
+        tools = tools_of(requested, learned, hidden)
+        executor = self._executor(self._principals.acting(client), tools, via)
         shown = {tool.name for tool in executor.definitions}
-        hidden += [tool.name for tool in asked if tool.name not in shown]
+        hidden += [tool.name for tool in tools if tool.name not in shown]
         if hidden and not shown:
             raise scope_error(", ".join(hidden))
         return executor, {"params": body.get("params") or {}, "input": given}, hidden
@@ -301,9 +301,9 @@ class GatewayRuns:
         Raises as `SavedRuns.preview`.
         """
         saved = self._saved_runs(client)
-        asked = await saved.preview(run, call, arguments)
+        pending = await saved.preview(run, call, arguments)
         toolbox = toolbox_of((await saved.load(run)).record)
-        return await self._signing(client, toolbox).with_template(msgspec.to_builtins(asked))
+        return await self._signing(client, toolbox).with_template(msgspec.to_builtins(pending))
 
     async def decide(
         self, client: Client, run: str, call: str, given: DecisionBody, via: str = "gateway"

@@ -120,14 +120,14 @@ class Hub:
     async def _call(self, conversation: Conversation, client: Client, frame: CallFrame) -> None:
         gateway = self._gateway
         call = CallBody(frame.capability, frame.body, frame.version, frame.timeout_ms or None)
-        asked = await run_or_call(gateway.bus, gateway.runs, client, call)
-        if isinstance(asked, NewRun):
-            await self._run(conversation, client, asked)
+        request = await run_or_call(gateway.bus, gateway.runs, client, call)
+        if isinstance(request, NewRun):
+            await self._run(conversation, client, request)
             return
-        contract = asked.contract
-        body = with_client_id(contract, asked.body, frame.request_id)
+        contract = request.contract
+        body = with_client_id(contract, request.body, frame.request_id)
         contract.check_request(body)
-        sent = MeshCall(contract, body, gateway.clients.token(client), asked.timeout_seconds)
+        sent = MeshCall(contract, body, gateway.clients.token(client), request.timeout_seconds)
         if contract.side_effects and contract.stream_schema is not None:
             raise HearthNetError("not_implemented", f"{contract.id} is not called from here; use a tool run")
         channel = self.channels.open(client.principal, sums_up=contract.has_event("token"))
@@ -142,12 +142,12 @@ class Hub:
         else:
             await self._run(conversation, client, FollowUp(frame.run))
 
-    async def _run(self, conversation: Conversation, client: Client, asked: RunRequest) -> None:
+    async def _run(self, conversation: Conversation, client: Client, request: RunRequest) -> None:
         """Drive a new or a saved run; it continues while no socket follows it."""
         channel = self.channels.open(client.principal, sums_up=True)
         channel.work = behind = RunWork(self._gateway.runs, client, channel)
         try:
-            task = await behind.begin(asked)
+            task = await behind.begin(request)
         except BaseException:
             self.channels.drop(channel)
             raise

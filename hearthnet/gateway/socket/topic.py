@@ -20,7 +20,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.errors import HearthNetError
@@ -38,16 +38,6 @@ RING_FRAMES: Final = 256
 RETRY_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 Publish = Callable[[str, dict[str, Any]], None]
-
-
-class Feed(Protocol):
-    """The source of a topic."""
-
-    async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
-        """Publish events until it is cancelled; call `known` when `state` is first complete."""
-
-    def state(self) -> dict[str, Any]:
-        """Return the present state: the data of a snapshot."""
 
 
 class Ring:
@@ -75,7 +65,7 @@ class Ring:
 class Topic:
     """One topic, or that of one principal."""
 
-    def __init__(self, name: str, feed: Feed) -> None:
+    def __init__(self, name: str, feed: WatchedFeed) -> None:
         self.name = name
         self.left_at: float | None = None
         """The time at which the last reader left; None while there is one."""
@@ -163,7 +153,7 @@ _ASKS: Final = {"mesh": "mesh.search@1.0", "market.post": _LIST}
 
 
 class WatchedFeed:
-    """A feed that looks at regular intervals."""
+    """The source of a topic, which looks at regular intervals."""
 
     def __init__(self, look: DiffLook | MarketLook, seconds: float) -> None:
         self._look = look
@@ -172,11 +162,11 @@ class WatchedFeed:
         self._begun = False
 
     def state(self) -> dict[str, Any]:
-        """Return the last state, with `problem` where the last look failed."""
+        """Return the data of a snapshot: the last state, with `problem` where the last look failed."""
         return {**self._look.state(), **({"problem": self._problem} if self._problem else {})}
 
     async def follow(self, publish: Publish, known: Callable[[], None]) -> None:
-        """Implement `Feed.follow`.
+        """Publish events until it is cancelled; call `known` when `state` is first complete.
 
         The first look of all reports no changes; a first look after a time without followers does.
         """
@@ -344,7 +334,7 @@ class Feeds:
         if topic == "market.post":
             self._market.remove(client)
 
-    def open(self, topic: str, client: Client) -> Feed:
+    def open(self, topic: str, client: Client) -> WatchedFeed:
         """Return the feed of `topic`, for the client's principal where it is not shared."""
         gateway, seconds = self._gateway, self._seconds[topic]
 

@@ -145,9 +145,9 @@ class RunWork:
             await self._channel.room()
         self._channel.put(event, data)
 
-    async def begin(self, asked: RunRequest) -> asyncio.Task[Outcome]:
+    async def begin(self, request: RunRequest) -> asyncio.Task[Outcome]:
         """Open the run and start driving it; raises as `GatewayRuns.open`."""
-        run = await self._runs.open(self._client, asked, Follower(self._hear, self._tools, via=VIA))
+        run = await self._runs.open(self._client, request, Follower(self._hear, self._tools, via=VIA))
         self._run, self._channel.run = run, run.run
         task = run.drive()
         task.add_done_callback(self._ended)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from hearthnet.agent.loop.events import Dispatch
-from hearthnet.agent.persistence.decision_log import SignedDecision
+from hearthnet.agent.persistence.decision_log import DecisionLog, SignedDecision
 from hearthnet.agent.runtime.authority import RunAuthority, Scopes
 from hearthnet.agent.runtime.client_authority import (
     ClientApprover,
@@ -116,7 +116,7 @@ def asked(capability: str = "market.post@1.0") -> PendingApproval:
     )
 
 
-class Said:
+class Said(DecisionLog):
     """What was decided: a yes that came with `approval`, about every call; nothing without one."""
 
     def __init__(self, approval: Approval | None) -> None:
@@ -314,7 +314,7 @@ async def test_the_clients_own_tools_take_no_scope() -> None:
 # --- the owner's page
 
 
-class Decided:
+class Decided(DecisionLog):
     """One decision, about every call."""
 
     def __init__(self, said: SignedDecision) -> None:

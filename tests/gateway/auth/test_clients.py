@@ -348,7 +348,6 @@ async def test_a_client_that_could_not_be_shown_or_called_is_refused(
 @pytest.mark.req("GATE-12")
 async def test_the_book_is_full_at_some_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hearthnet.gateway.auth.client_store.MOST_CLIENTS", 1)
-    monkeypatch.setattr("hearthnet.gateway.auth.client_store._MAX_CACHED", 0)
     book = ClientStore(Home(tmp_path))
     book.add("one")
     with pytest.raises(HearthNetError, match="remove one"):

@@ -38,7 +38,7 @@ class Told:
         raise AssertionError("nobody takes a topic over")
 
 
-class Source:
+class Source(WatchedFeed):
     """A feed that a test speaks for."""
 
     def __init__(self) -> None:
