@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hearthnet.bus.bus import Bus
 from hearthnet.core.config import Config
 from hearthnet.core.home import Home
 from hearthnet.gateway.auth.client_store import ClientStore
-from hearthnet.gateway.auth.clients import Clients, LocalCapabilities
+from hearthnet.gateway.auth.clients import Clients, local_capabilities
 from hearthnet.gateway.auth.login_links import LinkBook
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.runs.runs import GatewayRuns
@@ -37,5 +38,5 @@ class Gateway:
         """Return the gateway of the node in `home`, which calls through `bus`."""
         limits = RateLimits()
         clients = Clients(bus.peer, ClientStore(home), limits)
-        clients.more_capabilities = LocalCapabilities(home)
+        clients.more_capabilities = partial(local_capabilities, home)
         return cls(bus, home, config, clients, LinkBook(home), limits, GatewayRuns.of(bus, home, clients))

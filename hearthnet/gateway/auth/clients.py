@@ -13,12 +13,14 @@ contract.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import HTTPConnection
 
 from hearthnet.bus.session.session import Session
+from hearthnet.contracts.dynamic import is_derived
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
@@ -34,50 +36,39 @@ from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, mi
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.keys import Identity
 
-PREFIX: Final = "experimental."
 MAX_LOCAL_BYTES: Final = 560
 """Bytes of such names in one token of 2,048 bytes, beside all capabilities with installed contracts."""
 
 
-class LocalCapabilities:
-    """The names of these offers, from the state that the supervisor publishes.
+def local_capabilities(home: Home) -> tuple[str, ...]:
+    """Return the offers of this node without installed contract, as the supervisor publishes them.
 
-    The state is read again when it has changed.
+    Servers come first; there are as many names as fit into a token, and none where no node runs. An MCP
+    server is one name for all its tools.
     """
+    try:
+        status = home.state.stat()
+    except OSError:
+        return ()
+    return _offered_names(home, status.st_ino, status.st_mtime_ns)
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._seen = (0, 0)
-        self._names: tuple[str, ...] = ()
 
-    def __call__(self) -> tuple[str, ...]:
-        """Return the names, servers first, as many as fit into a token; none where no node runs.
-
-        An MCP server is one name for all its tools.
-        """
-        try:
-            status = self._home.state.stat()
-        except OSError:
-            return ()
-        seen = (status.st_ino, status.st_mtime_ns)
-        if seen != self._seen:
-            self._seen, self._names = seen, self._read()
-        return self._names
-
-    def _read(self) -> tuple[str, ...]:
-        try:
-            services = read_node_state(self._home).services
-        except HearthNetError:
-            return ()
-        lines = [line for service in services for line in service.offers if line.startswith(PREFIX)]
-        found, left = [], MAX_LOCAL_BYTES
-        entries = {_entry(line.partition("@")[0]) for line in lines}
-        # One entry for all tools of an MCP server comes before the single capabilities of packages.
-        for name in sorted(entries, key=lambda entry: (not entry.endswith("*"), entry)):
-            left -= len(name) + 3  # quotes and comma
-            if left >= 0:
-                found.append(name)
-        return tuple(found)
+@lru_cache(1)
+def _offered_names(home: Home, _inode: int, _changed_ns: int) -> tuple[str, ...]:
+    """Return the names in the node's state; it is read again when its inode or time has changed."""
+    try:
+        services = read_node_state(home).services
+    except HearthNetError:
+        return ()
+    lines = [line for service in services for line in service.offers if is_derived(line)]
+    found, left = [], MAX_LOCAL_BYTES
+    entries = {_entry(line.partition("@")[0]) for line in lines}
+    # One entry for all tools of an MCP server comes before the single capabilities of packages.
+    for name in sorted(entries, key=lambda entry: (not entry.endswith("*"), entry)):
+        left -= len(name) + 3  # quotes and comma
+        if left >= 0:
+            found.append(name)
+    return tuple(found)
 
 
 def _entry(name: str) -> str:
