@@ -33,9 +33,6 @@ def command() -> None:
 def list_corpora(home: Home, json: bool) -> None:
     """List the corpora of this node, or of the node that serves its calls."""
     corpora = call_node(home, "rag.list_corpora@1.0", {})["corpora"]
-    if json:
-        terminal.json_page(corpora)
-        return
     rows = [
         (
             one["name"],
@@ -46,7 +43,8 @@ def list_corpora(home: Home, json: bool) -> None:
         )
         for one in corpora
     ]
-    terminal.table(("corpus", "documents", "passages", "text", "language"), rows)
+    headings = ("corpus", "documents", "passages", "text", "language")
+    terminal.result(json, corpora, lambda: terminal.table(headings, rows))
 
 
 @command.command("show")

@@ -47,32 +47,26 @@ def _report(views: list[OfferView], json: bool) -> None:
     from hearthnet.cli.commands.caps import offer_as_json
     from hearthnet.cli.workflows.question_plan import ModelOffer
 
-    if json:
-        terminal.json_page([offer_as_json(view) for view in views])
-        return
-    if not views:
-        terminal.line(
-            "no language model is offered; get the built-in one with: hearthnet models install, "
-            "or connect your own: hearthnet models add ollama"
-        )
-        return
     offers = [(view, ModelOffer(view.params)) for view in views]
-    terminal.table(
-        _HEADINGS,
-        [
-            (
-                one_line(model.name),
-                ids.short_id(view.node),
-                one_line(model.backend),
-                str(model.context),
-                one_line(", ".join(model.languages)) or "-",
-                model.tools_text,
-            )
-            for view, model in offers
-        ],
+    rows = [
+        (
+            one_line(model.name),
+            ids.short_id(view.node),
+            one_line(model.backend),
+            str(model.context),
+            one_line(", ".join(model.languages)) or "-",
+            model.tools_text,
+        )
+        for view, model in offers
+    ]
+    empty = (
+        "no language model is offered; get the built-in one with: hearthnet models install, "
+        "or connect your own: hearthnet models add ollama"
     )
-    for advice in dict.fromkeys(model.advice for _, model in offers if model.advice):
-        terminal.line(f"\n{one_line(advice)}")
+    terminal.listing(json, [offer_as_json(view) for view in views], _HEADINGS, rows, empty)
+    if not json:
+        for advice in dict.fromkeys(model.advice for _, model in offers if model.advice):
+            terminal.line(f"\n{one_line(advice)}")
 
 
 @command.command()
