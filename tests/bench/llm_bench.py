@@ -32,11 +32,10 @@ def figures() -> list[Figure]:
     """A streamed frame into events, and a request with 16 tools out and in, for each wire."""
     found = []
     for name in WIRES:
-        data, kind = STREAMS[name]
-        frames = len(translated(name, data, kind))
+        frames = len(translated(name, STREAMS[name]))
         outgoing, native = request(name)
         work: dict[str, Callable[[], object]] = {
-            "stream": partial(translated, name, data, kind),
+            "stream": partial(translated, name, STREAMS[name]),
             "out": outgoing,
             "in": partial(wire(name).read, native, ""),
         }
@@ -50,9 +49,9 @@ def figures() -> list[Figure]:
     return found
 
 
-def translated(name: str, data: list[bytes], content_type: str) -> list[object]:
+def translated(name: str, data: list[bytes]) -> list[object]:
     """All events of a stream that comes piece by piece."""
-    decoder = wire(name).decoder(ResponseInfo("m", content_type, 100))
+    decoder = wire(name).decoder(ResponseInfo("m", 100))
     frames = [frame for piece in data for frame in decoder.feed(piece)]
     frames += decoder.finish()
     return [frame if isinstance(frame, Done) else to_event(frame) for frame in frames]
@@ -160,11 +159,11 @@ def _ollama() -> list[Any]:
     return [*words, {**end, "prompt_eval_count": 9, "eval_count": 300}]
 
 
-STREAMS: dict[str, tuple[list[bytes], str]] = {
-    "anthropic": (_typed(_anthropic()), "text/event-stream"),
-    "bedrock-anthropic": (_framed(_in_bedrock()), "application/vnd.amazon.eventstream"),
-    "bedrock-converse": (_framed(_converse()), "application/vnd.amazon.eventstream"),
-    "gemini": (_events(_gemini()), "text/event-stream"),
-    "ollama": (_lines(_ollama()), "application/x-ndjson"),
-    "openai": (_events(_openai()), "text/event-stream"),
+STREAMS: dict[str, list[bytes]] = {
+    "anthropic": _typed(_anthropic()),
+    "bedrock-anthropic": _framed(_in_bedrock()),
+    "bedrock-converse": _framed(_converse()),
+    "gemini": _events(_gemini()),
+    "ollama": _lines(_ollama()),
+    "openai": _events(_openai()),
 }

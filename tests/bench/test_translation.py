@@ -25,7 +25,7 @@ def test_a_streamed_frame_is_translated_in_time(name: str) -> None:
     costs = []
     for _ in range(ROUNDS):
         began = time.thread_time()
-        events = translated(name, *STREAMS[name])
+        events = translated(name, STREAMS[name])
         costs.append((time.thread_time() - began) / len(events))
     words = [event for event in events if event == ("token", {"text": " water"})]
     assert len(words) >= 300

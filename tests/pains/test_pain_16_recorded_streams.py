@@ -36,7 +36,7 @@ Called = list[tuple[str, dict[str, Any]]]
 
 def heard(recording: Recording, data: bytes) -> list[Frame]:
     """The frames of an answer that comes in one piece; those before it broke off."""
-    decoder = wire(recording.wire).decoder(ResponseInfo("m", recording.response.content_type or "", 70))
+    decoder = wire(recording.wire).decoder(ResponseInfo("m", 70))
     found: list[Frame] = []
     try:
         for part in (decoder.feed(data), decoder.finish()):
@@ -164,6 +164,6 @@ TRUNCATED = [
     ("stream", "meant"), [(ALWAYS_0, _TWO), (INTERLEAVED, _TWO), (NO_INDEX, _TWO), (TRUNCATED, _TWO[:1])]
 )
 def test_written_streams_of_openais_wire(stream: list[dict[str, Any]], meant: Called) -> None:
-    decoder = wire("openai").decoder(ResponseInfo("m", "", 70))
+    decoder = wire("openai").decoder(ResponseInfo("m", 70))
     frames = [*decoder.feed(events(*stream) + b"data: [DONE]\n\n"), *decoder.finish()]
     assert ran(frames) == meant

@@ -65,7 +65,7 @@ def problems(recording: Recording) -> list[str]:
 def parse(recording: Recording, cuts: list[int]) -> Parsed:
     """The frames of a recorded answer that comes in pieces."""
     data = recording.response.data
-    heard = ResponseInfo("vendor", recording.response.content_type or "", 100)
+    heard = ResponseInfo("vendor", 100)
     decoder = wire(recording.wire).decoder(heard)
     frames: list[Frame] = []
     try:

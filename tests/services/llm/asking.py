@@ -72,7 +72,7 @@ def changed(**fields: Any) -> ChatRequest:
 
 def heard(name: str, data: bytes, cuts: tuple[int, ...] = (), prompt_size: int = 70) -> list[Frame]:
     """The frames of an answer that comes in pieces."""
-    decoder = wire(name).decoder(ResponseInfo("m", "", prompt_size))
+    decoder = wire(name).decoder(ResponseInfo("m", prompt_size))
     found: list[Frame] = []
     for start, end in pairwise((0, *cuts, len(data))):
         found += decoder.feed(data[start:end])

@@ -47,7 +47,7 @@ ANSWERS: dict[str, tuple[list[dict[str, Any]], Any]] = {
 
 def checked(name: str, data: bytes) -> HearthNetError | None:
     """The error of an answer, or None; whatever it is, its frames are the contract's, and it ends once."""
-    decoder = wire(name).decoder(ResponseInfo("m", "", 7))
+    decoder = wire(name).decoder(ResponseInfo("m", 7))
     frames: list[Frame] = []
     failed: HearthNetError | None = None
     try:

@@ -40,7 +40,7 @@ def sent(*chunks: Chunk | str) -> bytes:
 
 def frames_of(data: bytes, *cuts: int) -> list[Frame]:
     """The frames of an answer that comes in pieces."""
-    decoder = openai.decoder(ResponseInfo("m", "text/event-stream", 70))
+    decoder = openai.decoder(ResponseInfo("m", 70))
     found: list[Frame] = []
     for start, end in zip((0, *cuts), (*cuts, len(data)), strict=True):
         found += decoder.feed(data[start:end])

@@ -152,7 +152,7 @@ class Remote:
     async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
         size = text_weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
-            decoder = self._wire.decoder(ResponseInfo(self.profile.model, body.content_type, size))
+            decoder = self._wire.decoder(ResponseInfo(self.profile.model, size))
             watch = Unclosed(self.profile.model)
             async with aclosing(body.pieces()) as pieces:
                 async for data in pieces:

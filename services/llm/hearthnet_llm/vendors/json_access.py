@@ -66,23 +66,17 @@ def ungrammatical(request: ChatRequest) -> None:
         refuse("/input/grammar", "this model takes no grammar; give a response_schema, or another model")
 
 
-def mistyped(error: msgspec.ValidationError) -> HearthNetError:
-    """Return the error for a value of another type than declared, with its place."""
-    reason, _, place = str(error).partition(" - at `$.")
-    path = place.rstrip("`")
-    return HearthNetError("bad_request", f"{path}: {reason}", details={"path": path})
-
-
-def checked(request: ChatRequest) -> ChatRequest:
+def checked(request: ChatRequest | Json) -> ChatRequest:
     """Return the request after validating the types of its values.
 
     Raises:
-        HearthNetError: `bad_request` if a value has another type than declared.
+        HearthNetError: `bad_request`, with the place, if a value has another type than declared.
     """
     try:
         return msgspec.convert(msgspec.to_builtins(request), ChatRequest)
     except msgspec.ValidationError as error:
-        raise mistyped(error) from error
+        reason, _, place = str(error).partition(" - at `$.")
+        refuse(place.rstrip("`"), reason)
 
 
 def without_nones(**fields: Any) -> Json:

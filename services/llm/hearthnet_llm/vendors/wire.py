@@ -48,7 +48,6 @@ class ResponseInfo(msgspec.Struct, frozen=True):
     """
 
     name: str
-    content_type: str = ""
     prompt_size: int = 0
 
 

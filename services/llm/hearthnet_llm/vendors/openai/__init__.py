@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
-from hearthnet_llm.vendors.json_access import mistyped
+from hearthnet_llm.vendors.json_access import checked
 from hearthnet_llm.vendors.openai import fields, messages, strict, tools
 from hearthnet_llm.vendors.openai.answer import decoder
 from hearthnet_llm.vendors.openai.dialect import SPELLINGS, Choices
@@ -77,11 +77,7 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
         **read_cache(native.body),
     }
     fields.read_usage(native.body, spelling)
-    target = _target(native, vendor, spelling)
-    try:
-        return msgspec.convert(made, ChatRequest), target
-    except msgspec.ValidationError as error:
-        raise mistyped(error) from error
+    return checked(made), _target(native, vendor, spelling)
 
 
 def _target(native: HttpRequest, vendor: str, spelling: dict[str, str]) -> Target:
