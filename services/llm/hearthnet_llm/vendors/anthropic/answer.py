@@ -63,7 +63,7 @@ def decoder(info: ResponseInfo) -> Decoder:
     return Decoder(TextPieces(info.name), Content(info))
 
 
-class _Open(msgspec.Struct):
+class _OpenBlock(msgspec.Struct):
     """A block that is still arriving; `id` is ours."""
 
     block: Json
@@ -78,7 +78,7 @@ class Content:
 
     def __init__(self, info: ResponseInfo) -> None:
         self._info = info
-        self._open: dict[Any, _Open] = {}
+        self._open: dict[Any, _OpenBlock] = {}
         self._ids = CallIds()
         self._usage: dict[str, Any] = {}
         self._stop: str | None = None
@@ -147,7 +147,7 @@ class Content:
         self._stopped(message)
 
     def _start(self, index: Any, block: Json) -> Iterator[Frame]:
-        opened = self._open[index] = _Open(block)
+        opened = self._open[index] = _OpenBlock(block)
         kind = block.get("type")
         if kind == "text":
             yield from self._text_frames(block.get("text"))
@@ -201,7 +201,7 @@ class Content:
             if isinstance(part, _REPLAYED):
                 yield ServerToolEvent(part)
 
-    def _call(self, opened: _Open) -> Frame:
+    def _call(self, opened: _OpenBlock) -> Frame:
         block, name = opened.block, self._info.name
         native = "".join(opened.json) if any(opened.json) else block.get("input")
         if block.get("type") == "tool_use":
@@ -220,7 +220,7 @@ class Content:
             self._size += text_weight(text)
             yield TextDelta(text)
 
-    def _think(self, opened: _Open, text: Any) -> Iterator[Frame]:
+    def _think(self, opened: _OpenBlock, text: Any) -> Iterator[Frame]:
         if text:
             self._size += text_weight(text)
             opened.thought.append(text)

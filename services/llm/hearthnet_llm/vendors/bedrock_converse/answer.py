@@ -51,7 +51,7 @@ def decoder(info: ResponseInfo) -> Decoder:
     return Decoder(AwsPieces(info.name, lambda kind, body: {kind: body}), Content(info))
 
 
-class _Open(msgspec.Struct):
+class _OpenBlock(msgspec.Struct):
     """A block that is still arriving: its start, and its pieces. `id` is ours."""
 
     start: Json
@@ -68,7 +68,7 @@ class Content:
 
     def __init__(self, info: ResponseInfo) -> None:
         self._info = info
-        self._open: dict[Any, _Open] = {}
+        self._open: dict[Any, _OpenBlock] = {}
         self._ids = CallIds()
         self._usage: Json = {}
         self._stop: str | None = None
@@ -147,15 +147,15 @@ class Content:
             self._left_out = True
             yield Notice("media_left_out", f"{self._info.name} answered with media, which were left out")
 
-    def _at(self, event: Json) -> _Open:
+    def _at(self, event: Json) -> _OpenBlock:
         """Return the block of a delta; a text has no start event."""
         index = event.get("contentBlockIndex")
         if index not in self._open:
-            self._open[index] = _Open({})
+            self._open[index] = _OpenBlock({})
         return self._open[index]
 
     def _start(self, index: Any, start: Json) -> Iterator[Frame]:
-        opened = self._open[index] = _Open(start)
+        opened = self._open[index] = _OpenBlock(start)
         yield from self._leave_out(start)
         used = start.get("toolUse") or {}
         if used and used.get("type") != blocks.SERVED:
@@ -163,7 +163,7 @@ class Content:
             if not used.get("input"):
                 yield ToolCallDelta(opened.id, "", tool_name(used.get("name")) or None)
 
-    def _delta(self, opened: _Open, delta: Json) -> Iterator[Frame]:
+    def _delta(self, opened: _OpenBlock, delta: Json) -> Iterator[Frame]:
         if "text" in delta:
             yield from self._text_frames(delta["text"])
         elif "toolUse" in delta:
@@ -179,7 +179,7 @@ class Content:
         elif "toolResult" in delta:
             opened.result += delta["toolResult"]
 
-    def _think(self, opened: _Open, native: Json) -> Iterator[Frame]:
+    def _think(self, opened: _OpenBlock, native: Json) -> Iterator[Frame]:
         opened.signature += native.get("signature") or ""
         opened.redacted += native.get("redactedContent") or ""
         text = native.get("text")
@@ -202,7 +202,7 @@ class Content:
             text = "".join(opened.thought)
             yield ReasoningBlock(ThinkingPart(text, opened.signature or None, format=FORMAT))
 
-    def _call(self, opened: _Open) -> Frame:
+    def _call(self, opened: _OpenBlock) -> Frame:
         used = opened.start["toolUse"]
         native = "".join(opened.json) if any(opened.json) else used.get("input")
         if used.get("type") == blocks.SERVED:
@@ -213,7 +213,7 @@ class Content:
         self._called = self._called or isinstance(made, ToolCall)
         return made
 
-    def _result(self, opened: _Open) -> Frame:
+    def _result(self, opened: _OpenBlock) -> Frame:
         """Return a result of the vendor's own tool, whose texts arrive in pieces."""
         texts = all("text" in one for one in opened.result)
         content = [{"text": "".join(one["text"] for one in opened.result)}] if texts else opened.result

@@ -32,7 +32,7 @@ class Calls:
     def __init__(self, name: str) -> None:
         self._name = name
         self._ids = CallIds()
-        self._open: _Open | None = None
+        self._open: _OpenCall | None = None
         self.called = False
 
     def feed(self, native: Json, signature: Any) -> list[ToolCall | Notice]:
@@ -40,7 +40,7 @@ class Calls:
         made: list[ToolCall | Notice] = []
         if native.get("name"):
             made += self.finish()
-            self._open = _Open(self._ids.assign(native.get("id")), str(native["name"]), signature)
+            self._open = _OpenCall(self._ids.assign(native.get("id")), str(native["name"]), signature)
             if native.get("args") is not None:
                 self._open.whole = native["args"]
         opened = self._open
@@ -56,7 +56,7 @@ class Calls:
         """Return a call without a final mark; it is complete if its last value is."""
         return [] if self._open is None else [self._close(self._open)]
 
-    def _close(self, opened: _Open) -> ToolCall | Notice:
+    def _close(self, opened: _OpenCall) -> ToolCall | Notice:
         self._open = None
         if opened.broken or opened.unfinished:
             return incomplete(self._name, opened.name)
@@ -66,7 +66,7 @@ class Calls:
         return made
 
 
-class _Open:
+class _OpenCall:
     """A call whose arguments are still arriving: `whole`, or at paths in `value`.
 
     `broken` tells that an invalid value or path came, `unfinished` that the last string is incomplete.

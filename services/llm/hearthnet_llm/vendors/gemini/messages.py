@@ -144,8 +144,8 @@ class Writer:
         return made
 
     def _call(self, call: ToolCall, unsigned: str | None) -> Json:
-        given = call.arguments or self._spelling.get("no_args") != "absent"
-        body: Json = {"name": call.name, **({"args": call.arguments} if given else {})}
+        has_arguments = call.arguments or self._spelling.get("no_args") != "absent"
+        body: Json = {"name": call.name, **({"args": call.arguments} if has_arguments else {})}
         if not self._ours(call.id):
             body["id"] = call.id
         return {"functionCall": body, **without_nones(thoughtSignature=call.signature or unsigned)}
@@ -156,10 +156,10 @@ class Writer:
         if name is None:
             refuse("/input/messages", f"the result of {known} names no tool, and no call has this id")
         content = message.content
-        given: list[Part] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
-        media = [part for part in given if not isinstance(part, TextPart | JsonPart)]
-        body: Json = {"name": name, "response": _response(given, bool(message.is_error))}
-        if len(media) == len(given) and media and self._spelling.get("media_result") == "absent":
+        content_parts: list[Part] = [TextPart(content)] if isinstance(content, str) else [*(content or ())]
+        media = [part for part in content_parts if not isinstance(part, TextPart | JsonPart)]
+        body: Json = {"name": name, "response": _response(content_parts, bool(message.is_error))}
+        if len(media) == len(content_parts) and media and self._spelling.get("media_result") == "absent":
             del body["response"]
         if not self._ours(known):
             body["id"] = known
@@ -242,8 +242,8 @@ class ContentsReader:
             return self._result(part["functionResponse"], f"{where}.functionResponse")
         return parts.read(part, where)
 
-    def _result(self, given: Any, where: str) -> Message:
-        native = fields(given, where)
+    def _result(self, value: Any, where: str) -> Message:
+        native = fields(value, where)
         name = text(native.get("name"), f"{where}.name")
         for odd in ("scheduling", "willContinue"):
             if native.get(odd) is not None:

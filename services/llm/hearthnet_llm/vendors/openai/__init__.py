@@ -61,9 +61,9 @@ def encode_complete(request: CompleteRequest, target: Target) -> HttpRequest:
 
 def as_chat(request: CompleteRequest) -> ChatRequest:
     """Return the continuation of a text as a conversation of one message."""
-    given = msgspec.structs.asdict(request)
-    question = Message(role="user", content=given.pop("prompt"))
-    return ChatRequest(messages=[question], **{**given, "stop": request.stop or None, "stream": True})
+    values = msgspec.structs.asdict(request)
+    question = Message(role="user", content=values.pop("prompt"))
+    return ChatRequest(messages=[question], **{**values, "stop": request.stop or None, "stream": True})
 
 
 def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:

@@ -19,7 +19,7 @@ from hearthnet_llm.vendors.json_access import as_text, value_at
 from hearthnet_llm.vendors.openai import tools
 
 
-class _Open(msgspec.Struct):
+class _OpenCall(msgspec.Struct):
     """A call that is still arriving; `vendors_id` is the vendor's id of it."""
 
     id: str
@@ -56,7 +56,7 @@ class _Delta(NamedTuple):
         name = str(function.get("name") or "")
         return cls(str(native.get("id") or ""), index if isinstance(index, int) else None, name, piece)
 
-    def begins_after(self, before: _Open) -> bool:
+    def begins_after(self, before: _OpenCall) -> bool:
         """Return whether this is another call, with the index of one that is complete.
 
         If it has an id, its name is enough; without one it must also have arguments, because some servers
@@ -72,8 +72,8 @@ class Calls:
     def __init__(self, model: str) -> None:
         self._model = model
         self._ids = CallIds()
-        self._open: dict[int | str, list[_Open]] = {}
-        self._order: list[_Open] = []
+        self._open: dict[int | str, list[_OpenCall]] = {}
+        self._order: list[_OpenCall] = []
         self._latest: int | str = 0
         self._row: dict[int, int | str] = {}
         self.size = 0
@@ -102,7 +102,7 @@ class Calls:
         for one in self._order:
             yield call(self._model, one.id, one.name, one.text, one.signature)
 
-    def _find(self, delta: _Delta, place: int | str) -> tuple[_Open, bool]:
+    def _find(self, delta: _Delta, place: int | str) -> tuple[_OpenCall, bool]:
         """Return the call at `place` to which a delta belongs, and whether it is a new one."""
         calls = self._open.setdefault(place, [])
         self._latest = place
@@ -111,7 +111,7 @@ class Calls:
                 return one, False
         if calls and not delta.begins_after(calls[-1]):
             return calls[-1], False
-        made = _Open(self._ids.assign(delta.id), delta.id, [])
+        made = _OpenCall(self._ids.assign(delta.id), delta.id, [])
         calls.append(made)
         self._order.append(made)
         return made, True

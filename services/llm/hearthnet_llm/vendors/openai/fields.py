@@ -70,39 +70,30 @@ class _Field(NamedTuple):
 
 _AS_IT_IS: Final = _Words({})
 _SWITCH: Final = _Words({"on": True, "off": False})
+_OPPOSITE: Final = _Words({True: False, False: True})
 _WORDS: Final[dict[str, _Words]] = {
     "thinking.type": _Words({"on": "enabled", "off": "disabled"}),
-    "enable_thinking": _SWITCH,
-    "reasoning.enabled": _SWITCH,
+    **dict.fromkeys(("enable_thinking", "reasoning.enabled", "think"), _SWITCH),
     "chat_template_kwargs.enable_thinking": _SWITCH,
     "chat_template_kwargs.thinking": _SWITCH,
-    "think": _SWITCH,
-    "thinking.clear_thinking": _Words({True: False, False: True}),
-    "clear_thinking": _Words({True: False, False: True}),
+    **dict.fromkeys(("thinking.clear_thinking", "clear_thinking"), _OPPOSITE),
     "prompt_mode": _Words({"on": "reasoning"}),
     "disable_reasoning": _Words({"on": False, "off": True}),
     "include_reasoning": _Words({"parsed": True, "hidden": False}),
     "reasoning.exclude": _Words({"hidden": True, "parsed": False}),
 }
+_SAMPLING: Final = (
+    "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "logit_bias",
+    "logprobs", "top_logprobs",
+)  # fmt: skip
 _FIELDS: Final = (
-    _Field("stream"),
-    _Field("max_tokens", "max_tokens"),
-    _Field("temperature", sampling=True),
-    _Field("top_p", sampling=True),
-    _Field("top_k", sampling=True),
-    _Field("min_p", sampling=True),
-    _Field("frequency_penalty", sampling=True),
-    _Field("presence_penalty", sampling=True),
-    _Field("repetition_penalty", "repetition", sampling=True),
-    _Field("logit_bias", sampling=True),
-    _Field("logprobs", sampling=True),
-    _Field("top_logprobs", sampling=True),
-    _Field("seed", "seed"),
-    _Field("parallel_tool_calls"),
-    _Field("verbosity"),
-    _Field("service_tier"),
+    *map(_Field, ("stream", "parallel_tool_calls", "verbosity", "service_tier")),
     _Field("cache_key", native="prompt_cache_key"),
     _Field("cache_ttl", native="prompt_cache_retention"),
+    _Field("max_tokens", "max_tokens"),
+    _Field("seed", "seed"),
+    *(_Field(name, sampling=True) for name in _SAMPLING),
+    _Field("repetition_penalty", "repetition", sampling=True),
     _Field("thinking.mode", "mode"),
     _Field("thinking.effort", "effort"),
     _Field("thinking.budget_tokens", "budget"),

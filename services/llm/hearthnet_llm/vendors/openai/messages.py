@@ -26,6 +26,7 @@ from hearthnet_llm.vendors.openai.parts import (
 )
 from hearthnet_llm.vendors.wire import Json
 
+_MARK_PART: Final = {"type": "text", "text": ERROR_MARK.strip()}
 _ROLES: Final = {"developer": "system", "function": "tool"}
 
 
@@ -60,7 +61,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
 def _marked(content: Any) -> Any:
     """Return content that is marked as that of a failed tool."""
     if isinstance(content, list):
-        return [{"type": "text", "text": ERROR_MARK.strip()}, *content]
+        return [_MARK_PART, *content]
     return ERROR_MARK + (content or "")
 
 
@@ -173,12 +174,9 @@ def _unmarked(content: Any) -> Json:
     """Return the result of a failed tool without its mark, or nothing."""
     if isinstance(content, str) and content.startswith(ERROR_MARK):
         return {"content": content.removeprefix(ERROR_MARK), "is_error": True}
-    mark = {"type": "text", "text": ERROR_MARK.strip()}
-    return (
-        {"content": content[1:], "is_error": True}
-        if isinstance(content, list) and content[:1] == [mark]
-        else {}
-    )
+    if isinstance(content, list) and content[:1] == [_MARK_PART]:
+        return {"content": content[1:], "is_error": True}
+    return {}
 
 
 def _read_calls(message: Json, path: str, spelling: dict[str, str]) -> Json:

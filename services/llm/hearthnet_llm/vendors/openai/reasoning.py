@@ -85,8 +85,8 @@ class Thoughts:
 
     def finish(self) -> Iterator[ReasoningBlock]:
         """Yield each complete thought."""
-        for given, texts in self._typed.values():
-            yield ReasoningBlock(ThinkingPart("".join(texts) or None, **given))
+        for values, texts in self._typed.values():
+            yield ReasoningBlock(ThinkingPart("".join(texts) or None, **values))
         if not self._typed and (self._plain or self._signature):
             said = "".join(self._plain) or None
             yield ReasoningBlock(ThinkingPart(text=said, signature=self._signature, closed=self._closed))
@@ -98,8 +98,8 @@ class Thoughts:
             return ""
         index = detail.get("index")
         new = {"kind": kind, "index": index if isinstance(index, int) else None}
-        given, texts = self._typed.setdefault((kind, index), (new, []))
-        given |= {name: detail[name] for name in _OPAQUE if isinstance(detail.get(name), str)}
+        values, texts = self._typed.setdefault((kind, index), (new, []))
+        values |= {name: detail[name] for name in _OPAQUE if isinstance(detail.get(name), str)}
         words = detail.get("summary" if kind == "summary" else "text")
         if not isinstance(words, str):
             return ""

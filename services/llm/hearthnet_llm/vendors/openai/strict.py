@@ -28,10 +28,8 @@ _FIELDS: Final = frozenset(
     }
 )  # fmt: skip
 _OF_TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
-_MESSAGE: Final = {
-    "system": ("role", "content", "name"),
-    "developer": ("role", "content", "name"),
-    "user": ("role", "content", "name"),
+_MESSAGE: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("system", "developer", "user"), ("role", "content", "name")),
     "tool": ("role", "content", "tool_call_id"),
     "assistant": ("role", "content", "name", "refusal", "audio", "tool_calls"),
 }
