@@ -204,13 +204,9 @@ def read_served(value: Any, where: str, called: Mapping[str, str] = {}) -> Serve
     content = objects(native.get("content"), f"{where}.content")
     identity = native.get("toolUseId")
     kind = text(native.get("type") or called.get(str(identity)), f"{where}.type")
-    result = together([one.get("text", one.get("json")) for one in content])
+    values = [one.get("text", one.get("json")) for one in content]
+    result = values[0] if len(values) == 1 and not isinstance(values[0], list) else values
     return ServerResultPart(kind.removesuffix(RESULT), identity, result, failed(native.get("status")))
-
-
-def together(values: list[Any]) -> Any:
-    """Return the values of a result's blocks as a list, or a single non-list value as it is."""
-    return values[0] if len(values) == 1 and not isinstance(values[0], list) else values
 
 
 def failed(status: Any) -> bool | None:

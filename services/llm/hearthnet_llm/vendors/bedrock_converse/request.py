@@ -105,12 +105,6 @@ def _write_model_fields(request: ChatRequest, target: Target) -> Json:
     return made if request.thinking is None else made | _thinking(request.thinking, target)
 
 
-def _effort_output(request: ChatRequest, target: Target) -> Json:
-    """Return the part of the parameters that belongs into `outputConfig`."""
-    effort = None if request.thinking is None else request.thinking.effort
-    return without_nones(effort=effort) if _effort(target) == "outputConfig.effort" else {}
-
-
 def _top_k(top_k: int | None, target: Target) -> Json:
     usual = "inferenceConfig.topK" if _NOVA in target.model else "top_k"
     outer, _, inner = target.spelling.get("top_k", usual).partition(".")
@@ -336,7 +330,9 @@ def _read_choice(native: Any) -> ToolChoice | None:
 
 
 def _output(request: ChatRequest, target: Target) -> Json:
-    made: Json = _effort_output(request, target)
+    made: Json = {}
+    if request.thinking is not None and _effort(target) == "outputConfig.effort":
+        made |= without_nones(effort=request.thinking.effort)
     schema = request.response_schema
     if schema is not None:
         if schema.schema is None:

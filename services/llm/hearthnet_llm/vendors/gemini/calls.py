@@ -84,8 +84,9 @@ class _OpenCall:
     def feed(self, part: Mapping[str, Any]) -> None:
         """Add one PartialArg."""
         path = _steps(str(part.get("jsonPath", "")))
-        given = [name for name in _VALUES if name in part]
-        if path is None or not given or not _put(self.value, path, _value(part, given[0])):
+        kind = next((name for name in _VALUES if name in part), None)
+        value = None if kind in (None, "nullValue") else part[kind]
+        if path is None or kind is None or not _put(self.value, path, value):
             self.broken = True
         self.unfinished = bool(part.get("willContinue"))
 
@@ -106,10 +107,6 @@ def _steps(path: str) -> list[str | int] | None:
         else:
             found.append(step["name"] if step["name"] is not None else _ESCAPED.sub(r"\1", step["quoted"]))
     return found or None
-
-
-def _value(part: Mapping[str, Any], name: str) -> Any:
-    return None if name == "nullValue" else part[name]
 
 
 def _put(root: Any, path: list[str | int], value: Any) -> bool:

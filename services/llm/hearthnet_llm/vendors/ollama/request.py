@@ -75,7 +75,9 @@ def encode(request: ChatRequest, target: Target) -> HttpRequest:
     """Return the request POST /api/chat."""
     ungrammatical(request)
     spelling = target.spelling
-    body: Json = {"model": target.model, "messages": _write_messages(request.messages, spelling)}
+    names = {call.id: call.name for message in request.messages for call in message.tool_calls}
+    messages = [_write_message(message, names, spelling) for message in request.messages]
+    body: Json = {"model": target.model, "messages": messages}
     options = {**without_nones(num_ctx=target.ctx), **write_fields(request, _OPTIONS)}
     if request.max_tokens is None and spelling.get("no_limit", "absent") != "absent":
         options["num_predict"] = int(spelling["no_limit"])
@@ -115,8 +117,9 @@ def read(native: HttpRequest, vendor: str) -> tuple[ChatRequest, Target]:
     options = _limited(fields(options or {}, "options"), spelling)
     declared = body.get("tools")
     tools = [_read_tool(tool, path, spelling) for tool, path in entries(declared, "tools")]
+    messages, pairing = entries(body.get("messages"), "messages"), Pairing()
     request = ChatRequest(
-        messages=_read_messages(body.get("messages"), spelling),
+        messages=[_read_message(one, path, pairing, spelling) for one, path in messages],
         tools=None if declared is None else tools,
         response_schema=_read_format(body.get("format"), spelling),
         thinking=_read_thinking(body, options, spelling),
@@ -201,12 +204,6 @@ def _read_format(native: Any, spelling: dict[str, str]) -> ResponseSchema | None
     return ResponseSchema() if native == _JSON else ResponseSchema(schema=fields(native, "format"))
 
 
-def _write_messages(messages: list[Message], spelling: Mapping[str, str]) -> list[Json]:
-    """Return the native messages."""
-    names = {call.id: call.name for message in messages for call in message.tool_calls}
-    return [_write_message(message, names, spelling) for message in messages]
-
-
 def _write_message(message: Message, names: dict[str, str], spelling: Mapping[str, str]) -> Json:
     parts = message_parts(message)
     thought = "".join(part.text or "" for part in parts if isinstance(part, ThinkingPart) and _is_plain(part))
@@ -282,12 +279,6 @@ def _call(call: ToolCall, place: int, spelling: Mapping[str, str]) -> Json:
     identity = {} if _is_ours(call.id, spelling) else {"id": call.id}
     index = {"none": {}, "zero": {"index": 0}}.get(spelling.get("call_index", "none"), {"index": place})
     return {**kind, **identity, "function": {**index, "name": call.name, "arguments": call.arguments}}
-
-
-def _read_messages(native: Any, spelling: dict[str, str]) -> list[Message]:
-    """Return the messages of a native body; records their variants in `spelling`."""
-    pairing = Pairing()
-    return [_read_message(one, path, pairing, spelling) for one, path in entries(native, "messages")]
 
 
 def _read_message(native: Json, where: str, pairing: Pairing, spelling: dict[str, str]) -> Message:
