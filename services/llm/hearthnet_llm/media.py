@@ -76,8 +76,7 @@ async def prepared(request: ChatRequest, limits: ImageLimits, fetch: Fetch) -> C
             an image URL that the vendor does not fetch, because this service fetches nothing from the
             internet for a caller.
     """
-    contents = [message.content for message in request.messages if isinstance(message.content, list)]
-    count = sum(isinstance(part, ImagePart) for content in contents for part in content)
+    count = sum(len(message.images) for message in request.messages)
     if count > limits.most_images:
         raise refusal(
             "/input/messages", f"{count} images; this model takes at most {limits.most_images} in one request"

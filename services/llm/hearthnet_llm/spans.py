@@ -27,7 +27,7 @@ def answered(
     finally:
         backend, model = answer.profile.backend, answer.profile.model
         meta = answer.meta()
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": _PROVIDERS.get(backend, backend),
             "gen_ai.request.model": model,
@@ -36,11 +36,11 @@ def answered(
             "gen_ai.request.top_p": request.top_p,
         }
         if answer.done is not None:
-            found["gen_ai.response.model"] = model
-            found["gen_ai.response.finish_reasons"] = [meta["stop_reason"]]
-            found["gen_ai.usage.input_tokens"] = meta["tokens_in"]
-            found["gen_ai.usage.output_tokens"] = meta["tokens_out"]
-            found["gen_ai.usage.cache_read.input_tokens"] = meta.get("tokens_cached")
-            found["gen_ai.usage.reasoning.output_tokens"] = meta.get("tokens_thinking")
-        known = {name: value for name, value in found.items() if value is not None}
-        describe_span(f"{operation} {model}", "internal" if backend in _HERE else "client", known)
+            values["gen_ai.response.model"] = model
+            values["gen_ai.response.finish_reasons"] = [meta["stop_reason"]]
+            values["gen_ai.usage.input_tokens"] = meta["tokens_in"]
+            values["gen_ai.usage.output_tokens"] = meta["tokens_out"]
+            values["gen_ai.usage.cache_read.input_tokens"] = meta.get("tokens_cached")
+            values["gen_ai.usage.reasoning.output_tokens"] = meta.get("tokens_thinking")
+        attributes = {name: value for name, value in values.items() if value is not None}
+        describe_span(f"{operation} {model}", "internal" if backend in _HERE else "client", attributes)

@@ -147,13 +147,13 @@ class Threads:
             return None
         messages = [*turn.request.messages, answer]
         try:
-            kept = await asyncio.to_thread(
+            is_stored = await asyncio.to_thread(
                 self._file.write, turn.principal, turn.thread, msgspec.json.encode(messages), turn.row
             )
         except HearthNetError as error:
             _log.warning("a conversation is not kept: %s", error.message)
             return None
-        return len(messages) if kept else None
+        return len(messages) if is_stored else None
 
     async def close(self) -> None:
         """Close the file."""
@@ -205,7 +205,35 @@ class ThreadsFile:
         `after` is the transcript that it continues, None for a new one. If it is too long, its earlier form
         is deleted too.
         """
-        return self._do(lambda connection: self._write(connection, principal, thread, messages, after))
+
+        def work(connection: sqlite3.Connection) -> bool:
+            key = (principal, thread)
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                row = connection.execute(
+                    "SELECT version FROM threads WHERE principal = ? AND id = ?", key
+                ).fetchone()
+                if after is not None and (row is None or row[0] != after.version):
+                    return False
+                connection.execute("DELETE FROM threads WHERE principal = ? AND id = ?", key)
+                if len(messages) > MOST_THREAD_BYTES:
+                    return False
+                fields = (*key, secrets.randbits(62), self._clock(), len(messages), messages)
+                connection.execute("INSERT INTO threads VALUES (?, ?, ?, ?, ?, ?)", fields)
+                self._delete_old(connection)
+                connection.execute(
+                    "DELETE FROM threads WHERE rowid IN (SELECT rowid FROM threads WHERE principal = ? "
+                    "ORDER BY used_ms DESC, rowid DESC LIMIT -1 OFFSET ?)",
+                    (principal, MOST_THREADS),
+                )
+                connection.execute(
+                    "DELETE FROM threads WHERE rowid IN (SELECT rowid FROM (SELECT rowid, sum(bytes) OVER "
+                    "(ORDER BY used_ms DESC, rowid DESC) AS total FROM threads) WHERE total > ?)",
+                    (MOST_BYTES,),
+                )
+            return True
+
+        return self._do(work)
 
     def sweep(self) -> None:
         """Delete expired threads."""
@@ -216,40 +244,6 @@ class ThreadsFile:
         """Close the file."""
         with self._lock:
             self._hang_up()
-
-    def _write(
-        self,
-        connection: sqlite3.Connection,
-        principal: str,
-        thread: str,
-        messages: bytes,
-        after: Row | None,
-    ) -> bool:
-        key = (principal, thread)
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            row = connection.execute(
-                "SELECT version FROM threads WHERE principal = ? AND id = ?", key
-            ).fetchone()
-            if after is not None and (row is None or row[0] != after.version):
-                return False
-            connection.execute("DELETE FROM threads WHERE principal = ? AND id = ?", key)
-            if len(messages) > MOST_THREAD_BYTES:
-                return False
-            fields = (*key, secrets.randbits(62), self._clock(), len(messages), messages)
-            connection.execute("INSERT INTO threads VALUES (?, ?, ?, ?, ?, ?)", fields)
-            self._delete_old(connection)
-            connection.execute(
-                "DELETE FROM threads WHERE rowid IN (SELECT rowid FROM threads WHERE principal = ? "
-                "ORDER BY used_ms DESC, rowid DESC LIMIT -1 OFFSET ?)",
-                (principal, MOST_THREADS),
-            )
-            connection.execute(
-                "DELETE FROM threads WHERE rowid IN (SELECT rowid FROM (SELECT rowid, sum(bytes) OVER "
-                "(ORDER BY used_ms DESC, rowid DESC) AS total FROM threads) WHERE total > ?)",
-                (MOST_BYTES,),
-            )
-        return True
 
     def _delete_old(self, connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM threads WHERE used_ms <= ?", (self._clock() - RETENTION_MS,))

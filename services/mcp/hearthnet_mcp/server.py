@@ -112,8 +112,8 @@ class McpServer:
         found = tools.read(self.config, listed)
         known = {tool.contract.id: tool for tool in self.listing.tools}
         self._session = session
-        kept = tuple(known.get(tool.contract.id, tool) for tool in found.tools)
-        self._become(ToolListing(kept, (*session.broken, *found.dropped)), "")
+        current = tuple(known.get(tool.contract.id, tool) for tool in found.tools)
+        self._become(ToolListing(current, (*session.broken, *found.dropped)), "")
 
     def _become(self, listing: ToolListing, problem: str) -> None:
         for line in listing.dropped:

@@ -68,10 +68,10 @@ class McpService(Service):
 
     async def _run(self, servers: Sequence[McpServerConfig]) -> None:
         """Start and stop servers; unchanged ones keep running."""
-        wanted = {server.name: server for server in servers}
-        gone = [name for name, (server, _) in self._servers.items() if wanted.get(name) != server.config]
-        await _end([self._servers.pop(name)[1] for name in gone])
-        for name, one in wanted.items():
+        configs = {server.name: server for server in servers}
+        ended = [name for name, (server, _) in self._servers.items() if configs.get(name) != server.config]
+        await _end([self._servers.pop(name)[1] for name in ended])
+        for name, one in configs.items():
             if name not in self._servers:
                 server = McpServer(one, self._refresh)
                 self._servers[name] = server, asyncio.create_task(server.keep(), name=f"mcp {name}")

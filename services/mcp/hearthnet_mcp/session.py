@@ -205,7 +205,7 @@ def _mend(item: SessionMessage | Exception, session: Session) -> None:
     from mcp_types import Tool
     from pydantic import ValidationError
 
-    kept = []
+    valid = []
     for tool in result["tools"]:
         try:
             Tool.model_validate(tool, by_name=False)
@@ -218,8 +218,8 @@ def _mend(item: SessionMessage | Exception, session: Session) -> None:
             session.promises.pop(tool["name"], None)
             if _OUTPUT_SCHEMA in tool:
                 session.promises[tool["name"]] = tool[_OUTPUT_SCHEMA]
-            kept.append({key: value for key, value in tool.items() if key != _OUTPUT_SCHEMA})
-    result["tools"] = kept
+            valid.append({key: value for key, value in tool.items() if key != _OUTPUT_SCHEMA})
+    result["tools"] = valid
 
 
 @contextlib.asynccontextmanager

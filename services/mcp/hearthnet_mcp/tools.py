@@ -90,11 +90,11 @@ class ToolListing(msgspec.Struct, frozen=True):
 
 def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> ToolListing:
     """Return the tools of the server `config`, listed in the names of the MCP schema."""
-    wanted = list(listed)
-    names = capabilities(config.name, [str(tool["name"]) for tool in wanted[:MOST_TOOLS]])
+    found = list(listed)
+    names = capabilities(config.name, [str(tool["name"]) for tool in found[:MOST_TOOLS]])
     tools: dict[str, McpTool] = {}
     dropped: list[str] = []
-    for tool in wanted[:MOST_TOOLS]:
+    for tool in found[:MOST_TOOLS]:
         name = str(tool["name"])
         if name in tools:
             continue
@@ -102,8 +102,8 @@ def read(config: McpServerConfig, listed: Iterable[dict[str, Any]]) -> ToolListi
             tools[name] = _offered(config, names[name], tool)
         except HearthNetError as error:
             dropped.append(f"{name[:80]!r} is left out: {error.message}")
-    if len(wanted) > MOST_TOOLS:
-        dropped.append(f"{len(wanted) - MOST_TOOLS} tools are left out: {MOST_TOOLS} are offered at most")
+    if len(found) > MOST_TOOLS:
+        dropped.append(f"{len(found) - MOST_TOOLS} tools are left out: {MOST_TOOLS} are offered at most")
     return ToolListing(tuple(tools.values()), tuple(dropped))
 
 
@@ -215,5 +215,5 @@ def _text(value: Any, longest: int) -> str:
     """Return a text of the server without unprintable characters, at most `longest` long."""
     if not isinstance(value, str):
         return ""
-    kept = "".join(letter for letter in value[: 2 * longest] if letter.isprintable() or letter in "\n\t")
-    return kept[:longest].strip()
+    printable = "".join(letter for letter in value[: 2 * longest] if letter.isprintable() or letter in "\n\t")
+    return printable[:longest].strip()

@@ -11,6 +11,8 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from hearthnet import HearthNetError
 from hearthnet_llm.vendors.wire import HttpRequest
 
@@ -47,11 +49,10 @@ def region(name: str, url: str) -> str:
     return found
 
 
-class Signatures:
+class Signatures(msgspec.Struct, frozen=True):
     """Signatures of one backend, called `name` in messages."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    name: str
 
     def headers(self, request: HttpRequest, body: bytes) -> dict[str, str]:
         """Return the headers that sign `request` with `body`; they are valid for minutes.
@@ -63,7 +64,7 @@ class Signatures:
         if not key or not secret:
             raise HearthNetError(
                 "unauthorized",
-                f"{self._name}: set the environment variables {_ID} and {_SECRET}, or name the one that "
+                f"{self.name}: set the environment variables {_ID} and {_SECRET}, or name the one that "
                 "holds a key of Bedrock in api_key_env",
             )
         try:
@@ -71,10 +72,10 @@ class Signatures:
             from botocore.awsrequest import AWSRequest
             from botocore.credentials import Credentials
         except ImportError as error:
-            raise HearthNetError("not_implemented", f"{self._name}: {_MISSING}") from error
+            raise HearthNetError("not_implemented", f"{self.name}: {_MISSING}") from error
         token = os.environ.get(_SESSION, "").strip() or None
         made = AWSRequest(request.method, request.url, dict(request.headers), body)
-        signer = SigV4Auth(Credentials(key, secret, token), _SERVICE, region(self._name, request.url))
+        signer = SigV4Auth(Credentials(key, secret, token), _SERVICE, region(self.name, request.url))
         signer.add_auth(made)
         return {header: value for header, value in made.headers.items() if header not in request.headers}
 

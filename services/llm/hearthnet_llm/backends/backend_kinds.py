@@ -178,17 +178,17 @@ def _url(config: ModelConfig) -> str:
     return url.rstrip("/").removesuffix("/v1") if config.kind == "ollama" else url
 
 
-def profile_of(config: ModelConfig, told: CatalogEntry) -> Profile:
-    """Return the profile of the model; `told` has its server's data and learned abilities."""
+def profile_of(config: ModelConfig, entry: CatalogEntry) -> Profile:
+    """Return the profile of the model; `entry` has its server's data and learned abilities."""
     kind = KINDS[config.kind]
-    tools = _first(config.tools is not False if config.tools is not None else None, told.tools, kind.tools)
-    vision = _first(config.vision, told.vision, sees(config))
+    tools = _first(config.tools is not False if config.tools is not None else None, entry.tools, kind.tools)
+    vision = _first(config.vision, entry.vision, sees(config))
     near = is_near(config.url)
     return Profile(
         model=config.name,
         backend=config.kind,
-        ctx=config.ctx or told.ctx or kind.ctx,
-        ctx_known=bool(config.ctx or told.ctx or not kind.ctx_guessed),
+        ctx=config.ctx or entry.ctx or kind.ctx,
+        ctx_known=bool(config.ctx or entry.ctx or not kind.ctx_guessed),
         aliases=(config.model,) if config.model != config.name else (),
         languages=config.languages,
         tool_mode="text" if config.tools == "text" else "native" if tools else "none",
@@ -196,7 +196,7 @@ def profile_of(config: ModelConfig, told: CatalogEntry) -> Profile:
         continues=True,
         summarises=True,
         requires_internet=not near,
-        max_concurrent=config.max_concurrent or (FEW if near and told.server not in _BATCHING else MANY),
+        max_concurrent=config.max_concurrent or (FEW if near and entry.server not in _BATCHING else MANY),
     )
 
 

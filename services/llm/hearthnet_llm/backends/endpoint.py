@@ -97,8 +97,8 @@ class ModelEndpoint:
 
     async def is_ollama(self) -> bool:
         """Return whether it is an Ollama, which has a path of its own for its version."""
-        said = await self._fetch_json(_OLLAMA)
-        return isinstance(said, dict) and set(said) == {"version"}
+        answer = await self._fetch_json(_OLLAMA)
+        return isinstance(answer, dict) and set(answer) == {"version"}
 
     @property
     def _where(self) -> str:

@@ -58,10 +58,10 @@ def named_backends(backends: Sequence[Backend], params: ModelParams, away: dict[
         raise HearthNetError(
             "partition", f"{reason}; it is offered again once it answers", details={"rule": "backend_gone"}
         )
-    known = [backend.profile.model for backend in backends]
-    asked = "no model" if params.model is None else f"no model {params.model!r}"
-    message = f"{asked} here; there is {', '.join(known) or 'none'}"
-    raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": known})
+    names = [backend.profile.model for backend in backends]
+    missing = "no model" if params.model is None else f"no model {params.model!r}"
+    message = f"{missing} here; there is {', '.join(names) or 'none'}"
+    raise HearthNetError("not_found", message, details={"path": "/params/model", "nearest": names})
 
 
 def capable_backends(
@@ -83,7 +83,7 @@ def _fits(profile: Profile, params: ModelParams, request: ChatRequest | None) ->
         return False
     if request is None:
         return True
-    if not eyes and any(message.has_images for message in request.messages):
+    if not eyes and any(message.images for message in request.messages):
         return False
     return not request.demands_tool or _clumsy(profile, request) == 0
 
@@ -122,21 +122,21 @@ class Failover(msgspec.Struct, frozen=True):
         problems: list[HearthNetError] = []
         for backend in self.backends:
             self.chosen(backend.profile)
-            told = not problems
-            spoken = False
+            announced = not problems
+            answered = False
             try:
                 async with aclosing(ask(backend)) as frames:
                     async for frame in frames:
-                        if not told:
-                            told = True
-                            said = f"{problems[-1].message}; {backend.profile.model} answers instead"
-                            yield Notice("other_model", said)
-                        spoken = spoken or not isinstance(frame, Notice | PrefillProgress)
+                        if not announced:
+                            announced = True
+                            text = f"{problems[-1].message}; {backend.profile.model} answers instead"
+                            yield Notice("other_model", text)
+                        answered = answered or not isinstance(frame, Notice | PrefillProgress)
                         yield frame
                 return
             except HearthNetError as error:
                 self.failed(backend, error)
-                if spoken or not _elsewhere(error):
+                if answered or not _elsewhere(error):
                     raise
                 problems.append(error)
         raise _together(problems)
@@ -148,15 +148,15 @@ class Failover(msgspec.Struct, frozen=True):
         """
         tools = bool(request.tools) and request.tool_choice != "none"
         if backend.profile.supports_tools():
-            heard = False
+            answered = False
             try:
                 async with aclosing(self.ask(backend, request)) as frames:
                     async for frame in frames:
-                        heard = heard or not isinstance(frame, Notice | PrefillProgress)
+                        answered = answered or not isinstance(frame, Notice | PrefillProgress)
                         yield frame
                 return
             except HearthNetError as error:
-                if heard or not (tools and _refuses_tools(error) and self.toolless(backend)):
+                if answered or not (tools and _refuses_tools(error) and self.toolless(backend)):
                     raise
         model = backend.profile.model
         single = without_tools(request, model)

@@ -61,12 +61,12 @@ class Remote:
         self._busy = 0
         self._retired = False
 
-    def learn(self, told: CatalogEntry) -> bool:
-        """Update the profile by `told`; return whether it has changed."""
-        if told.server:
-            self._target = backend_kinds.target(self.config, told.server)
-        self._answer = told.answer
-        before, self.profile = self.profile, profile_of(self.config, self._window.learn(told))
+    def learn(self, entry: CatalogEntry) -> bool:
+        """Update the profile by `entry`; return whether it has changed."""
+        if entry.server:
+            self._target = backend_kinds.target(self.config, entry.server)
+        self._answer = entry.answer
+        before, self.profile = self.profile, profile_of(self.config, self._window.learn(entry))
         return before != self.profile
 
     @property
@@ -120,8 +120,8 @@ class Remote:
         return self._frames(lambda: self._encoded(request))
 
     async def _encoded(self, request: ChatRequest) -> HttpRequest:
-        seen = await prepared(request, LIMITS[self._wire_name], self._fetch)
-        return self._wire.encode(msgspec.structs.replace(seen, stream=True), self._sized(request))
+        fitted = await prepared(request, LIMITS[self._wire_name], self._fetch)
+        return self._wire.encode(msgspec.structs.replace(fitted, stream=True), self._sized(request))
 
     def _sized(self, request: ChatRequest | None) -> Target:
         """Return the target with the context to reserve, or the answer's limit, if required."""
@@ -138,10 +138,10 @@ class Remote:
     def _is_ollama(self) -> bool:
         return self._wire_name == "ollama"
 
-    async def _frames(self, asked: Callable[[], Awaitable[HttpRequest]]) -> AsyncGenerator[Frame, None]:
+    async def _frames(self, encode: Callable[[], Awaitable[HttpRequest]]) -> AsyncGenerator[Frame, None]:
         self._busy += 1
         try:
-            async with aclosing(self._answered(await asked())) as frames:
+            async with aclosing(self._answered(await encode())) as frames:
                 async for frame in frames:
                     yield frame
         finally:
@@ -167,21 +167,21 @@ async def _at_once(request: HttpRequest) -> HttpRequest:
 
 
 class _ContextWindow:
-    """The context of one model; `told` has its server's data."""
+    """The context of one model; `entry` has its server's data."""
 
-    def __init__(self, told: CatalogEntry) -> None:
-        self._told = told
+    def __init__(self, entry: CatalogEntry) -> None:
+        self._entry = entry
         self._asked = 0
 
-    def learn(self, told: CatalogEntry) -> CatalogEntry:
+    def learn(self, entry: CatalogEntry) -> CatalogEntry:
         """Return the data to use; a context that was loaded by request from here is no limit."""
-        ours = self._told.most and not told.most and told.ctx == self._asked
-        self._told = told.refined(CatalogEntry(told.name, self._told.ctx, most=True)) if ours else told
-        return self._told
+        ours = self._entry.most and not entry.most and entry.ctx == self._asked
+        self._entry = entry.refined(CatalogEntry(entry.name, self._entry.ctx, most=True)) if ours else entry
+        return self._entry
 
     def of(self, profile: Profile, configured: int | None, request: ChatRequest | None) -> int:
         """Return the tokens to request, at most `profile.ctx`; `request` is None for loading only."""
-        if configured or not self._told.most:
+        if configured or not self._entry.most:
             return profile.ctx
         self._asked = min(profile.ctx, max(self._asked, _step(request)))
         return self._asked

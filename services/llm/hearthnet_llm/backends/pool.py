@@ -78,8 +78,8 @@ class Pool:
     def use(self, configs: Sequence[ModelConfig]) -> None:
         """Use exactly these models from now on; running calls of other models may end."""
         self._configs = tuple(dict.fromkeys(configs))
-        wanted = {_place(config) for config in self._configs}
-        for place in [place for place in self._servers if place not in wanted]:
+        places = {_place(config) for config in self._configs}
+        for place in [place for place in self._servers if place not in places]:
             self._drop(self._servers.pop(place))
         for config in self._configs:
             self._want(config)
@@ -149,23 +149,21 @@ class Pool:
         while True:
             server.again.clear()
             before = server.watch.there
-            told = await self._look(server)
+            changed = await self._look(server)
             server.looked.set()
-            if told or before != server.watch.there:
+            if changed or before != server.watch.there:
                 self._changed()
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(server.watch.wait_seconds):
                     await server.again.wait()
-            except TimeoutError:
-                continue
 
     async def _look(self, server: _Server) -> bool:
         """Probe the server once; return whether a profile has changed."""
         fresh = set(server.fresh) if server.watch.there else set(server.models)
-        told = False
+        changed = False
         try:
             if fresh:
-                told = await self._update_profiles(server, fresh)
+                changed = await self._update_profiles(server, fresh)
             else:
                 await server.endpoint.reach()
         except HearthNetError as error:
@@ -179,7 +177,7 @@ class Pool:
         server.fresh -= fresh
         server.problem = ""
         server.watch.seen(time.monotonic())
-        return told
+        return changed
 
     async def _update_profiles(self, server: _Server, fresh: set[ModelConfig]) -> bool:
         """Update the models' profiles by data of their server, which may have none."""
@@ -189,12 +187,12 @@ class Pool:
         program = next((model.server for model in listed.values() if model.server), None)
         changed = False
         for config in fresh & server.models.keys():
-            told = listed.get(config.model, CatalogEntry(config.model, server=program))
+            entry = listed.get(config.model, CatalogEntry(config.model, server=program))
             with _unless_unavailable():
-                told = await server.endpoint.described(told)
-            told = told.refined(CatalogEntry(config.model, tools=self._memory.tools(config)))
+                entry = await server.endpoint.described(entry)
+            entry = entry.refined(CatalogEntry(config.model, tools=self._memory.tools(config)))
             remote = server.models.get(config)
-            changed = (remote is not None and remote.learn(told)) or changed
+            changed = (remote is not None and remote.learn(entry)) or changed
         return changed
 
 

@@ -125,14 +125,14 @@ def _config(wish: ProbeRequest) -> ModelConfig:
         HearthNetError: `bad_request` if there is no address or an invalid one.
     """
     kind = wish.kind or (backend_kinds.at(wish.url) if wish.url else None) or "openai"
-    known = KINDS[kind]
-    url = wish.url or known.url
+    defaults = KINDS[kind]
+    url = wish.url or defaults.url
     if not url:
         raise HearthNetError("bad_request", f"where is it? give the URL of your {kind} resource with --url")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise HearthNetError("bad_request", "a URL begins with http:// or https:// and names a host")
-    at_home = not known.url or urlsplit(url).hostname == urlsplit(known.url).hostname
-    variable = wish.api_key_env or (known.variable if at_home else "") or None
+    at_home = not defaults.url or urlsplit(url).hostname == urlsplit(defaults.url).hostname
+    variable = wish.api_key_env or (defaults.variable if at_home else "") or None
     name = wish.name or wish.model or kind
     return ModelConfig(
         kind=kind,
@@ -208,15 +208,15 @@ async def _described(config: ModelConfig, models: list[CatalogEntry]) -> Catalog
     return listed
 
 
-async def _tested(config: ModelConfig, told: CatalogEntry, memory: ProbeCache) -> ToolProbe:
+async def _tested(config: ModelConfig, entry: CatalogEntry, memory: ProbeCache) -> ToolProbe:
     started = time.monotonic()
     mode, problem, answered = await _probed(config)
     if config.tools in (None, True):
         memory.keep(config, mode == "native")
     if mode == "text":
         config = msgspec.structs.replace(config, tools="text")
-    told = (await _described(config, [told])).refined(CatalogEntry(config.model, tools=mode != "none"))
-    profile = profile_of(config, told)
+    entry = (await _described(config, [entry])).refined(CatalogEntry(config.model, tools=mode != "none"))
+    profile = profile_of(config, entry)
     return ToolProbe(
         model=profile.model,
         tool_call=mode != "none",
@@ -256,9 +256,9 @@ async def _calls(remote: Remote, way: ToolPath) -> tuple[bool, str]:
     """
     problem = "it answered in words instead of calling the tool"
     for choice in _CHOICES[way]:
-        asked = msgspec.structs.replace(_PROBE, tool_choice=choice)
+        request = msgspec.structs.replace(_PROBE, tool_choice=choice)
         try:
-            async with aclosing(remote.stream(asked)) as frames:
+            async with aclosing(remote.stream(request)) as frames:
                 async for frame in frames:
                     if isinstance(frame, ToolCall) and isinstance(frame.arguments.get("text"), str):
                         return True, ""
@@ -276,11 +276,11 @@ async def _answers(remote: Remote) -> bool:
     Raises:
         HearthNetError: the model's error.
     """
-    said = False
+    has_text = False
     async with aclosing(remote.stream(_GREETED)) as frames:
         async for frame in frames:
-            said = said or isinstance(frame, TextDelta)
-    return said
+            has_text = has_text or isinstance(frame, TextDelta)
+    return has_text
 
 
 def _no_such(config: ModelConfig, models: list[CatalogEntry]) -> HearthNetError:

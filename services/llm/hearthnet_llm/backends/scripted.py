@@ -76,15 +76,15 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def turn(self, messages: Sequence[Message]) -> ScriptedTurn:
         """Return the next turn of a conversation."""
         places = [place for place, message in enumerate(messages) if message.role == "user"]
-        asked = next(
+        question = next(
             (place for place in reversed(places) if place == 0 or messages[place - 1].role != "tool"), 0
         )
-        text = messages[asked].text.strip()
-        spoken = sum(message.role == "assistant" for message in messages[asked:])
+        text = messages[question].text.strip()
+        answers = sum(message.role == "assistant" for message in messages[question:])
         fitting = [one for one in self.questions if one.asked is None or one.asked.strip() == text]
         fitting.sort(key=lambda one: one.asked is None)
         turns = fitting[0].turns if fitting else []
-        return turns[spoken] if spoken < len(turns) else ScriptedTurn(_NO_ANSWER)
+        return turns[answers] if answers < len(turns) else ScriptedTurn(_NO_ANSWER)
 
 
 class Scripted:
@@ -108,17 +108,17 @@ class Scripted:
             HearthNetError: `not_implemented` if the file cannot be used; the error of the script.
         """
         script = await asyncio.to_thread(self._read)
-        said = script.turn(request.messages)
+        turn = script.turn(request.messages)
         tokens_in = of_request(request)
-        if said.thinking:
-            yield ReasoningDelta(said.thinking)
-        stopper, spoken = Stopper(request.stop or []), of_text(said.thinking)
+        if turn.thinking:
+            yield ReasoningDelta(turn.thinking)
+        stopper, tokens_out = Stopper(request.stop or []), of_text(turn.thinking)
         ended: StopReason = "end"
-        for word in _WORD.findall(said.text):
-            if request.max_tokens is not None and spoken >= request.max_tokens:
+        for word in _WORD.findall(turn.text):
+            if request.max_tokens is not None and tokens_out >= request.max_tokens:
                 ended = "max_tokens"
                 break
-            spoken += of_text(word)
+            tokens_out += of_text(word)
             if shown := stopper.feed(word):
                 yield TextDelta(shown)
             if stopper.stopped:
@@ -127,15 +127,15 @@ class Scripted:
             await asyncio.sleep(script.pause_ms / 1000)
         if rest := stopper.flush():
             yield TextDelta(rest)
-        if said.error:
+        if turn.error:
             raise HearthNetError(
-                said.error, f"{self.profile.model}: the script fails here", retry_after_ms=_RETRY_MS
+                turn.error, f"{self.profile.model}: the script fails here", retry_after_ms=_RETRY_MS
             )
-        calls = [] if request.tool_choice == "none" or ended != "end" else said.calls
+        calls = [] if request.tool_choice == "none" or ended != "end" else turn.calls
         before = sum(len(message.tool_calls) for message in request.messages)
         for number, call in enumerate(calls, start=before + 1):
             yield ToolCall(f"call_{number}", call.tool, call.arguments)
-        yield Done("tool_calls" if calls else ended, tokens_in, spoken, "native")
+        yield Done("tool_calls" if calls else ended, tokens_in, tokens_out, "native")
 
     def complete(self, request: CompleteRequest) -> FrameStream:
         """Answer from the script, as `Backend.complete`; the prompt is the question."""

@@ -23,6 +23,7 @@ from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
 from hearthnet_llm.builtin.grammar import SchemaBounds, bounded
 from hearthnet_llm.builtin.prompt import PromptTurn, escape_control_tokens
 from hearthnet_llm.interface.request import Message, Tool
+from hearthnet_llm.vendors.json_access import as_text
 
 WIDEST: Final = SchemaBounds(text=200, items=4)
 _MOST_ATTEMPTS: Final = 5
@@ -102,8 +103,7 @@ class ForcedCall:
         turns: list[PromptTurn] = []
         for example in self._demonstrations.examples:
             turns.append({"role": "user", "content": example.said})
-            arguments = json.dumps(example.arguments, separators=(",", ":"), ensure_ascii=False)
-            turns.append({"role": "assistant", "content": arguments})
+            turns.append({"role": "assistant", "content": as_text(example.arguments)})
         return [*turns, {"role": "user", "content": escape_control_tokens(self._said)}]
 
 

@@ -78,44 +78,44 @@ class _Fitting:
         self._room = profile.ctx - self._reserve - self._rest
 
     def done(self) -> TrimmedRequest:
-        """Return the result of `fitted`."""
+        """Return the result of `trim`."""
         if self._size(range(len(self._messages))) <= self._room:
             return TrimmedRequest(self._request)
         found = pieces(self._messages)
         within = self._room - self._most_summary
-        kept = self._latest(found, within)
-        left = self._room - self._size(chain(found.head, *kept))
+        latest = self._latest(found, within)
+        left = self._room - self._size(chain(found.head, *latest))
         if left >= 0:
-            return self._whole_turns(found, kept, min(left, self._most_summary))
+            return self._whole_turns(found, latest, min(left, self._most_summary))
         return self._last_turn(found)
 
     @property
     def _most_summary(self) -> int:
         return min(max(self._room, 0) // _SUMMARY_SHARE, _MOST_SUMMARY)
 
-    def _latest(self, found: MessageGroups, within: int) -> list[list[int]]:
+    def _latest(self, found: MessageGroups, within: int) -> list[Turn]:
         """Return as many of the latest turns as fit, at least the last."""
-        kept = found.turns[-1:]
+        latest = found.turns[-1:]
         for turn in reversed(found.turns[:-1]):
-            if self._size(chain(found.head, turn, *kept)) > within:
+            if self._size(chain(found.head, turn, *latest)) > within:
                 break
-            kept = [turn, *kept]
-        return kept
+            latest = [turn, *latest]
+        return latest
 
-    def _whole_turns(self, found: MessageGroups, kept: list[list[int]], most_summary: int) -> TrimmedRequest:
-        left_out = self._at(chain(*found.turns[: -len(kept)]))
+    def _whole_turns(self, found: MessageGroups, latest: list[Turn], most_summary: int) -> TrimmedRequest:
+        left_out = self._at(chain(*found.turns[: -len(latest)]))
         if self._written is not None and self._written.text:
-            told = as_messages(self._written, most_summary)
-            stands = "the model's summary of them stands in their place"
+            replacement = as_messages(self._written, most_summary)
+            in_place = "the model's summary of them stands in their place"
         else:
-            told = summary(left_out, most_summary)
-            stands = "the beginnings of what was said in them stand in their place"
-        if not told.messages:
-            stands = _NOTHING
-        elif told.silent:
-            stands += f", but of the oldest {told.silent} nothing is left"
-        messages = [*self._at(found.head), *told.messages, *self._at(chain(*kept))]
-        cut = self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", stands)
+            replacement = summary(left_out, most_summary)
+            in_place = "the beginnings of what was said in them stand in their place"
+        if not replacement.messages:
+            in_place = _NOTHING
+        elif replacement.silent:
+            in_place += f", but of the oldest {replacement.silent} nothing is left"
+        messages = [*self._at(found.head), *replacement.messages, *self._at(chain(*latest))]
+        cut = self._cut(messages, f"the oldest {len(left_out)} of {self._total} messages", in_place)
         return msgspec.structs.replace(cut, left_out=tuple(left_out), most_summary=most_summary)
 
     def _last_turn(self, found: MessageGroups) -> TrimmedRequest:
@@ -126,24 +126,24 @@ class _Fitting:
             if self._size(chain(found.head, set(last) - out)) <= self._room:
                 break
             out |= set(one)
-        kept = [*found.head, *(place for place in last if place not in out)]
-        if self._size(kept) > self._room:
-            raise self._too_long(kept)
-        left_out = self._total - len(kept)
-        return self._cut(self._at(kept), f"{left_out} of {self._total} messages, the oldest", _NOTHING)
+        remaining = [*found.head, *(place for place in last if place not in out)]
+        if self._size(remaining) > self._room:
+            raise self._too_long(remaining)
+        left_out = self._total - len(remaining)
+        return self._cut(self._at(remaining), f"{left_out} of {self._total} messages, the oldest", _NOTHING)
 
-    def _cut(self, messages: list[Message], what: str, stands: str) -> TrimmedRequest:
-        had = self._rest + self._size(range(self._total))
+    def _cut(self, messages: list[Message], what: str, in_place: str) -> TrimmedRequest:
+        size = self._rest + self._size(range(self._total))
         text = (
-            f"The conversation has about {had} tokens; {self._profile.model} takes {self._profile.ctx}, of "
-            f"which {self._reserve} are kept for the answer. Left out: {what}; {stands}."
+            f"The conversation has about {size} tokens; {self._profile.model} takes {self._profile.ctx}, of "
+            f"which {self._reserve} are kept for the answer. Left out: {what}; {in_place}."
         )
         return TrimmedRequest(msgspec.structs.replace(self._request, messages=messages), Notice(CODE, text))
 
-    def _too_long(self, kept: Sequence[int]) -> HearthNetError:
-        longest = max(kept, key=lambda place: self._sizes[place])
+    def _too_long(self, remaining: Sequence[int]) -> HearthNetError:
+        longest = max(remaining, key=lambda place: self._sizes[place])
         path, size = f"/input/messages/{longest}", self._sizes[longest]
-        needed = self._size(kept) + self._rest + self._reserve
+        needed = self._size(remaining) + self._rest + self._reserve
         advice = "shorten it, or ask a model with a larger context"
         if self._rest > size:
             path, size, advice = "/input/tools", self._rest, "declare fewer tools"

@@ -40,7 +40,7 @@ class Contexts:
     async def stream(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
         """Stream an answer as `Backend.stream`, to a request of any length.
 
-        If the request does not fit, messages are left out with a notice (`budget.fitted`).
+        If the request does not fit, messages are left out with a notice (`budget.trim`).
 
         Raises:
             HearthNetError: `bad_request` if it cannot be made to fit.
@@ -77,31 +77,31 @@ class Contexts:
         """
         model = backend.profile.model
         digests = _digests(left_out)
-        known = next((n for n in range(len(digests), 0, -1) if (model, digests[n - 1]) in self._summaries), 0)
-        written = self._summaries[model, digests[known - 1]] if known else Written()
-        if not known or len(left_out) - known > _FRESH:
-            found, skipped = parts(left_out[known:], backend.profile.ctx // 2)
-            silent, before = written.silent + skipped, known
+        done = next((n for n in range(len(digests), 0, -1) if (model, digests[n - 1]) in self._summaries), 0)
+        written = self._summaries[model, digests[done - 1]] if done else Written()
+        if not done or len(left_out) - done > _FRESH:
+            found, skipped = parts(left_out[done:], backend.profile.ctx // 2)
+            silent, before = written.silent + skipped, done
             for part in found:
-                yield PrefillProgress(STAGE, known, len(left_out))
+                yield PrefillProgress(STAGE, done, len(left_out))
                 text = await self._summary(
                     backend, summary_request(written.text, part.lines, most_tokens, backend.profile.ctx)
                 )
                 if not text:
                     break
-                written, known = Written(text, silent=silent), before + part.end
-                self._keep(model, digests[known - 1], written)
-        lines, silent = excerpts(left_out[known:], most_tokens // 3)
+                written, done = Written(text, silent=silent), before + part.end
+                self._keep(model, digests[done - 1], written)
+        lines, silent = excerpts(left_out[done:], most_tokens // 3)
         yield Written(written.text, tuple(lines), written.silent + silent)
 
     async def _summary(self, backend: Backend, request: ChatRequest) -> str:
         try:
             async with aclosing(backend.stream(request)) as frames:
-                said = [frame.text async for frame in frames if isinstance(frame, TextDelta)]
+                texts = [frame.text async for frame in frames if isinstance(frame, TextDelta)]
         except HearthNetError as error:
             _log.warning("%s wrote no summary: %s", backend.profile.model, error)
             return ""
-        return " ".join("".join(said).split())
+        return " ".join("".join(texts).split())
 
     def _keep(self, model: str, digest: str, written: Written) -> None:
         if len(self._summaries) >= _MAX_SUMMARIES:
@@ -111,12 +111,12 @@ class Contexts:
     def _learn(self, model: str, request: ChatRequest, counted: int) -> None:
         """Adjust the ratio by the counted tokens; requests with images are ignored."""
         estimated = of_request(request)
-        if estimated < _LEAST or not counted or any(message.has_images for message in request.messages):
+        if estimated < _LEAST or not counted or any(message.images for message in request.messages):
             return
         least, most = _BOUNDS
-        seen = min(max(counted / estimated, least), most)
+        ratio = min(max(counted / estimated, least), most)
         before = self._ratios.get(model, 1.0)
-        self._ratios[model] = before + (seen - before) * _WEIGHT
+        self._ratios[model] = before + (ratio - before) * _WEIGHT
 
 
 def _digests(messages: Sequence[Message]) -> list[str]:

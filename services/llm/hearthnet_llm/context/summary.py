@@ -106,8 +106,8 @@ def parts(messages: Sequence[Message], room_tokens: int) -> tuple[list[SummaryIn
         found = _divided([_line(message, limit) for message in messages], room_tokens)
         if len(found) <= STEPS:
             return found, 0
-    kept = found[-STEPS:]
-    return kept, found[-STEPS - 1].end
+    newest = found[-STEPS:]
+    return newest, found[-STEPS - 1].end
 
 
 def summary_request(earlier: str, lines: Sequence[str], most_tokens: int, ctx: int) -> ChatRequest:
@@ -117,11 +117,11 @@ def summary_request(earlier: str, lines: Sequence[str], most_tokens: int, ctx: i
     context.
     """
     most = max(most_tokens - _framing(_WRITTEN), 1)
-    known = [f"What was summarised before: {_short(earlier, most * CHARACTERS_THAT_FIT)}"] if earlier else []
+    before = [f"What was summarised before: {_short(earlier, most * CHARACTERS_THAT_FIT)}"] if earlier else []
     return ChatRequest(
         messages=[
             Message("system", _TASK.format(words=max(most // 2, 10))),
-            Message("user", "\n".join([*known, *lines])),
+            Message("user", "\n".join([*before, *lines])),
         ],
         max_tokens=most + min(_THOUGHTS, ctx // 4),
     )
@@ -150,8 +150,8 @@ def _line(message: Message, limit: int) -> str:
 
 
 def _standing(head: str, lines: Sequence[str], silent: int) -> list[Message]:
-    said = _SILENT.format(count=silent) if silent else ""
-    return [Message("user", "\n".join([_LEFT_OUT + said + head, *lines]) + _TAIL), ACKNOWLEDGED]
+    silence = _SILENT.format(count=silent) if silent else ""
+    return [Message("user", "\n".join([_LEFT_OUT + silence + head, *lines]) + _TAIL), ACKNOWLEDGED]
 
 
 def _framing(head: str) -> int:

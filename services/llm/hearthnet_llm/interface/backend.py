@@ -31,7 +31,7 @@ class Backend(Protocol):
         ...
 
     def stream(self, request: ChatRequest) -> FrameStream:
-        """Continue a conversation whose order was checked (`conversation.check`)."""
+        """Continue a conversation whose order was checked (validation.py)."""
         ...
 
     def complete(self, request: CompleteRequest) -> FrameStream:

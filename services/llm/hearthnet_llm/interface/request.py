@@ -54,11 +54,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
         return "\n".join(part.text for part in self.content or () if isinstance(part, TextPart))
 
     @property
-    def has_images(self) -> bool:
-        """True if a part of the message is an image."""
-        return not isinstance(self.content, str) and any(
-            isinstance(part, ImagePart) for part in self.content or ()
-        )
+    def images(self) -> list[ImagePart]:
+        """The images among the parts of the content."""
+        parts = self.content if isinstance(self.content, list) else []
+        return [part for part in parts if isinstance(part, ImagePart)]
 
 
 class Region(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,10 +2,11 @@
 
 Rules, in the order in which they are checked; the error names the path of the first one broken:
 
-1. There is a user message or a result (decisions/0051), and no image if the model has no vision. 2. `system`
-messages come first. 3. Only an assistant calls tools, and the ids of its calls differ. 4. A tool message
-answers an open call; each call is answered before any other message. 5. The last message can be answered: it
-is a user's or a tool's, or the beginning of the answer if the model
+1. There is a user message or a result (decisions/0051), and no image if the model has no vision.
+2. `system` messages come first.
+3. Only an assistant calls tools, and the ids of its calls differ.
+4. A tool message answers an open call; each call is answered before any other message.
+5. The last message can be answered: it is a user's or a tool's, or the beginning of the answer if the model
    supports that.
 6. The tools are few enough, their names differ, and a demanded tool is among them.
 
@@ -35,7 +36,7 @@ def check(request: ChatRequest, profile: Profile) -> None:
 def _speakers(request: ChatRequest, profile: Profile) -> None:
     if not any(message.role in ("user", "tool") for message in request.messages):
         _refuse("/input/messages", "there is nothing of a user or a tool; add what the user says")
-    if "vision" not in profile.modalities and any(message.has_images for message in request.messages):
+    if "vision" not in profile.modalities and any(message.images for message in request.messages):
         raise HearthNetError(
             "not_found", f"{profile.model} cannot see images; ask for a model with params.modalities [vision]"
         )

@@ -106,8 +106,8 @@ class ResponseBuilder:
             "citations": [frame.citation for frame in self._all(CitationEvent)],
             "served": [frame.part for frame in self._all(ServerToolEvent)],
         }
-        kept = {name: value for name, value in beside.items() if value}
-        message = {"role": "assistant", "content": self.text, **kept}
+        present = {name: value for name, value in beside.items() if value}
+        message = {"role": "assistant", "content": self.text, **present}
         return {"message": message, **({"tool_calls": calls} if calls else {})}
 
     def meta(self) -> dict[str, Any]:

@@ -48,11 +48,11 @@ async def stream(
     Raises:
         HearthNetError: any error of `ask`.
     """
-    spoken = sent_back = False
+    has_text = sent_back = False
     try:
         async with aclosing(ask(request)) as frames:
             async for frame in frames:
-                spoken = spoken or (isinstance(frame, TextDelta) and bool(frame.text.strip()))
+                has_text = has_text or (isinstance(frame, TextDelta) and bool(frame.text.strip()))
                 sent_back = sent_back or isinstance(frame, _SENT_BACK)
                 yield frame
         return
@@ -61,8 +61,8 @@ async def stream(
             raise
         spent = error.spent
     yield Notice(AGAIN, f"{model} is asked once more: the arguments of its call are not complete")
-    told = msgspec.structs.replace(request, messages=[*request.messages, Message("user", RETRY_NOTICE)])
-    async with aclosing(_second(ask(told), spent, hold=spoken)) as frames:
+    again = msgspec.structs.replace(request, messages=[*request.messages, Message("user", RETRY_NOTICE)])
+    async with aclosing(_second(ask(again), spent, hold=has_text)) as frames:
         async for frame in frames:
             yield frame
 

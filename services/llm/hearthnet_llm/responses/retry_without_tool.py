@@ -26,7 +26,7 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, TextPart
+from hearthnet_llm.interface.content_parts import JsonPart, TextPart
 from hearthnet_llm.interface.frames import Frame, Notice
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 
@@ -68,12 +68,11 @@ def notice(model: str) -> Notice:
 
 def _plain(message: Message) -> Message:
     if message.role == "tool":
-        said = f"[result of {message.name or 'a tool'}]\n{_result_text(message)}"
-        shown = [part for part in message.content or () if isinstance(part, ImagePart)]
-        return Message("user", [TextPart(said), *shown] if shown else said)
+        result = f"[result of {message.name or 'a tool'}]\n{_result_text(message)}"
+        return Message("user", [TextPart(result), *message.images] if message.images else result)
     if message.tool_calls:
-        asked = ", ".join(call.name for call in message.tool_calls)
-        return Message("assistant", "\n".join(part for part in (message.text, f"[asked {asked}]") if part))
+        names = ", ".join(call.name for call in message.tool_calls)
+        return Message("assistant", "\n".join(part for part in (message.text, f"[asked {names}]") if part))
     return message
 
 
@@ -94,15 +93,15 @@ async def stream(
         HearthNetError: any other error of `ask`.
     """
     for left in range(MOST, -1, -1):
-        heard = False
+        answered = False
         try:
             async with aclosing(ask(request)) as frames:
                 async for frame in frames:
-                    heard = True
+                    answered = True
                     yield frame
             return
         except HearthNetError as error:
-            tool = None if heard or not left else refused_tool(request, error)
+            tool = None if answered or not left else refused_tool(request, error)
             if tool is None:
                 raise
             request = _without(request, tool, model, error)
@@ -111,20 +110,20 @@ async def stream(
 
 def refused_tool(request: ChatRequest, error: HearthNetError) -> Tool | None:
     """Return the one declared tool whose schema the server rejects, or None."""
-    said, tools = error.message, request.tools or []
-    if error.code != "bad_request" or "status" not in error.details or not _SCHEMA.search(said):
+    message, tools = error.message, request.tools or []
+    if error.code != "bad_request" or "status" not in error.details or not _SCHEMA.search(message):
         return None
-    named = [tool for tool in tools if re.search(rf"""['"`]{re.escape(tool.name)}['"`]""", said)]
+    named = [tool for tool in tools if re.search(rf"""['"`]{re.escape(tool.name)}['"`]""", message)]
     if len(named) == 1:
         return named[0]
-    return _at_its_place(tools, said)
+    return _at_its_place(tools, message)
 
 
-def _at_its_place(tools: list[Tool], said: str) -> Tool | None:
+def _at_its_place(tools: list[Tool], message: str) -> Tool | None:
     """Return the tool at the index in the message, if that names exactly one place."""
     own = [tool for tool in tools if tool.server is None]
     for pattern, places, first in ((_FUNCTION, own, 0), (_MEMBER, tools, 1), (_PLACE, tools, 0)):
-        found = {int(place) - first for place in pattern.findall(said)}
+        found = {int(place) - first for place in pattern.findall(message)}
         if found:
             (place, *more) = found
             return places[place] if not more and 0 <= place < len(places) else None

@@ -9,7 +9,7 @@ See: docs/tools.md#calls-that-another-makes, docs/decisions/0072.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from hearthnet import Bus, Call, HearthNetError, Reply
 from hearthnet.agent import drain
 from hearthnet.contracts import Contract, contracts, is_provider_defined
 from hearthnet.trust import decode_approval, decode_token
-
-_BODY: Final = "/input/target_body"
 
 
 class ToolCallRequest(msgspec.Struct, frozen=True):
@@ -38,23 +36,23 @@ async def make(bus: Bus, call: Call[Any, ToolCallRequest]) -> Reply:
         HearthNetError: `unauthorized` if nothing permits this node to act for the caller; `bad_request` if
             the body does not fit the target; any error of the target.
     """
-    wanted = call.input
+    request = call.input
     token = _token(bus.peer.node_id, call)
-    contract = await _contract(bus, wanted.target_capability)
+    contract = await _contract(bus, request.target_capability)
     if contract.is_home_only and not call.caller == call.principal == bus.peer.node_id:
         raise HearthNetError("unauthorized", f"{contract.name} is called at its own home only")
-    _check(contract, wanted.target_body)
+    _check(contract, request.target_body)
     options: dict[str, Any] = {
         "timeout_seconds": call.allowed(),
         "token": token,
         "run": call.run,
-        "approval": None if wanted.approval is None else decode_approval(wanted.approval),
+        "approval": None if request.approval is None else decode_approval(request.approval),
     }
     if contract.stream_schema is not None:
-        stream = bus.stream(contract.id, wanted.target_body, **options)
+        stream = bus.stream(contract.id, request.target_body, **options)
         output, meta = await drain(contract.id, stream, lambda _progress: None)
         return Reply(output, meta)
-    reply = await bus.call(contract.id, wanted.target_body, **options)
+    reply = await bus.call(contract.id, request.target_body, **options)
     return Reply(reply.output, reply.meta)
 
 
@@ -71,11 +69,11 @@ def _check(contract: Contract, body: dict[str, Any]) -> None:
     try:
         contract.check_request(body)
     except HearthNetError as error:
-        path = str(error.details.get("path", ""))
+        path = error.details.get("path", "")
         raise HearthNetError(
             error.code,
             f"target_body does not fit {contract.id}: {error.message}",
-            details={**error.details, "path": _BODY + path},
+            details={**error.details, "path": f"/input/target_body{path}"},
         ) from error
 
 

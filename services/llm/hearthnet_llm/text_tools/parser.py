@@ -8,13 +8,13 @@ Rules that separate calls from quoted ones:
 
 1. A block begins a line, with at most three spaces before it, or follows another block. Inside a line, behind
    `>` or `-`, or indented as code it is text.
-2. In a code fence, and between <think> and </think> at the beginning of a line, it is text. 3. It ends at the
-first </tool_call> outside a JSON string, or at the beginning of the next block. A JSON
+2. In a code fence, and between <think> and </think> at the beginning of a line, it is text.
+3. It ends at the first </tool_call> outside a JSON string, or at the beginning of the next block. A JSON
    string has no line breaks, so an unclosed quote affects only its own line.
 4. It contains one JSON object `{name, arguments}`, or an array of them, perhaps in a code fence of its own.
    Any other content is broken, and no part of it is a call.
-5. A block that is open at the end counts if the model had finished and its JSON is complete. 6. Text behind a
-block is dropped, because the model cannot know the call's result yet. So is all text behind
+5. A block that is open at the end counts if the model had finished and its JSON is complete.
+6. Text behind a block is dropped, because the model cannot know the call's result yet. So is all text behind
    a block that is too long.
 
 The result does not depend on the division of the text into pieces.

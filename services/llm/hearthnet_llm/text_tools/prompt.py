@@ -6,16 +6,16 @@ model that repeats a document word for word makes no call.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Final
 
 import msgspec
 
-from hearthnet_llm.interface.content_parts import ImagePart, JsonPart, Part, TextPart
+from hearthnet_llm.interface.content_parts import JsonPart, Part, TextPart
 from hearthnet_llm.interface.frames import ToolCall
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 from hearthnet_llm.text_tools.parser import CLOSE, OPEN
+from hearthnet_llm.vendors.json_access import as_text
 
 _MARK: Final = re.compile(r"<(?=\s*/?\s*tool_(call|result)\b)", re.IGNORECASE)
 _RULES: Final = f"""\
@@ -51,7 +51,7 @@ def text_tool_request(request: ChatRequest) -> ChatRequest:
 
 
 def again(request: ChatRequest, said: str, reason: str) -> ChatRequest:
-    """Return the request of `asked` again, after an answer that was unusable for `reason`."""
+    """Return the request again, after an answer that was unusable for `reason`."""
     answer = Message("assistant", said) if said.strip() else Message("assistant", "(nothing)")
     return msgspec.structs.replace(
         request, messages=[*request.messages, answer, Message("user", f"[{reason}]")]
@@ -146,8 +146,7 @@ def _result(message: Message, tool: str) -> list[Part]:
         for part in content
         if isinstance(part, TextPart | JsonPart)
     ]
-    images: list[Part] = [part for part in content if isinstance(part, ImagePart)]
-    return [TextPart("\n".join([f"<tool_result>{about}", *texts, "</tool_result>"])), *images]
+    return [TextPart("\n".join([f"<tool_result>{about}", *texts, "</tool_result>"])), *message.images]
 
 
 def _harmless(parts: list[Part]) -> list[Part]:
@@ -171,5 +170,4 @@ def _user(parts: list[Part]) -> Message:
 
 def _json(value: Any) -> str:
     """Return one line of JSON without anything that looks like a mark."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<tool_", "\\u003ctool_").replace("</tool_", "\\u003c/tool_")
+    return as_text(value).replace("<tool_", "\\u003ctool_").replace("</tool_", "\\u003c/tool_")

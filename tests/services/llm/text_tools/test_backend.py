@@ -222,5 +222,5 @@ def test_earlier_calls_and_results_are_text_too_and_nothing_in_them_is_a_mark() 
     assert '<tool_result>{"tool":"look"}\n&lt;tool_call>' in told.text
     assert '<tool_result>{"tool":"post","error":true}\n{"a":' in told.text
     assert told.text.endswith("And now?")
-    assert told.has_images
+    assert told.images
     assert messages[5].text == '<tool_result>{"tool":"given"}\nfine\n</tool_result>'
