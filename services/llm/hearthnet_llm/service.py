@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -36,7 +35,7 @@ from hearthnet_llm.builtin.lazy_backend import LazyBackend
 from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
-from hearthnet_llm.interface.frames import Continued, Done, Frame, to_event
+from hearthnet_llm.interface.frames import Continued, Done, to_event
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, ModelParams
 from hearthnet_llm.interface.validation import check
 from hearthnet_llm.responses.response_builder import ResponseBuilder, is_expected
@@ -265,7 +264,7 @@ def _offers(profile: Profile) -> list[Offer]:
     ]
 
 
-async def _continued(frames: FrameStream) -> AsyncGenerator[Frame, None]:
+async def _continued(frames: FrameStream) -> FrameStream:
     """Yield the frames of a continued text only.
 
     Sealed thoughts and calls are dropped; they occur if the text had to be sent as a conversation.

@@ -16,7 +16,7 @@ See: docs/models.md#what-is-offered-and-when.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -25,7 +25,7 @@ import msgspec
 from hearthnet import HearthNetError
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
-from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress
+from hearthnet_llm.interface.frames import Done, Notice, PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest, ModelParams, Named
 from hearthnet_llm.responses.retry_without_tool import notice, without_tools
 
@@ -113,11 +113,11 @@ class Failover(msgspec.Struct, frozen=True):
     toolless: Callable[[Backend], bool]
     ask: Callable[[Backend, ChatRequest], FrameStream]
 
-    def chat(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    def chat(self, request: ChatRequest) -> FrameStream:
         """Yield the frames of the first backend that answers the conversation."""
         return self.first(lambda backend: self.answer(backend, request))
 
-    async def first(self, ask: Callable[[Backend], FrameStream]) -> AsyncGenerator[Frame, None]:
+    async def first(self, ask: Callable[[Backend], FrameStream]) -> FrameStream:
         """Yield the frames of the first backend for which `ask` succeeds."""
         problems: list[HearthNetError] = []
         for backend in self.backends:
@@ -141,7 +141,7 @@ class Failover(msgspec.Struct, frozen=True):
                 problems.append(error)
         raise _together(problems)
 
-    async def answer(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def answer(self, backend: Backend, request: ChatRequest) -> FrameStream:
         """Yield one model's answer, without tools if it has none or turns out to have none.
 
         A notice reports that, unless no tool was to be called.
@@ -194,7 +194,7 @@ def _together(problems: list[HearthNetError]) -> HearthNetError:
 
 async def warmed(
     backend: Backend, request: ChatRequest, ask: Callable[[Backend, ChatRequest], FrameStream]
-) -> AsyncGenerator[Frame, None]:
+) -> FrameStream:
     """Yield `PrefillProgress` while the model reads, then `Done`, without text.
 
     Raises:

@@ -12,7 +12,7 @@ A size once requested is kept, because each change makes the server load the mod
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -25,7 +25,6 @@ from hearthnet_llm.backends.backend_kinds import profile_of
 from hearthnet_llm.backends.endpoint import connect
 from hearthnet_llm.context.token_count import of_request
 from hearthnet_llm.interface.backend import FrameStream, Profile
-from hearthnet_llm.interface.frames import Frame
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
 from hearthnet_llm.media import LIMITS, Fetch, prepared, unknown
 from hearthnet_llm.responses import retry_truncated_call, retry_without_tool
@@ -138,7 +137,7 @@ class Remote:
     def _is_ollama(self) -> bool:
         return self._wire_name == "ollama"
 
-    async def _frames(self, encode: Callable[[], Awaitable[HttpRequest]]) -> AsyncGenerator[Frame, None]:
+    async def _frames(self, encode: Callable[[], Awaitable[HttpRequest]]) -> FrameStream:
         self._busy += 1
         try:
             async with aclosing(self._answered(await encode())) as frames:
@@ -149,7 +148,7 @@ class Remote:
             if self._retired and not self._busy:
                 await self.aclose()
 
-    async def _answered(self, request: HttpRequest) -> AsyncGenerator[Frame, None]:
+    async def _answered(self, request: HttpRequest) -> FrameStream:
         size = text_weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
             decoder = self._wire.decoder(ResponseInfo(self.profile.model, size))

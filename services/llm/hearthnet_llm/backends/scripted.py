@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tomllib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,7 +26,7 @@ from hearthnet import HearthNetError
 from hearthnet.core import ScriptedConfig
 from hearthnet_llm.context.token_count import of_request, of_text
 from hearthnet_llm.interface.backend import FrameStream, Profile
-from hearthnet_llm.interface.frames import Done, Frame, ReasoningDelta, StopReason, TextDelta, ToolCall
+from hearthnet_llm.interface.frames import Done, ReasoningDelta, StopReason, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message
 from hearthnet_llm.interface.stop_sequences import Stopper
 from hearthnet_llm.vendors import openai
@@ -101,7 +101,7 @@ class Scripted:
             advice=f"It is no model: it says what stands in {self._file.name}.",
         )
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def stream(self, request: ChatRequest) -> FrameStream:
         """Answer from the script, as `Backend.stream`.
 
         Raises:

@@ -22,7 +22,6 @@ from hearthnet_llm.builtin.prompt import prompt
 from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.frames import (
     Done,
-    Frame,
     Notice,
     PrefillProgress,
     StopReason,
@@ -59,7 +58,7 @@ class BuiltinBackend:
         tool = _demanded(request)
         return self._answer(request) if tool is None else self._call(tool, request)
 
-    async def complete(self, request: CompleteRequest) -> AsyncGenerator[Frame, None]:
+    async def complete(self, request: CompleteRequest) -> FrameStream:
         """As `Backend.complete`."""
         body = {"prompt": request.prompt, **_drawing(request, _MOST_CONTINUED)}
         text = Generation(request.stop)
@@ -72,7 +71,7 @@ class BuiltinBackend:
         """As `Backend.aclose`."""
         await self._engine.close()
 
-    async def _answer(self, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def _answer(self, request: ChatRequest) -> FrameStream:
         ungrammatical(request)
         if request.tools and request.tool_choice in (None, "auto"):
             yield Notice(
@@ -95,7 +94,7 @@ class BuiltinBackend:
                 yield frame
         yield text.done("none", "end" if brief and text.stopped else None)
 
-    async def _call(self, tool: Tool, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def _call(self, tool: Tool, request: ChatRequest) -> FrameStream:
         calling = ForcedCall(tool, request.messages)
         text = Generation()
         while not calling.over:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from hearthnet_llm.builtin.backend import BuiltinBackend
 from hearthnet_llm.builtin.engine import Engine
 from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.interface.backend import FrameStream
-from hearthnet_llm.interface.frames import Frame, PrefillProgress
+from hearthnet_llm.interface.frames import PrefillProgress
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Named, Tool
 
 _STAGE: Final = "loading"
@@ -108,7 +108,7 @@ class LazyBackend:
         elif self.engine is not None:
             await self.engine.close()
 
-    async def _when_there(self, ask: Callable[[BuiltinBackend], FrameStream]) -> AsyncGenerator[Frame, None]:
+    async def _when_there(self, ask: Callable[[BuiltinBackend], FrameStream]) -> FrameStream:
         self._called.set()
         if not self._there.done():
             yield PrefillProgress(_STAGE, 0, 1)

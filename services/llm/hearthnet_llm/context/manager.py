@@ -14,8 +14,8 @@ from hearthnet.core import content_hash
 from hearthnet_llm.context.budget import trim
 from hearthnet_llm.context.summary import LEAST, Written, excerpts, parts, summary_request
 from hearthnet_llm.context.token_count import of_request
-from hearthnet_llm.interface.backend import Backend
-from hearthnet_llm.interface.frames import Done, Frame, PrefillProgress, TextDelta
+from hearthnet_llm.interface.backend import Backend, FrameStream
+from hearthnet_llm.interface.frames import Done, PrefillProgress, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message
 
 _LEAST: Final = 200
@@ -37,7 +37,7 @@ class Contexts:
         self._summaries: dict[tuple[str, str], Written] = {}
         """By model, and by the digest of the summarised messages."""
 
-    async def stream(self, backend: Backend, request: ChatRequest) -> AsyncGenerator[Frame, None]:
+    async def stream(self, backend: Backend, request: ChatRequest) -> FrameStream:
         """Stream an answer as `Backend.stream`, to a request of any length.
 
         If the request does not fit, messages are left out with a notice (`budget.trim`).

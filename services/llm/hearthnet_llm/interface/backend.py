@@ -7,7 +7,7 @@ See: docs/models.md#what-is-offered-and-when.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from hearthnet_llm.interface.frames import Frame, ToolPath
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
 
 FrameStream = AsyncGenerator[Frame, None]
+AskModel = Callable[[ChatRequest], FrameStream]
 
 
 class Backend(Protocol):

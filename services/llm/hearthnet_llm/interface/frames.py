@@ -4,14 +4,15 @@ An answer has any number of `TextDelta`, `CitationEvent`, `ReasoningDelta`, `Rea
 `ServerToolEvent`, `ToolCallDelta`, `ToolCall`, `Notice` and `PrefillProgress`, in the order in which they
 occur, then exactly one `Done`. A `ToolCall` is complete and its arguments are parsed; `ReasoningDelta`,
 deltas and progress are for display. A `ReasoningBlock` and a `ServerToolEvent` part are complete too: some
-vendors require them in the next request. A failure is a `HearthNetError` instead of a frame.
+vendors require them in the next request. A failure is a `HearthNetError` instead of a frame. `event` is the
+name of a frame in the stream.
 
 See: docs/capabilities.md#llmchat20.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, assert_never
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -24,36 +25,42 @@ ToolPath = Literal["native", "grammar", "text", "none"]
 class TextDelta(msgspec.Struct, frozen=True):
     """The next piece of text, in whole characters."""
 
+    event: ClassVar = "token"
     text: str
 
 
 class CitationEvent(msgspec.Struct, frozen=True):
     """The source of the text just before."""
 
+    event: ClassVar = "citation"
     citation: Citation
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True):
     """The next piece of the model's visible thoughts."""
 
+    event: ClassVar = "thinking"
     text: str
 
 
 class ReasoningBlock(msgspec.Struct, frozen=True):
     """One complete thought, to be returned in the assistant message of later requests."""
 
+    event: ClassVar = "thought"
     part: ThinkingPart
 
 
 class ServerToolEvent(msgspec.Struct, frozen=True):
     """A call of a tool run by the vendor, or its result, to be returned in later requests."""
 
+    event: ClassVar = "served"
     part: ServerPart
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of a call's arguments as JSON text; the first one of an id names the tool."""
 
+    event: ClassVar = "tool_call_delta"
     id: str
     arguments_delta: str
     name: str | None = None
@@ -66,6 +73,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     set of tools to which the tool belongs. `cache` belongs to calls that are replayed.
     """
 
+    event: ClassVar = "tool_call"
     id: str
     name: str
     arguments: dict[str, Any]
@@ -78,6 +86,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 class Notice(msgspec.Struct, frozen=True):
     """One line for the user; the stream continues."""
 
+    event: ClassVar = "notice"
     code: str
     text: str
 
@@ -85,6 +94,7 @@ class Notice(msgspec.Struct, frozen=True):
 class PrefillProgress(msgspec.Struct, frozen=True):
     """Progress of the work of `stage`: `current` of `total`, in a unit of its own."""
 
+    event: ClassVar = "progress"
     stage: str
     current: int
     total: int
@@ -127,24 +137,9 @@ def to_event(frame: ContentFrame) -> tuple[str, dict[str, Any]]:
 
     See: `stream_schema` of llm.chat@2.0.
     """
-    match frame:
-        case TextDelta(text):
-            return "token", {"text": text}
-        case CitationEvent(citation):
-            return "citation", msgspec.to_builtins(citation)
-        case ServerToolEvent(part):
-            return "served", msgspec.to_builtins(part)
-        case ReasoningDelta(text):
-            return "thinking", {"text": text}
-        case ReasoningBlock(part):
-            return "thought", msgspec.to_builtins(part)
-        case ToolCallDelta():
-            return "tool_call_delta", msgspec.to_builtins(frame)
-        case ToolCall():
-            return "tool_call", msgspec.to_builtins(frame)
-        case Notice(code, text):
-            return "notice", {"code": code, "text": text}
-        case PrefillProgress(stage, current, total):
-            return "progress", {"stage": stage, "current": current, "total": total}
-        case _:
-            assert_never(frame)
+    content: msgspec.Struct = frame
+    if isinstance(frame, CitationEvent):
+        content = frame.citation
+    elif isinstance(frame, ReasoningBlock | ServerToolEvent):
+        content = frame.part
+    return frame.event, msgspec.to_builtins(content)

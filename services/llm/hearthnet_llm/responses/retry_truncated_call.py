@@ -12,13 +12,12 @@ See: docs/tools.md#models-without-tool-calls.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
 import msgspec
 
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import AskModel, FrameStream
 from hearthnet_llm.interface.frames import (
     CitationEvent,
     Done,
@@ -40,9 +39,7 @@ RETRY_NOTICE: Final = (
 _SENT_BACK: Final = (CitationEvent, ServerToolEvent, ReasoningBlock)
 
 
-async def stream(
-    request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
-) -> AsyncGenerator[Frame, None]:
+async def stream(request: ChatRequest, model: str, ask: AskModel) -> FrameStream:
     """Yield the frames of an answer to `request`.
 
     Raises:
@@ -67,7 +64,7 @@ async def stream(
             yield frame
 
 
-async def _second(frames: FrameStream, spent: Done, *, hold: bool) -> AsyncGenerator[Frame, None]:
+async def _second(frames: FrameStream, spent: Done, *, hold: bool) -> FrameStream:
     """Yield the second attempt; with `hold` its text comes last, and only if it has no call."""
     held: list[Frame] = []
     called = False

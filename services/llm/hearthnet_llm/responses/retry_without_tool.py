@@ -18,16 +18,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
 import msgspec
 
 from hearthnet import HearthNetError
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import AskModel, FrameStream
 from hearthnet_llm.interface.content_parts import JsonPart, TextPart
-from hearthnet_llm.interface.frames import Frame, Notice
+from hearthnet_llm.interface.frames import Notice
 from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
 
 _IGNORED: Final = "tools_ignored"
@@ -84,9 +83,7 @@ def _result_text(message: Message) -> str:
     return message.text
 
 
-async def stream(
-    request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
-) -> AsyncGenerator[Frame, None]:
+async def stream(request: ChatRequest, model: str, ask: AskModel) -> FrameStream:
     """Yield the frames of `ask`, without the tools that its server rejects.
 
     Raises:

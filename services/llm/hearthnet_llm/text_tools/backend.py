@@ -7,11 +7,10 @@ same twice.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
-from hearthnet_llm.interface.backend import FrameStream
+from hearthnet_llm.interface.backend import AskModel, FrameStream
 from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.text_tools import prompt
@@ -126,9 +125,7 @@ class _Answer:
         )
 
 
-async def stream(
-    request: ChatRequest, model: str, ask: Callable[[ChatRequest], FrameStream]
-) -> AsyncGenerator[Frame, None]:
+async def stream(request: ChatRequest, model: str, ask: AskModel) -> FrameStream:
     """Yield the frames of an answer to `request`; `ask` sends a request without tools.
 
     Raises:
@@ -152,7 +149,7 @@ async def stream(
     yield answer.end()
 
 
-async def _attempt(answer: _Answer, frames: FrameStream) -> AsyncGenerator[Frame, None]:
+async def _attempt(answer: _Answer, frames: FrameStream) -> FrameStream:
     """Yield the frames of one attempt, with calls taken out of its text."""
     parser = Parser() if answer.with_tools else None
     async with aclosing(frames) as source:
