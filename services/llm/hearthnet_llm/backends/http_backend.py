@@ -12,7 +12,6 @@ A size once requested is kept, because each change makes the server load the mod
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -83,7 +82,7 @@ class Remote:
         """As `Backend.complete`."""
         if self._wire_name != "openai":
             return self.stream(openai.as_chat(request))
-        return self._frames(lambda: _at_once(openai.encode_complete(request, self._target)))
+        return self._once(request)
 
     async def warm(self) -> None:
         """Prepare the first answer: have the server load the model, or open the connection.
@@ -115,10 +114,20 @@ class Remote:
     def _called(self, request: ChatRequest) -> FrameStream:
         return retry_truncated_call.stream(request, self.profile.model, self._once)
 
-    def _once(self, request: ChatRequest) -> FrameStream:
-        return self._frames(lambda: self._encoded(request))
+    async def _once(self, request: ChatRequest | CompleteRequest) -> FrameStream:
+        self._busy += 1
+        try:
+            async with aclosing(self._answered(await self._encoded(request))) as frames:
+                async for frame in frames:
+                    yield frame
+        finally:
+            self._busy -= 1
+            if self._retired and not self._busy:
+                await self.aclose()
 
-    async def _encoded(self, request: ChatRequest) -> HttpRequest:
+    async def _encoded(self, request: ChatRequest | CompleteRequest) -> HttpRequest:
+        if isinstance(request, CompleteRequest):
+            return openai.encode_complete(request, self._target)
         fitted = await prepared(request, LIMITS[self._wire_name], self._fetch)
         return self._wire.encode(msgspec.structs.replace(fitted, stream=True), self._sized(request))
 
@@ -137,17 +146,6 @@ class Remote:
     def _is_ollama(self) -> bool:
         return self._wire_name == "ollama"
 
-    async def _frames(self, encode: Callable[[], Awaitable[HttpRequest]]) -> FrameStream:
-        self._busy += 1
-        try:
-            async with aclosing(self._answered(await encode())) as frames:
-                async for frame in frames:
-                    yield frame
-        finally:
-            self._busy -= 1
-            if self._retired and not self._busy:
-                await self.aclose()
-
     async def _answered(self, request: HttpRequest) -> FrameStream:
         size = text_weight(json.dumps(request.body, ensure_ascii=False))
         async with self._connection.post(request) as body:
@@ -159,10 +157,6 @@ class Remote:
                         yield watch.passed(frame)
             for frame in decoder.finish():
                 yield watch.passed(frame)
-
-
-async def _at_once(request: HttpRequest) -> HttpRequest:
-    return request
 
 
 class _ContextWindow:
