@@ -12,7 +12,7 @@ import numpy as np
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet_rag.index import index as writing
-from hearthnet_rag.index.chunking import Row
+from hearthnet_rag.index.chunking import PassageRow
 from hearthnet_rag.index.index import Index, IndexEntry, Ingested
 from hearthnet_rag.readers.documents import Document
 from hearthnet_rag.text.document_frequencies import learn
@@ -73,7 +73,7 @@ def fill(folder: Path, passages: int, seed: int) -> None:
             learn(connection, corpus, (row.stems for row in rows))
 
 
-def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[Row]:
+def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[PassageRow]:
     drawn = zipf.draw(count * LENGTH)
     for at in range(0, len(drawn), LENGTH):
         words = drawn[at : at + LENGTH]
@@ -81,7 +81,7 @@ def _rows(zipf: Zipf, stems: dict[str, str], count: int) -> Iterator[Row]:
         heading = " ".join(words[:4])
         headings = f"{surface_forms('note')}\n{surface_forms(heading)}"
         columns = ("note", " ".join(in_stems[:4]), " ".join(in_stems), headings)
-        yield Row(heading, None, " ".join(words), LENGTH, columns)
+        yield PassageRow(heading, None, " ".join(words), LENGTH, columns)
 
 
 def queries(count: int, seed: int) -> list[str]:

@@ -50,7 +50,7 @@ _TABLES: Final = ("post", "act", "erased", "erasing")
 _UNREADABLE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
-class Damaged(Exception):
+class DamagedView(Exception):
     """Raised when the view has lost rows: its file was damaged, or its log was replaced.
 
     The file was recreated empty, and gives no answers until it is derived again.

@@ -19,7 +19,7 @@ import msgspec
 
 from hearthnet.core import rfc3339
 from hearthnet.service import Recorded
-from hearthnet_market.database import Damaged, empty, opened, recreated, unreadable
+from hearthnet_market.database import DamagedView, empty, opened, recreated, unreadable
 from hearthnet_market.projection import take
 from hearthnet_market.queries import listing, ranked
 from hearthnet_market.schemas import Erased, ListInput, PostState
@@ -37,8 +37,8 @@ MOST_ACTS: Final = 2000
 class View:
     """Current and ended posts, up to a place in the log.
 
-    Queries are answered only by a complete view. One that is being derived again raises `Damaged`, because
-    its rows so far would look like a nearly empty market.
+    Queries are answered only by a complete view. One that is being derived again raises `DamagedView`,
+    because its rows so far would look like a nearly empty market.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,12 +83,12 @@ class View:
         """Mark the view as complete after `log` was read up to `last`.
 
         Raises:
-            Damaged: the view was recreated since.
+            DamagedView: the view was recreated since.
         """
         with self._held():
             known, lamport = self._database.execute("SELECT log, lamport FROM place").fetchone()
             if known != log or lamport < last:
-                raise Damaged("it was damaged once more while it was derived")
+                raise DamagedView("it was damaged once more while it was derived")
             self._whole = True
 
     def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
@@ -236,7 +236,7 @@ class View:
         """Lock the database for one thread.
 
         Raises:
-            Damaged: its file was damaged, and was recreated empty.
+            DamagedView: its file was damaged, and was recreated empty.
         """
         with self._lock:
             try:
@@ -247,7 +247,7 @@ class View:
                 self._whole = False
                 self._database.close()
                 self._database = recreated(self._path)
-                raise Damaged(str(error)) from error
+                raise DamagedView(str(error)) from error
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -265,11 +265,11 @@ class View:
         """As `_held`, for a query.
 
         Raises:
-            Damaged: the view is being derived again.
+            DamagedView: the view is being derived again.
         """
         with self._held():
             if not self._whole:
-                raise Damaged("it is being derived anew")
+                raise DamagedView("it is being derived anew")
             yield
 
     def _lamport(self) -> int:

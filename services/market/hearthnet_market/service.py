@@ -23,7 +23,7 @@ from hearthnet import Call, HearthNetError, NodeContext, Reply, Service, capabil
 from hearthnet.bus import Outbox
 from hearthnet.core import TaskSet, now_ms
 from hearthnet.service import EventLog, LogAdvanced, Recorded
-from hearthnet_market.database import Damaged
+from hearthnet_market.database import DamagedView
 from hearthnet_market.export import exported
 from hearthnet_market.read_model import View
 from hearthnet_market.schemas import (
@@ -269,7 +269,7 @@ class MarketService(Service):
         async with self._catching_up:
             try:
                 await self._derive()
-            except Damaged as error:
+            except DamagedView as error:
                 _log.warning("the view is damaged and derived anew: %s", error)
                 await self._derive()
 
@@ -298,7 +298,7 @@ class MarketService(Service):
         """Run a query of the view; a damaged view is derived again first."""
         try:
             return await asyncio.to_thread(query, *arguments)
-        except Damaged as error:
+        except DamagedView as error:
             _log.warning("the view is damaged, the answer waits for it: %s", error)
             await self._catch_up()
             return await asyncio.to_thread(query, *arguments)
@@ -350,7 +350,7 @@ class MarketService(Service):
     async def _guarded(self, work: Any, what: str) -> None:
         try:
             await work
-        except (HearthNetError, sqlite3.Error, OSError, Damaged) as error:
+        except (HearthNetError, sqlite3.Error, OSError, DamagedView) as error:
             _log.warning("%s: %s; tried again later", what, error)
 
 

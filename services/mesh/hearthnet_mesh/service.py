@@ -170,6 +170,6 @@ def _checked(wanted: QueryInput) -> Checked:
     return validator.validate(wanted.sql, wanted.bindings)
 
 
-def _run(wanted: QueryInput, checked: Checked, world: views.World) -> sandbox.Result:
+def _run(wanted: QueryInput, checked: Checked, world: views.World) -> sandbox.QueryResult:
     tables = {view: views.rows(view, world) for view in sorted(checked.views)}
     return sandbox.execute(wanted.sql, checked.values, tables, wanted.limit)

@@ -16,7 +16,7 @@ from hearthnet import Bus, HearthNetError, Home
 from hearthnet.bus import UNTRACED
 from hearthnet.core import living_processes, now_ms
 from hearthnet_mesh.snapshot import Snapshot
-from hearthnet_mesh.trace_queries import CallStep
+from hearthnet_mesh.trace_queries import TraceStep
 
 CACHE_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 1.5
@@ -75,7 +75,7 @@ class Sources:
         self._seen[peer.node_id] = now
         return Snapshot(peer.node_id, peer.roster, tuple(offers), dict(self._seen))
 
-    async def _steps(self) -> list[CallStep]:
+    async def _steps(self) -> list[TraceStep]:
         """Return the newest steps of this node's processes.
 
         A process that ends or does not reply is left out.
@@ -84,13 +84,13 @@ class Sources:
         found = await asyncio.gather(*(self._steps_of(instance) for instance in instances))
         return [step for steps in found for step in steps]
 
-    async def _steps_of(self, instance: str) -> list[CallStep]:
+    async def _steps_of(self, instance: str) -> list[TraceStep]:
         body = {"params": {}, "input": {"limit": MOST_STEPS}}
         try:
             output = await self._ask(UNTRACED, body, self._bus.peer.node_id, instance=instance)
         except HearthNetError:
             return []
-        return msgspec.convert(output["steps"], list[CallStep])
+        return msgspec.convert(output["steps"], list[TraceStep])
 
     async def _posts(self) -> Gathered:
         """Return the posts of one market, preferably that of this node, as any caller gets them."""

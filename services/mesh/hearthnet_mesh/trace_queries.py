@@ -19,7 +19,7 @@ RECENT: Final = 100
 WORKED: Final = "ok"
 
 
-class CallStep(msgspec.Struct, frozen=True):
+class TraceStep(msgspec.Struct, frozen=True):
     """One recorded step; a call has at most one step of each side."""
 
     at: int
@@ -53,7 +53,7 @@ class ObservedCall(msgspec.Struct, frozen=True, order=True):
     bytes_out: int
 
 
-def calls(steps: Iterable[CallStep], viewer: Viewer) -> list[ObservedCall]:
+def calls(steps: Iterable[TraceStep], viewer: Viewer) -> list[ObservedCall]:
     """Return the calls that `viewer` made itself, oldest first; calls of others are not shown."""
     if not viewer.is_node:
         return []
@@ -67,7 +67,7 @@ def calls(steps: Iterable[CallStep], viewer: Viewer) -> list[ObservedCall]:
     return sorted(found.values())
 
 
-def call_edges(steps: Iterable[CallStep], viewer: Viewer) -> set[tuple[str, str]]:
+def call_edges(steps: Iterable[TraceStep], viewer: Viewer) -> set[tuple[str, str]]:
     """Return pairs of this node's capabilities in which one called the other.
 
     Only this node itself may see them.
@@ -109,7 +109,7 @@ def runs(known: Iterable[ObservedCall]) -> dict[str, list[ObservedCall]]:
     return by
 
 
-def _observed(step: CallStep, caller: str, provider: str) -> ObservedCall:
+def _observed(step: TraceStep, caller: str, provider: str) -> ObservedCall:
     return ObservedCall(
         at=step.at, id=step.call, capability=step.capability, caller=caller, provider=provider,
         code=step.code, ms=round(step.ms, 3), run=step.run, trace=step.trace, bytes_in=step.bytes_in,

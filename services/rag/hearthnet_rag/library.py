@@ -14,7 +14,7 @@ from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.ingest.document_import import bring_up_to_date, entry_of, starter_files
 from hearthnet_rag.readers import OnProgress, no_progress
 from hearthnet_rag.readers.documents import Pages
-from hearthnet_rag.readers.pool import Readers
+from hearthnet_rag.readers.pool import ReaderPool
 
 INDEXING = "indexing"
 
@@ -40,7 +40,7 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.index = Index(folder)
         self._journal = Journal(folder)
-        self._readers = Readers()
+        self._readers = ReaderPool()
         self._changing = threading.Lock()  # journal and index change in the same order
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ CHARACTERS: Final = 8_000_000
 """Limit of all translations together: 10,000 of the longest texts would have five times as many."""
 
 
-class Key(NamedTuple):
+class CacheKey(NamedTuple):
     """Identity of a request."""
 
     text: str
@@ -27,10 +27,10 @@ class Key(NamedTuple):
     domain: str | None
 
 
-def key_of(work: TranslationWork, backend: str) -> Key:
+def key_of(work: TranslationWork, backend: str) -> CacheKey:
     """Return the key of `work` at the backend of that name."""
     text = content_hash(work.text.encode("utf-8", "surrogatepass"))
-    return Key(text, work.source, work.target, backend, work.domain)
+    return CacheKey(text, work.source, work.target, backend, work.domain)
 
 
 class Cache:
@@ -39,20 +39,20 @@ class Cache:
     def __init__(self, entries: int = ENTRIES, characters: int = CHARACTERS) -> None:
         self._entries = entries
         self._characters = characters
-        self._kept: OrderedDict[Key, Translation] = OrderedDict()
+        self._kept: OrderedDict[CacheKey, Translation] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: Key) -> Translation | None:
+    def get(self, key: CacheKey) -> Translation | None:
         """Return the stored translation or None; it counts as used now."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
-    def put(self, key: Key, translation: Translation) -> None:
+    def put(self, key: CacheKey, translation: Translation) -> None:
         """Store a translation, and drop the least recently used ones beyond the limits."""
         old = self._kept.pop(key, None)
         self._size += len(translation.text) - (len(old.text) if old is not None else 0)

@@ -25,7 +25,7 @@ _MOST_TOKENS: Final = 2_048
 _AGAIN_SECONDS: Final = 2.0
 
 
-class Chat:
+class LlmBackend:
     """Translation by language models, as a `TranslationBackend`."""
 
     name = "llm"

@@ -21,7 +21,7 @@ from hearthnet_trans.apertium.backend import Apertium
 from hearthnet_trans.argos import Argos
 from hearthnet_trans.backend import Translation, TranslationBackend, TranslationWork
 from hearthnet_trans.cache import Cache, key_of
-from hearthnet_trans.llm_backend import Chat
+from hearthnet_trans.llm_backend import LlmBackend
 
 AUTO: Final = "auto"
 _NONE: Final = (
@@ -61,7 +61,7 @@ class TransService(Service):
     async def start(self, node: NodeContext) -> None:
         """Open the backends."""
         if self._backends is None:
-            self._backends = [Apertium(), Argos(), Chat(node.bus)]
+            self._backends = [Apertium(), Argos(), LlmBackend(node.bus)]
         for number, backend in enumerate(self._backends):
             node.progress("looking for languages", number, len(self._backends))
             await backend.open(partial(self._changed_at, backend))

@@ -15,7 +15,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import from_rfc3339, rfc3339
 from hearthnet.service.effects.event_log import Event, Recorded
-from hearthnet_market.database import Damaged
+from hearthnet_market.database import DamagedView
 from hearthnet_market.read_model import View
 from hearthnet_market.schemas import (
     CREATED,
@@ -176,7 +176,7 @@ def test_a_view_that_is_derived_anew_says_nothing_before_it_is_whole(view: View)
         lambda: view.settle("log 2", 3),
         lambda: view.settle("log 1", 1),
     ):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedView):
             question()
     assert view._lamport() == 1
     view.apply([_created(3)])

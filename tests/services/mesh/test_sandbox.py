@@ -159,7 +159,7 @@ SQL = st.one_of(
 )  # fmt: skip
 
 
-def outcome(database: sqlite3.Connection, sql: str, *, gated: bool) -> sandbox.Result | HearthNetError:
+def outcome(database: sqlite3.Connection, sql: str, *, gated: bool) -> sandbox.QueryResult | HearthNetError:
     """As `wall.run` does it, past the gates where they are not wanted, in a database that stays open."""
     values: Mapping[str, Any] = {"x": "a"}
     try:

@@ -14,7 +14,7 @@ from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from hearthnet_mesh.snapshot import Snapshot
-from hearthnet_mesh.trace_queries import CallStep
+from hearthnet_mesh.trace_queries import TraceStep
 from hearthnet_mesh.visibility import Viewer
 from tests.helpers.members import raise_to, take_in
 
@@ -87,10 +87,10 @@ def token(
     return decode(text)
 
 
-def step(side: str, capability: str, peer: Identity, call: str, **more: Any) -> CallStep:
+def step(side: str, capability: str, peer: Identity, call: str, **more: Any) -> TraceStep:
     """One step of a trace."""
     given: dict[str, Any] = {
         "at": SEEN * 1000, "trace": "0" * 32, "parent": "", "handler": "", "run": "", "code": "ok", "ms": 2.0,
         "bytes_in": 1, "bytes_out": 2, **more,
     }  # fmt: skip
-    return CallStep(side=side, capability=capability, peer=peer.node_id, call=call, **given)
+    return TraceStep(side=side, capability=capability, peer=peer.node_id, call=call, **given)

@@ -19,7 +19,7 @@ from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.ingest import document_import
 from hearthnet_rag.ingest.document_import import METADATA_BYTES, entry_of
 from hearthnet_rag.library import Library
-from hearthnet_rag.readers.pool import Readers
+from hearthnet_rag.readers.pool import ReaderPool
 from hearthnet_rag.search.search import search
 
 TEXT = b"""+++
@@ -50,7 +50,7 @@ def record(data: bytes, media_type: str = "text/markdown", **fields: Any) -> Rec
 
 def entry(asked: Record, data: bytes) -> IndexEntry:
     """Text is read without a process of its own."""
-    return entry_of(Readers(), asked, data, lambda stage, current, total: None)
+    return entry_of(ReaderPool(), asked, data, lambda stage, current, total: None)
 
 
 @pytest.mark.req("RAG-3")

@@ -12,7 +12,7 @@ from hearthnet_llm import LlmService
 from hearthnet_llm.builtin.model_file import BUILT_IN
 from hearthnet_trans import TransService
 from hearthnet_trans.backend import TranslationWork
-from hearthnet_trans.llm_backend import Chat, _languages, _messages
+from hearthnet_trans.llm_backend import LlmBackend, _languages, _messages
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
 from tests.helpers.waiting import wait_for
@@ -48,7 +48,7 @@ def set_up(folder: Path, languages: str, name: str = "demo") -> None:
 async def test_a_model_that_vouches_for_two_languages_translates_between_them(mesh: Mesh) -> None:
     set_up(mesh.home.path, '["de", "en"]')
     async with mesh.hosting(LlmService()), await mesh.bus() as bus:
-        chat = Chat(bus)
+        chat = LlmBackend(bus)
         service = TransService([chat])
         async with mesh.hosting(service) as host:
             await wait_for(lambda: chat.pairs == {("de", "en"), ("en", "de")}, 30)
@@ -81,7 +81,7 @@ async def test_a_model_that_vouches_for_less_is_not_asked(
     with (mesh.home.path / "hearthnet.toml").open("a") as settings:  # a model that sorts after it
         settings.write(MODEL.format(name="other", languages='["de", "en"]').partition("false\n")[2])
     async with mesh.hosting(LlmService()), await mesh.bus() as bus:
-        chat = Chat(bus)
+        chat = LlmBackend(bus)
         views = {view.params["model"]: view for view in await offered(bus, "llm.chat", 2)}
         assert _languages(views["demo"]) == known
         await chat.open(lambda: None)
@@ -98,7 +98,7 @@ async def test_when_the_model_is_gone_so_are_its_pairs(mesh: Mesh) -> None:
     set_up(mesh.home.path, '["nds", "en", "de"]')
     changes: list[int] = []
     async with await mesh.bus() as bus:
-        chat = Chat(bus)
+        chat = LlmBackend(bus)
         await chat.open(lambda: changes.append(1))
         try:
             async with mesh.hosting(LlmService()):

@@ -16,7 +16,7 @@ from hearthnet.text import detect
 from hearthnet.text.language_codes import NAMES, check, code_of
 from hearthnet_trans import TransService
 from hearthnet_trans.backend import Pair, Translation, TranslationWork
-from hearthnet_trans.cache import Cache, Key
+from hearthnet_trans.cache import Cache, CacheKey
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.offers import offered
@@ -190,7 +190,7 @@ async def test_what_was_translated_is_remembered_until_the_backend_is_another(me
 @pytest.mark.req("TRANS-10")
 async def test_the_memory_is_bounded_and_the_oldest_goes_first() -> None:
     cache = Cache(entries=3, characters=10)
-    keys = [Key(str(number), "a", "b", "x" if number % 2 else "y", None) for number in range(5)]
+    keys = [CacheKey(str(number), "a", "b", "x" if number % 2 else "y", None) for number in range(5)]
     for key in keys[:3]:
         cache.put(key, Translation("1", ""))
     assert cache.get(keys[0]) is not None

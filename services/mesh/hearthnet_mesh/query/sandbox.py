@@ -51,7 +51,7 @@ _LIMITS: Final = {
 _OF_A_READER: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
 
 
-class Result(NamedTuple):
+class QueryResult(NamedTuple):
     """The names of the columns, the rows, and whether rows were cut off."""
 
     columns: list[str]
@@ -109,7 +109,7 @@ def execute(
     *,
     seconds: float | None = None,
     steps: int = MOST_STEPS,
-) -> Result:
+) -> QueryResult:
     """Execute `sql` over `tables` and return at most `limit` rows.
 
     `seconds` bounds the time; the default is `SECONDS`.
@@ -152,7 +152,7 @@ def _close_in(database: sqlite3.Connection, guard: _Guard) -> None:
 
 def _answer(
     database: sqlite3.Connection, guard: _Guard, sql: str, values: Mapping[str, Any], limit: int
-) -> Result:
+) -> QueryResult:
     try:
         cursor = database.execute(sql, values)
         columns = [str(one[0])[:200] for one in cursor.description or ()]
@@ -161,7 +161,7 @@ def _answer(
         raise rejected("memory", "it takes too much memory; sort or join less at once") from None
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
         raise _why(guard, error) from error
-    return Result(columns, rows, truncated)
+    return QueryResult(columns, rows, truncated)
 
 
 def _fetch_rows(cursor: sqlite3.Cursor, limit: int) -> tuple[list[list[Value]], bool]:

@@ -162,7 +162,7 @@ def _joined(body: str, edges: Sequence[int]) -> Iterator[tuple[int, int]]:
 Columns = tuple[str, str, str, str]
 
 
-class Row(msgspec.Struct, frozen=True):
+class PassageRow(msgspec.Struct, frozen=True):
     """One passage; `tokens` are estimated.
 
     `stems` has the stems of title, headings and text, and the words of title and headings as written.
@@ -175,7 +175,7 @@ class Row(msgspec.Struct, frozen=True):
     stems: Columns
 
 
-def rows_of(document: Document, known: Known) -> Iterator[Row]:
+def rows_of(document: Document, known: Known) -> Iterator[PassageRow]:
     """Return the passages of `document`; `known` is the vocabulary of its corpus."""
     analyser = _analyser(document, known)
     passages = cut(document.body, document.headings)
@@ -192,11 +192,11 @@ def _analyser(document: Document, known: Known) -> Analyser:
     return Analyser(language, lambda part: own[part] + known(part))
 
 
-def _row(document: Document, passage: Passage, analyser: Analyser) -> Row:
+def _row(document: Document, passage: Passage, analyser: Analyser) -> PassageRow:
     path, text = passage.path, document.body[passage.start : passage.end]
     above = path[1:] if path[:1] == (document.title,) else path
     titles = (heading for heading in dict.fromkeys((*path, *passage.headings)) if heading != document.title)
-    return Row(
+    return PassageRow(
         heading=" / ".join(above) or None,
         page=bisect_right(document.pages, passage.fresh) or None,
         text=text.strip(),

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet_rag.index.chunking import Row, rows_of
+from hearthnet_rag.index.chunking import PassageRow, rows_of
 from hearthnet_rag.index.database import (
     FILE,
     Space,
@@ -258,7 +258,7 @@ class Index:
         else:
             self._readers.put(connection)
 
-    def _unless_closing(self, rows: Iterable[Row]) -> Iterator[Row]:
+    def _unless_closing(self, rows: Iterable[PassageRow]) -> Iterator[PassageRow]:
         for row in rows:
             if self._closing.is_set():
                 raise stopped()
@@ -327,7 +327,9 @@ def _insert_document(connection: sqlite3.Connection, corpus: int, entry: IndexEn
     return cursor.lastrowid or 0
 
 
-def _insert_chunks(connection: sqlite3.Connection, corpus: int, document: int, rows: Iterable[Row]) -> None:
+def _insert_chunks(
+    connection: sqlite3.Connection, corpus: int, document: int, rows: Iterable[PassageRow]
+) -> None:
     table = passages_table(corpus)
     for index, row in enumerate(rows):
         *stems, headings = row.stems

@@ -21,7 +21,7 @@ from hearthnet_rag.index.index import Index, IndexEntry
 from hearthnet_rag.index.journal import Record
 from hearthnet_rag.readers import OnProgress, read_document
 from hearthnet_rag.readers.documents import MARKDOWN, Document, file_name, rejected
-from hearthnet_rag.readers.pool import Readers
+from hearthnet_rag.readers.pool import ReaderPool
 
 CORPUS: Final = "system"
 STAGE: Final = "reading the starter corpus"
@@ -80,7 +80,7 @@ LARGEST_BYTES: Final = 32 * 1024 * 1024
 METADATA_BYTES: Final = 16 * 1024
 
 
-def entry_of(readers: Readers, record: Record, data: bytes, on_progress: OnProgress) -> IndexEntry:
+def entry_of(readers: ReaderPool, record: Record, data: bytes, on_progress: OnProgress) -> IndexEntry:
     """Return the document in `data` as an index entry. Blocks while the document is read.
 
     Raises:

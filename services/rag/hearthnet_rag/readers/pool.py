@@ -23,8 +23,8 @@ from hearthnet_rag.readers.worker_ipc import (
     Accepted,
     Job,
     ReadProgress,
+    ReadResult,
     Rejected,
-    Result,
     answer_decoder,
     receive,
     send,
@@ -38,7 +38,7 @@ _IN_TEXT: Final = frozenset({"markdown", "plain"})
 _PRIVATE: Final = re.compile("HEARTHNET|KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 
 
-class Readers:
+class ReaderPool:
     """The reader processes of one service; a document may take `seconds`."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -162,7 +162,7 @@ class _Child:
                     on_progress(stage, current, total)
                 case Rejected(code, message, details):
                     raise HearthNetError(code, message, details=details)
-                case Result(document):
+                case ReadResult(document):
                     return document
         self.alive = False
         if not accepted and not self._late:

@@ -33,7 +33,7 @@ class ReadProgress(msgspec.Struct, frozen=True, tag="Progress"):
     total: int
 
 
-class Result(msgspec.Struct, frozen=True, tag="Read"):
+class ReadResult(msgspec.Struct, frozen=True, tag="Read"):
     """The document that was read."""
 
     document: Document
@@ -47,7 +47,7 @@ class Rejected(msgspec.Struct, frozen=True, tag="Refused"):
     details: dict[str, Any] = {}
 
 
-Answer = Accepted | ReadProgress | Result | Rejected
+Answer = Accepted | ReadProgress | ReadResult | Rejected
 _encoder: Final = msgspec.msgpack.Encoder()
 job_decoder: Final = msgspec.msgpack.Decoder(Job)
 answer_decoder: Final = msgspec.msgpack.Decoder(Answer)

@@ -22,8 +22,8 @@ from hearthnet_rag.readers.worker_ipc import (
     Answer,
     Job,
     ReadProgress,
+    ReadResult,
     Rejected,
-    Result,
     job_decoder,
     receive,
     send,
@@ -60,7 +60,7 @@ def serve(incoming: BinaryIO, outgoing: BinaryIO) -> bool:
 
 def _answer(job: Job, on_progress: OnProgress) -> Answer:
     try:
-        return Result(read_as(job.kind, job.data, job.name, on_progress))
+        return ReadResult(read_as(job.kind, job.data, job.name, on_progress))
     except HearthNetError as error:
         return _refused(error)
     except (MemoryError, RecursionError):

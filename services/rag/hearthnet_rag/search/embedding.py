@@ -32,7 +32,7 @@ _REFUSED: Final = frozenset({"bad_request", "payload_too_large"})
 """Codes that concern the passage itself, so that a retry would fail again."""
 
 
-class Model(msgspec.Struct, frozen=True):
+class EmbeddingOffer(msgspec.Struct, frozen=True):
     """An offer of vectors; `languages` are those that its provider vouches for."""
 
     name: str
@@ -61,7 +61,7 @@ class Embedding:
         self._node_id = bus.peer.node_id
         self._idle = idle
         self._news = asyncio.Event()
-        self._current: Model | None = None
+        self._current: EmbeddingOffer | None = None
 
     def wake(self) -> None:
         """Report that documents may have been added."""
@@ -96,14 +96,14 @@ class Embedding:
                 made += await self._of_batch(model, found)
         return made
 
-    async def _of_batch(self, model: Model, found: Sequence[PendingVectors]) -> int:
+    async def _of_batch(self, model: EmbeddingOffer, found: Sequence[PendingVectors]) -> int:
         """Make and store the vectors of some passages, and return how many got them."""
         vectors = [(passage, await self._of_passage(model, passage)) for passage in found]
         embedded = [(passage, windows) for passage, windows in vectors if windows]
         await asyncio.to_thread(self._index.keep_vectors, model.name, embedded)
         return len(embedded)
 
-    async def _of_passage(self, model: Model, passage: PendingVectors) -> list[list[float]]:
+    async def _of_passage(self, model: EmbeddingOffer, passage: PendingVectors) -> list[list[float]]:
         """Return the vectors of its windows, empty if the model refuses them."""
         try:
             return await self._embed(model, passage.windows)
@@ -130,7 +130,7 @@ class Embedding:
             return QueryVector(notice="the model of the vectors does not answer: searched by words alone")
         return QueryVector(QueryEmbedding(model.name, vector))
 
-    async def _model(self) -> Model | None:
+    async def _model(self) -> EmbeddingOffer | None:
         """Choose the model anew: the first by name among the suitable offers."""
         offers = [view for view in await self._bus.offers(CAPABILITY) if view.node == self._node_id]
         models = [_model_of(view.params) for view in offers if not view.params.get("requires_internet")]
@@ -139,7 +139,7 @@ class Embedding:
         return self._current
 
     async def _embed(
-        self, model: Model, texts: Sequence[str], timeout_seconds: float | None = None
+        self, model: EmbeddingOffer, texts: Sequence[str], timeout_seconds: float | None = None
     ) -> list[list[float]]:
         vectors: list[list[float]] = []
         for at in range(0, len(texts), model.max_texts):
@@ -157,12 +157,12 @@ class Embedding:
         with self._index.reading() as connection:
             return models_of(connection, corpus)
 
-    def _pending(self, model: Model, after: int) -> list[PendingVectors]:
+    def _pending(self, model: EmbeddingOffer, after: int) -> list[PendingVectors]:
         with self._index.reading() as connection:
             return pending(connection, model.name, model.languages, model.max_tokens, _PASSAGES, after)
 
 
-def _model_of(params: dict[str, Any]) -> Model:
-    return Model(
+def _model_of(params: dict[str, Any]) -> EmbeddingOffer:
+    return EmbeddingOffer(
         params["model"], params.get("languages") or [], params["max_texts"], params.get("max_tokens")
     )

@@ -131,7 +131,7 @@ def test_closing_stops_the_reading_of_a_document(
     index, cut = Index(tmp_path), list[chunking.Passage]()
     row = chunking._row
 
-    def closes(document: Document, passage: chunking.Passage, analyser: Analyser) -> chunking.Row:
+    def closes(document: Document, passage: chunking.Passage, analyser: Analyser) -> chunking.PassageRow:
         index.close()
         cut.append(passage)
         return row(document, passage, analyser)

@@ -13,13 +13,13 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.readers import document_builder, read_as, read_document, worker_process
 from hearthnet_rag.readers.content_type import kind_of
 from hearthnet_rag.readers.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
-from hearthnet_rag.readers.pool import Readers
+from hearthnet_rag.readers.pool import ReaderPool
 from hearthnet_rag.readers.worker_ipc import (
     Accepted,
     Job,
     ReadProgress,
+    ReadResult,
     Rejected,
-    Result,
     answer_decoder,
     receive,
     send,
@@ -124,7 +124,7 @@ def test_the_reading_process_tells_how_far_it_is() -> None:
         ReadProgress("reading pages", 0, 1),
         ReadProgress("reading pages", 1, 1),
     )
-    assert isinstance(read, Result)
+    assert isinstance(read, ReadResult)
     assert read.document == read_document(ALL["pdf"], PDF, "file")
 
 
@@ -157,7 +157,7 @@ def test_a_message_that_is_cut_off_is_none(data: bytes) -> None:
 
 @pytest.mark.req("RAG-34")
 def test_every_format_is_read_in_another_process_as_it_is_here() -> None:
-    readers = Readers()
+    readers = ReaderPool()
     told: list[tuple[str, int, int]] = []
     for name, data in ALL.items():
         document = readers.read(data, PLAIN, name, lambda *how: told.append(how))
@@ -177,7 +177,7 @@ def test_every_format_is_read_in_another_process_as_it_is_here() -> None:
 
 @pytest.mark.req("RAG-35")
 def test_a_process_that_ended_while_it_was_idle_is_replaced() -> None:
-    readers = Readers()
+    readers = ReaderPool()
     readers.read(PAGE, HTML, None, lambda *how: None)
     [old] = readers._all
     old._process.kill()
@@ -189,7 +189,7 @@ def test_a_process_that_ended_while_it_was_idle_is_replaced() -> None:
 
 @pytest.mark.req("RAG-35")
 def test_a_document_that_takes_too_long_is_given_up_and_the_next_one_is_read() -> None:
-    readers = Readers(seconds=60.0)
+    readers = ReaderPool(seconds=60.0)
     readers.read(PAGE, HTML, None, lambda *how: None)
     readers._seconds = 0.5
     with pytest.raises(HearthNetError, match="slow takes more than 0 seconds to read; split it"):
@@ -201,7 +201,7 @@ def test_a_document_that_takes_too_long_is_given_up_and_the_next_one_is_read() -
 
 @pytest.mark.req("RAG-35")
 def test_a_process_that_dies_over_a_document_costs_that_document() -> None:
-    readers = Readers()
+    readers = ReaderPool()
     long = pdf(["One of very many pages, each with some text on it."] * 2000)
 
     def kill(stage: str, current: int, total: int) -> None:
@@ -217,7 +217,7 @@ def test_a_process_that_dies_over_a_document_costs_that_document() -> None:
 
 @pytest.mark.req("RAG-35")
 def test_a_service_that_stops_does_not_wait_for_a_document() -> None:
-    readers = Readers()
+    readers = ReaderPool()
     long = pdf(["One of very many pages, each with some text on it."] * 2000)
     told: list[tuple[str, int, int]] = []
 
@@ -233,7 +233,7 @@ def test_a_service_that_stops_does_not_wait_for_a_document() -> None:
 
 def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
-    readers = Readers()
+    readers = ReaderPool()
     with pytest.raises(HearthNetError, match="cannot be started") as caught:
         readers.read(PAGE, HTML, None, lambda *how: None)
     assert caught.value.code == "internal_error"
@@ -251,7 +251,7 @@ def test_the_reading_process_ends_with_its_input() -> None:
     back = io.BytesIO(done.stdout)
     assert answer_decoder.decode(receive(back, 10_000) or b"") == Accepted()
     read = answer_decoder.decode(receive(back, 10_000) or b"")
-    assert isinstance(read, Result)
+    assert isinstance(read, ReadResult)
     assert read.document.title == "Soup"
     assert back.read() == b""
 
