@@ -24,8 +24,7 @@ from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
-from hearthnet.contracts.namespaces import is_home_only, refuse_home_only
+from hearthnet.contracts.namespaces import is_home_only, is_provider_defined, refuse_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability, split_name

@@ -13,19 +13,23 @@ from hearthnet.core.lazy_import import lazy
 
 if TYPE_CHECKING:
     from hearthnet.contracts.contract import Contract
-    from hearthnet.contracts.dynamic import is_provider_defined, versioned
+    from hearthnet.contracts.dynamic import versioned
     from hearthnet.contracts.match import nearest as nearest_pairs
+    from hearthnet.contracts.namespaces import is_provider_defined
     from hearthnet.contracts.registry import contracts
     from hearthnet.contracts.schema import SchemaCheck, compile_schema
+    from hearthnet.contracts.supplied_schema import self_contained
 else:
     __getattr__ = lazy(
         __name__,
         {
             "hearthnet.contracts.contract": "Contract",
-            "hearthnet.contracts.dynamic": "is_provider_defined versioned",
+            "hearthnet.contracts.dynamic": "versioned",
             "hearthnet.contracts.match": "nearest_pairs=nearest",
+            "hearthnet.contracts.namespaces": "is_provider_defined",
             "hearthnet.contracts.registry": "contracts",
             "hearthnet.contracts.schema": "SchemaCheck compile_schema",
+            "hearthnet.contracts.supplied_schema": "self_contained",
         },
     )
 
@@ -36,5 +40,6 @@ __all__ = [
     "contracts",
     "is_provider_defined",
     "nearest_pairs",
+    "self_contained",
     "versioned",
 ]

@@ -13,8 +13,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from hearthnet.contracts.match import MatchRule, fits, matcher
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
+from hearthnet.contracts.supplied_schema import Bounds
 from hearthnet.contracts.tool_schema import Flat
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import Capability, parse_capability
@@ -89,6 +90,25 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """
         parts = ("name", "version", "request_schema", "response_schema", "stream_schema")
         return digest({part: getattr(self, part) for part in parts})
+
+    def schemas(self) -> list[Schema]:
+        """Return the schemas of request, reply, offer and frames."""
+        streams = (self.stream_schema or {}).values()
+        return [self.request_schema, self.response_schema, self.offer_params, *streams]
+
+    @cached_property
+    def weight(self) -> int | None:
+        """The number of values in the schemas if a provider supplied them; otherwise None.
+
+        Raises:
+            HearthNetError: `bad_request` if one is beyond the bounds of contracts/supplied_schema.py.
+        """
+        if not is_provider_defined(self.name):
+            return None
+        bounds = Bounds()
+        for schema in self.schemas():
+            bounds.check(schema)
+        return bounds.weight
 
     def check_request(self, body: Any) -> None:
         """Check that `body` is a request; unknown fields are allowed.
@@ -176,19 +196,21 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
     @cached_property
     def _request(self) -> SchemaCheck:
-        return compile_schema(self.request_schema)
+        return compile_schema(self.request_schema, self.weight)
 
     @cached_property
     def _response(self) -> SchemaCheck:
-        return compile_schema(self.response_schema)
+        return compile_schema(self.response_schema, self.weight)
 
     @cached_property
     def _offer(self) -> SchemaCheck:
-        return compile_schema(self.offer_params)
+        return compile_schema(self.offer_params, self.weight)
 
     @cached_property
     def _frames(self) -> dict[str, SchemaCheck]:
-        return {event: compile_schema(schema) for event, schema in (self.stream_schema or {}).items()}
+        return {
+            event: compile_schema(schema, self.weight) for event, schema in (self.stream_schema or {}).items()
+        }
 
     @cached_property
     def _defaults(self) -> _Defaults:

@@ -13,13 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.namespaces import PREFIX, is_derived, is_home_only
 from hearthnet.contracts.schema import compile_schema
 from hearthnet.core.canonical_json import canonical_json, content_hash
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 
-PREFIX: Final = "experimental."
 MOST_BYTES: Final = 64 * 1024
 """Maximum size of one contract, in canonical JSON."""
 _IDEMPOTENT: Final = {False: {"pure", "no"}, True: {"client_id", "natural", "no"}}
@@ -27,16 +26,6 @@ _IDEMPOTENT: Final = {False: {"pure", "no"}, True: {"client_id", "natural", "no"
 _DRAFT: Final = "0.0"
 _MAJORS: Final = 10**15 - 1
 """Number of possible versions: finding another contract with the same version would take years."""
-
-
-def is_provider_defined(name: str) -> bool:
-    """Return whether providers supply the contract of `name`, with or without version."""
-    return is_derived(name) or is_home_only(name)
-
-
-def is_derived(name: str) -> bool:
-    """Return whether the version of `name` is derived from its contract."""
-    return name.startswith(PREFIX)
 
 
 def versioned(contract: Contract) -> Contract:
@@ -94,17 +83,18 @@ def check_usable(contract: Contract) -> None:
     """Check that a contract from outside this project can be called.
 
     Raises:
-        HearthNetError: `bad_request` for an invalid name or schema, more than `MOST_BYTES`, a request that is
+        HearthNetError: `bad_request` for an invalid name, a schema that is invalid or beyond the bounds
+            (contracts/supplied_schema.py), more than `MOST_BYTES`, a request that is
             no object of params and input, a time or a number of places under 1, and an idempotency that does
             not fit its effects.
     """
     parse_capability(contract.id)
+    weight = contract.weight
     size = len(canonical_json(msgspec.to_builtins(contract)))
     if size > MOST_BYTES:
         raise HearthNetError("bad_request", f"a contract of {size} bytes; {MOST_BYTES} at most")
-    streams = (contract.stream_schema or {}).values()
-    for schema in (contract.request_schema, contract.response_schema, contract.offer_params, *streams):
-        compile_schema(schema)
+    for schema in contract.schemas():
+        compile_schema(schema, weight)
     try:
         contract.tool_schema(None, frozenset())
         required = contract.request_schema["properties"]["input"].get("required", ())

@@ -40,6 +40,10 @@ RESERVED: Final = frozenset(
 """The namespaces and services of this project, those without a capability included."""
 
 
+PREFIX: Final = "experimental."
+"""The beginning of names whose versions are derived from their contracts (contracts/dynamic.py)."""
+
+
 def namespace(name: str) -> str:
     """Return the namespace of a capability name, with or without version."""
     return name.partition(".")[0]
@@ -52,6 +56,16 @@ def is_home_only(name: str) -> bool:
     may have another package with that name.
     """
     return "." in name and namespace(name) not in RESERVED
+
+
+def is_derived(name: str) -> bool:
+    """Return whether the version of `name` is derived from its contract."""
+    return name.startswith(PREFIX)
+
+
+def is_provider_defined(name: str) -> bool:
+    """Return whether providers supply the contract of `name`, with or without version."""
+    return is_derived(name) or is_home_only(name)
 
 
 def refuse_home_only(name: str) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined, verify
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.dynamic import verify
+from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.core.capability_name import Capability, parse_capability, split_name
 from hearthnet.core.errors import HearthNetError
 

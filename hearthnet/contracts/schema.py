@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _LONGEST: Final = 240
 """Maximum length of a message in characters; its middle is cut out, which is the refused value."""
 _MOST_PARTS: Final = 512
+_MAX_PATTERN_BYTES: Final = 128 * 1024
+"""Maximum size of a compiled pattern. Matching takes linear time, without lookaround and backreferences."""
+_MAX_WORK: Final = 5_000_000
+"""Maximum product of the weight of a schema from outside and the parts of a value: some 50 ms."""
 _TEXT_PART: Final = 64
 """Number of characters of a text that count as one more part."""
 _WRONG_KIND: Final = frozenset({"type", "const", "enum"})
@@ -37,16 +41,20 @@ class Problem(NamedTuple):
 class SchemaCheck:
     """A compiled schema; build it with `compile_schema` and keep it."""
 
-    __slots__ = ("_schema", "_validator")
+    __slots__ = ("_max_parts", "_schema", "_validator")
 
-    def __init__(self, schema: Any) -> None:
-        from jsonschema_rs import Draft202012Validator
+    def __init__(self, schema: Any, weight: int | None = None) -> None:
+        from jsonschema_rs import Draft202012Validator, RegexOptions
 
-        self._validator = Draft202012Validator(schema, offline=True)
+        options = RegexOptions(size_limit=_MAX_PATTERN_BYTES)
+        self._validator = Draft202012Validator(schema, offline=True, pattern_options=options)
         self._schema = schema
+        self._max_parts = None if weight is None else _MAX_WORK // max(1, weight)
 
     def accepts(self, value: Any) -> bool:
         """Return whether `value` is valid; a value that is not JSON is invalid."""
+        if self._is_excessive(value):
+            return False
         try:
             return self._validator.is_valid(value)
         except ValueError:
@@ -58,11 +66,18 @@ class SchemaCheck:
         Of a large value only the first: each error holds a copy of its part of the value, so that collecting
         all of thousands takes minutes.
         """
+        if self._is_excessive(value):
+            return [Problem("", "size", f"has more than the {self._max_parts} parts that its schema allows")]
         try:
-            found = self._validator.iter_errors(value) if _is_small(value) else self._first(value)
+            found = (
+                self._validator.iter_errors(value) if _is_smaller(value, _MOST_PARTS) else self._first(value)
+            )
             return [_problem(error, self._schema) for error in found]
         except ValueError as error:
             return [Problem("", "type", f"is not JSON: {error}")]
+
+    def _is_excessive(self, value: Any) -> bool:
+        return self._max_parts is not None and not _is_smaller(value, self._max_parts)
 
     def _first(self, value: Any) -> list[ValidationError]:
         from jsonschema_rs import ValidationError
@@ -74,9 +89,9 @@ class SchemaCheck:
         return []
 
 
-def _is_small(value: Any) -> bool:
-    """Return whether `value` has few enough parts and little enough text to list all faults."""
-    left, parts = _MOST_PARTS, [value]
+def _is_smaller(value: Any, parts_allowed: int) -> bool:
+    """Return whether `value` has fewer parts; text counts by its length."""
+    left, parts = parts_allowed, [value]
     while parts and left > 0:
         part = parts.pop()
         left -= 1 + (len(part) // _TEXT_PART if isinstance(part, str) else 0)
@@ -86,14 +101,14 @@ def _is_small(value: Any) -> bool:
     return left > 0
 
 
-def compile_schema(schema: Any) -> SchemaCheck:
-    """Compile `schema`.
+def compile_schema(schema: Any, weight: int | None = None) -> SchemaCheck:
+    """Compile `schema`; with the `weight` of a schema from outside, large values are refused unchecked.
 
     Raises:
         HearthNetError: `bad_request` if it is not a JSON Schema 2020-12 or has external references.
     """
     try:
-        return SchemaCheck(schema)
+        return SchemaCheck(schema, weight)
     except ValueError as error:
         reason = getattr(error, "message", None) or str(error)
         raise HearthNetError(

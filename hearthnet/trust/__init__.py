@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hearthnet.trust.community.invites import InviteText
     from hearthnet.trust.community.invites import admit as admit_newcomer
     from hearthnet.trust.community.proposals import Proposal
-    from hearthnet.trust.community.roster import RANK, Member, Policy, Roster
+    from hearthnet.trust.community.roster import RANK, Member, Roster
     from hearthnet.trust.keys import Identity
 else:
     __getattr__ = lazy(
@@ -49,7 +49,7 @@ else:
             ),
             "hearthnet.trust.community.invites": "InviteText admit_newcomer=admit",
             "hearthnet.trust.community.proposals": "Proposal",
-            "hearthnet.trust.community.roster": "Member Policy RANK Roster",
+            "hearthnet.trust.community.roster": "Member RANK Roster",
             "hearthnet.trust.keys": "Identity",
         },
     )
@@ -70,7 +70,6 @@ __all__ = [
     "InviteText",
     "Invited",
     "Member",
-    "Policy",
     "PolicyUpdated",
     "Promoted",
     "Proposal",

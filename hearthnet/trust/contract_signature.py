@@ -16,8 +16,8 @@ import blake3
 import msgspec
 
 from hearthnet.contracts import Contract
-from hearthnet.contracts.dynamic import PREFIX, versioned
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.dynamic import versioned
+from hearthnet.contracts.namespaces import PREFIX, is_home_only
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability

@@ -12,7 +12,7 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import refuse_repeated_keys
 from hearthnet.core.errors import CODES, HearthNetError

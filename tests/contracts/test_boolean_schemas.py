@@ -14,6 +14,7 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import checked, versioned
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import compile_schema
+from hearthnet.contracts.supplied_schema import self_contained
 from hearthnet.contracts.tool_schema import Flat
 from hearthnet.core.errors import HearthNetError
 from tests.helpers.schemas import NAMES, OBJECTS, VALUES
@@ -45,7 +46,7 @@ def accepts(contract: Contract, body: dict[str, Any]) -> bool:
 @example({"properties": {"a": True}, "required": ["a"], "oneOf": [{"required": ["a"]}]}, {})
 @given(OBJECTS, st.dictionaries(NAMES, VALUES, max_size=3))
 def test_every_boolean_subschema_serves_a_call(schema: Any, arguments: dict[str, Any]) -> None:
-    contract = versioned(told(schema))
+    contract = versioned(told(self_contained(schema)))
     assert checked(msgspec.to_builtins(contract), contract.id).id == contract.id
     flat = contract.tool_schema(None, frozenset())
     compile_schema(flat)

@@ -10,8 +10,9 @@ import pytest
 
 from hearthnet.contracts import registry
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import MOST_BYTES, checked, is_provider_defined, versioned
+from hearthnet.contracts.dynamic import MOST_BYTES, checked, versioned
 from hearthnet.contracts.match import MatchRule
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import Contracts, contracts
 from hearthnet.core.errors import HearthNetError
 

@@ -23,7 +23,7 @@ from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError

@@ -33,7 +33,7 @@ from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.calls.unary import EffectInDoubt
-from hearthnet.contracts.dynamic import is_derived
+from hearthnet.contracts.namespaces import is_derived
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms

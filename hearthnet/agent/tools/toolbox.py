@@ -25,7 +25,7 @@ from hearthnet.agent.tools.result_text import (
 )
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.core.canonical_json import digest

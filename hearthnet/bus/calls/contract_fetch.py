@@ -16,8 +16,8 @@ from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import is_provider_defined
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import checked, is_derived
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.dynamic import checked
+from hearthnet.contracts.namespaces import is_derived, is_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import process_lock
 from hearthnet.core.capability_name import split_name

@@ -61,7 +61,7 @@ def command(
     """
     from hearthnet.bus.bus import find_contract
     from hearthnet.cli.commands.token import read_token
-    from hearthnet.contracts.dynamic import is_provider_defined
+    from hearthnet.contracts.namespaces import is_provider_defined
 
     if body is not None and pairs:
         raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)

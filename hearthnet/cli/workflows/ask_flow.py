@@ -27,7 +27,7 @@ from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.question_plan import ModelOffer, Offered, Plan
 from hearthnet.cli.workflows.run_commands import open_run_store
 from hearthnet.cli.workflows.run_printer import Show
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
 from hearthnet.core.home import Home

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hearthnet.bus.bus import find_contract
 from hearthnet.bus.calls.contract_fetch import cached_contract
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE

@@ -35,7 +35,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import contract_fetch
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest

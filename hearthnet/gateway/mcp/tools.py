@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from hearthnet.agent.tools.names import NameMap
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_derived, is_provider_defined
+from hearthnet.contracts.namespaces import is_derived, is_provider_defined
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
 

@@ -21,8 +21,7 @@ from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.bus import find_contract
-from hearthnet.contracts.dynamic import is_provider_defined
-from hearthnet.contracts.namespaces import refuse_home_only
+from hearthnet.contracts.namespaces import is_provider_defined, refuse_home_only
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError

@@ -16,7 +16,7 @@ import msgspec
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools, capability_tool
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 

@@ -14,8 +14,7 @@ import msgspec
 
 from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts.dynamic import is_provider_defined
-from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.tasks import TaskSet, end

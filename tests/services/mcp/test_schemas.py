@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from hearthnet.contracts.schema import compile_schema
+from hearthnet.contracts.supplied_schema import MAX_VALUES
 from hearthnet.core.errors import HearthNetError
-from hearthnet_mcp.schemas import MOST_NODES, input_schema, output_schema
+from hearthnet_mcp.schemas import input_schema, output_schema
 
 pytestmark = pytest.mark.req("MCPADD-8")
 
@@ -114,7 +115,7 @@ def test_schema_of_results_is_whole_or_none() -> None:
         ({"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}}, "not in it"),
         ({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}, "not in it"),
         ({"type": "object", "properties": {"a": {"$ref": "#/required/x"}}, "required": ["a"]}, "not in it"),
-        ({"type": "object", "properties": {str(n): {} for n in range(MOST_NODES)}}, "parts"),
+        ({"type": "object", "properties": {str(n): {} for n in range(MAX_VALUES)}}, "more than 4000 values"),
     ],
 )
 def test_what_is_no_schema_of_arguments_is_refused(raw: Any, reason: str) -> None:
@@ -134,5 +135,5 @@ def test_a_small_schema_that_grows_without_end_is_refused() -> None:
         {"type": "object", "properties": {"x": {"$ref": "#/$defs/d29"}}, "$defs": defs},
         {"type": "object", "properties": {"x": deep}},
     ):
-        with pytest.raises(HearthNetError, match="parts, or is too deep"):
+        with pytest.raises(HearthNetError, match=r"more than (4000 values|64 levels)"):
             input_schema(raw)

@@ -1,0 +1,177 @@
+"""Schemas from outside: bounded before they are compiled; a copy is never stricter than its original."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.dynamic import checked, versioned
+from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.schema import compile_schema
+from hearthnet.contracts.supplied_schema import (
+    MAX_DEPTH,
+    MAX_PATTERN_CHARACTERS,
+    MAX_PATTERNS,
+    MAX_VALUES,
+    Bounds,
+    self_contained,
+)
+from hearthnet.core.errors import HearthNetError
+from tests.contracts.test_boolean_schemas import told
+from tests.helpers.schemas import OBJECTS, VALUES
+
+pytestmark = pytest.mark.req("CONTRACT-12")
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A schema with so many levels of schemas in it."""
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"not": schema}
+    return schema
+
+
+def patterns(number: int, *, characters: int = 4) -> dict[str, Any]:
+    """A schema with so many patterns."""
+    return {"properties": {f"p{n}": {"pattern": f"{n:x>{characters}}"} for n in range(number)}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"$ref": "#/$defs/a"}, "keyword '\\$ref'"),
+        ({"items": {"$dynamicRef": "#a"}}, "keyword '\\$dynamicRef'"),
+        ({"unevaluatedProperties": False}, "keyword 'unevaluatedProperties'"),
+        ({"x-mine": 1}, "keyword 'x-mine'"),
+        ({"anyOf": [{"properties": {"a": {"dependencies": {}}}}]}, "keyword 'dependencies'"),
+        ({"properties": {"a": 7}}, "an object, true or false"),
+        ({"enum": ["a", ["a"]]}, "enum holds texts"),
+        ({"const": {"a": 1}}, "const holds texts"),
+        ({"multipleOf": 1e-300}, "multipleOf is an integer"),
+        ({"multipleOf": 0.01}, "multipleOf is an integer"),
+        ({"multipleOf": 10**300}, "multipleOf is an integer"),
+        (patterns(MAX_PATTERNS + 1), f"more than {MAX_PATTERNS} patterns"),
+        ({"patternProperties": dict.fromkeys(map(str, range(MAX_PATTERNS + 1)), True)}, "patterns"),
+        (patterns(1, characters=MAX_PATTERN_CHARACTERS + 1), "pattern of more than 256 characters"),
+        ({"enum": [*range(MAX_VALUES)]}, f"more than {MAX_VALUES} values"),
+        ({"default": [*range(MAX_VALUES)]}, f"more than {MAX_VALUES} values"),
+        (nested(MAX_DEPTH + 1), f"more than {MAX_DEPTH} levels"),
+        ({"examples": [[[nested(MAX_DEPTH)]]]}, f"more than {MAX_DEPTH} levels"),
+    ],
+)
+def test_a_schema_beyond_the_bounds_is_refused_in_whatever_part_of_a_contract(
+    schema: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(HearthNetError, match=reason) as refused:
+        Bounds().check(schema)
+    assert refused.value.code == "bad_request"
+    for part in ("request", "response_schema", "offer_params", "stream_schema"):
+        with pytest.raises(HearthNetError, match=reason):
+            versioned(_with(part, schema))
+
+
+def _with(part: str, schema: dict[str, Any]) -> Contract:
+    """A contract with this schema in one of its parts."""
+    if part == "request":
+        return told({"type": "object", "properties": {"a": schema}})
+    value: Any = {"frame": schema} if part == "stream_schema" else schema
+    return msgspec.structs.replace(told({"type": "object"}), **{part: value})
+
+
+def test_the_schemas_of_a_contract_share_its_bounds() -> None:
+    half = {"enum": [*range(MAX_VALUES // 2)]}
+    versioned(_with("response_schema", half))
+    twice = msgspec.structs.replace(_with("response_schema", half), offer_params=half)
+    with pytest.raises(HearthNetError, match=f"more than {MAX_VALUES} values"):
+        versioned(twice)
+
+
+def test_what_this_project_installs_is_within_the_bounds() -> None:
+    for contract in contracts():
+        bounds = Bounds()
+        for schema in contract.schemas():
+            bounds.check(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": {"anyOf": [*({"type": "string"},) * 1_900, True]}}, [*range(200_000)]),
+        ({"items": {"anyOf": [{"enum": [f"v{n}" for n in range(3_900)]}, True]}}, ["x"] * 200_000),
+        ({"items": {"multipleOf": 999_999}}, [10**15 - 1] * 200_000),
+        (
+            {"items": {"anyOf": [*({"pattern": f".*a.{{20}}{n}.*c"} for n in range(32)), True]}},
+            ["a" * 2_000] * 1_000,
+        ),
+        (nested(MAX_DEPTH - 8), [*range(200_000)]),
+        (patterns(MAX_PATTERNS, characters=200), {f"p{n}": "x" * 30_000 for n in range(32)}),
+    ],
+)
+def test_compiling_and_checking_take_bounded_time(schema: dict[str, Any], value: Any) -> None:
+    contract = _with("response_schema", {"properties": {"output": schema}})
+    began = time.process_time()
+    supplied = versioned(contract)
+    compiled = time.process_time()
+    with contextlib.suppress(HearthNetError):
+        supplied.check_reply({"output": value, "meta": {}})
+    ended = time.process_time()
+    assert compiled - began < 0.25
+    assert ended - compiled < 0.25
+
+
+def test_a_value_with_more_parts_than_its_schema_allows_is_refused_unchecked() -> None:
+    check = compile_schema({"items": {"type": "integer"}}, weight=5_000)
+    assert check.accepts([1] * 400)
+    assert not check.accepts([1] * 600)
+    (problem,) = check.errors([1] * 600)
+    assert (problem.rule, problem.message) == ("size", "has more than the 1000 parts that its schema allows")
+    assert compile_schema({"items": {"type": "integer"}}).accepts([1] * 100_000)
+
+
+@given(OBJECTS, st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3))
+def test_what_a_schema_accepts_its_copy_accepts(schema: Any, value: dict[str, Any]) -> None:
+    copy = self_contained(schema)
+    Bounds().check(copy)
+    if compile_schema(schema).accepts(value):
+        assert compile_schema(copy).accepts(value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "copy"),
+    [
+        ({"x-mine": 1, "$comment": "a", "type": "string"}, {"type": "string"}),
+        ({"pattern": "^(?=a)", "type": "string"}, {"type": "string"}),
+        ({"pattern": "a" * 300}, {}),
+        ({"pattern": "^a$"}, {"pattern": "^a$"}),
+        ({"multipleOf": 0.1}, {}),
+        ({"multipleOf": 10}, {"multipleOf": 10}),
+        ({"enum": [[1]]}, {}),
+        ({"patternProperties": {"(?=a)": True}, "additionalProperties": False}, {}),
+        ({"patternProperties": {"^a": True}, "additionalProperties": False},) * 2,
+        ({"not": {"multipleOf": 0.1}}, {}),
+        ({"not": {"multipleOf": 2}}, {"not": {"multipleOf": 2}}),
+        ({"if": {"pattern": "(?=a)"}, "then": False}, {"then": False}),
+        ({"oneOf": [{"const": [1]}, {"type": "string"}]}, {}),
+        ({"anyOf": [{"const": [1]}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}),
+        ({"not": {"$ref": "#"}}, {}),
+    ],
+)
+def test_constraints_beyond_the_bounds_are_left_out(schema: dict[str, Any], copy: dict[str, Any]) -> None:
+    assert self_contained(schema) == copy
+
+
+def test_a_supplied_contract_beyond_the_bounds_is_not_taken() -> None:
+
+    good = versioned(told({"type": "object"}))
+    raw = msgspec.to_builtins(good)
+    raw["response_schema"] = {"$ref": "#"}
+    with pytest.raises(HearthNetError, match="keyword"):
+        checked(raw, good.id)
+    assert checked(msgspec.to_builtins(good), good.id).id == good.id
