@@ -8,6 +8,7 @@ such a contract is taken from this node's own processes only. No I/O.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,10 @@ from hearthnet.core.errors import HearthNetError
 
 MOST_BYTES: Final = 64 * 1024
 """Maximum size of one contract, in canonical JSON."""
+MAX_EVENTS: Final = 16
+"""Maximum number of kinds of frames of one stream."""
+_EVENT: Final = re.compile("[a-z][a-z0-9_]{0,63}")
+"""The names of frames, which stand in lines of their own in server-sent events."""
 _IDEMPOTENT: Final = {False: {"pure", "no"}, True: {"client_id", "natural", "no"}}
 """The values that fit a capability without and with side effects."""
 _DRAFT: Final = "0.0"
@@ -84,9 +89,9 @@ def check_usable(contract: Contract) -> None:
 
     Raises:
         HearthNetError: `bad_request` for an invalid name, a schema that is invalid or beyond the bounds
-            (contracts/supplied_schema.py), more than `MOST_BYTES`, a request that is
-            no object of params and input, a time or a number of places under 1, and an idempotency that does
-            not fit its effects.
+            (contracts/supplied_schema.py), more than `MOST_BYTES`, a request that is no object of params and
+            input, a reply that is none with an output, other names of frames, a time or a number of places
+            under 1, and an idempotency that does not fit its effects.
     """
     parse_capability(contract.id)
     weight = contract.weight
@@ -100,6 +105,14 @@ def check_usable(contract: Contract) -> None:
         required = contract.request_schema["properties"]["input"].get("required", ())
     except (KeyError, TypeError, AttributeError) as error:
         raise HearthNetError("bad_request", "the request is no object of params and input") from error
+    outputs = contract.response_schema.get("properties")
+    if not isinstance(outputs, dict) or "output" not in outputs:
+        raise HearthNetError("bad_request", "the reply is no object with an output")
+    events = contract.stream_schema or {}
+    if len(events) > MAX_EVENTS or not all(map(_EVENT.fullmatch, events)):
+        raise HearthNetError(
+            "bad_request", f"the frames are not up to {MAX_EVENTS} of names like {_EVENT.pattern}"
+        )
     if contract.timeout_seconds < 1 or contract.max_concurrent < 1:
         raise HearthNetError("bad_request", "timeout_seconds and max_concurrent are at least 1")
     if contract.idempotent not in _IDEMPOTENT[contract.side_effects]:

@@ -50,7 +50,7 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
         "timeout_seconds": {"timeout_seconds": 77},
         "max_concurrent": {"max_concurrent": 77},
         "request_schema": {"request_schema": request(text)},
-        "response_schema": {"response_schema": text},
+        "response_schema": {"response_schema": {"type": "object", "properties": {"output": text}}},
         "stream_schema": {"stream_schema": {"progress": text}},
         "offer_params": {"offer_params": text},
         "match": {"match": {"input.a": MatchRule(rule="in", offer="a")}},
@@ -79,10 +79,15 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
         ({"side_effects": False, "idempotent": "client_id"}, "without side effects is not 'client_id'"),
         ({"side_effects": True, "idempotent": "client_id"}, "has to require client_id"),
         ({"request_schema": request(True)}, "no object of params and input"),
+        ({"response_schema": {}}, "the reply is no object with an output"),
+        ({"response_schema": {"properties": {"outputs": True}}}, "the reply is no object with an output"),
+        ({"stream_schema": {"done\ndata: {}\n\nevent: a": {}}}, "the frames are not"),
+        ({"stream_schema": {"a": {}, "": {}}}, "the frames are not"),
+        ({"stream_schema": {f"a{n}": {} for n in range(17)}}, "the frames are not up to 16"),
         ({"timeout_seconds": 0}, "are at least 1"),
         ({"max_concurrent": -1}, "are at least 1"),
     ],
-    ids=range(13),
+    ids=range(18),
 )
 def test_what_cannot_be_told_is_refused(changed: dict[str, Any], reason: str) -> None:
     with pytest.raises(HearthNetError, match=reason) as caught:

@@ -14,7 +14,7 @@ import msgspec
 from hearthnet.agent.tools.names import sanitize, stem
 from hearthnet.bus.bus import Bus
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import is_provider_defined
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
