@@ -9,6 +9,9 @@ under one: what a process supplied counts while that process lives.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -19,14 +22,22 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import checked
 from hearthnet.contracts.namespaces import is_derived, is_home_only
 from hearthnet.contracts.registry import contracts
-from hearthnet.core import process_lock
+from hearthnet.core import ids, process_lock
 from hearthnet.core.capability_name import split_name
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.trust.contract_signature import check_shared, plain_name
 
+_log = logging.getLogger(__name__)
 MAX_TRIED: Final = 4
 """Maximum of offers that are asked for one contract: a neighbour may offer a name without its contract."""
+MAX_LISTED: Final = 64
+"""Maximum of contracts that one listing fetches from another home."""
+LISTING_SECONDS: Final = 2.0
+"""Longest time that a listing waits for contracts; a process that is slower is asked at the first call."""
+FAILURE_SECONDS: Final = 600.0
+"""Time for which a listing does not ask again for a contract that could not be fetched."""
+MAX_FAILURES: Final = 4_096
 MAX_CLAIMS: Final = 8
 """Maximum of names that an error lists."""
 CONTRACT: Final = "node.contract@1.0"
@@ -87,6 +98,8 @@ class ContractLearner:
         self._list_offers = list_offers
         self._origins: dict[str, str] = {}
         """The instance that supplied a contract of this node's own, by `name@major.minor`."""
+        self._failed: dict[tuple[str, str], float] = {}
+        """Until when a listing leaves out an offer, by capability and instance, in loop time."""
 
     async def find(self, capability: str) -> Contract:
         """Return the contract of `capability`, learned from its provider unless that was done.
@@ -116,9 +129,38 @@ class ContractLearner:
                     raise
 
     async def fetch_all(self, offers: list[OfferView]) -> None:
-        """Fetch the contracts of those offers that are not installed; ignore errors."""
-        learnable = filter(self._may_learn, offers)
-        await asyncio.gather(*map(self._fetch, learnable), return_exceptions=True)
+        """Fetch the contracts of those offers that are not installed; ignore errors.
+
+        A neighbour may offer any number of names and supply no contract, or a wrong one: of each other home
+        `MAX_LISTED` are fetched, all together take `LISTING_SECONDS` at most, and those that failed are not
+        fetched again for `FAILURE_SECONDS`.
+        """
+        now, listed = asyncio.get_running_loop().time(), Counter[str]()
+        waiting: dict[tuple[str, str], OfferView] = {}
+        for view in sorted(filter(self._may_learn, offers), key=self._rank):
+            listed[view.node] += 1
+            offer = (str(view.capability), view.offer.instance)
+            if self._failed.get(offer, 0.0) <= now and (
+                view.node == self._own or listed[view.node] <= MAX_LISTED
+            ):
+                waiting[offer] = view
+
+        failed: set[tuple[str, str]] = set()
+
+        async def fetch(offer: tuple[str, str], view: OfferView) -> None:
+            try:
+                await self._fetch(view)
+            except Exception as error:
+                _log.info("no contract of %s from %s: %s", offer[0], ids.short_id(view.node), error)
+                failed.add(offer)
+            del waiting[offer]
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LISTING_SECONDS):
+                await asyncio.gather(*(fetch(offer, view) for offer, view in waiting.items()))
+        self._failed |= dict.fromkeys(failed | waiting.keys(), now + FAILURE_SECONDS)
+        while len(self._failed) > MAX_FAILURES:
+            del self._failed[next(iter(self._failed))]
 
     async def _find_own(self, capability: str, name: str) -> Contract:
         """Return the contract of a capability of this node alone, from its service."""
