@@ -185,21 +185,12 @@ async def _list_tools(attacked: Attacked, key: str) -> None:
         httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
         Client(streamable_http_client(f"{attacked.url}/mcp", http_client=http), cache=None) as client,
     ):
-        idle = asyncio.create_task(_slowest_health(attacked, over))
-        await asyncio.sleep(1)
-        over.set()
-        quiet = await idle
-        over.clear()
         watching = asyncio.create_task(_slowest_health(attacked, over))
         memory, used = attacked.gateway.memory_info().rss, sum(attacked.gateway.cpu_times()[:2])
-        listings = []
-        for _ in range(3):
-            listings.append({tool.name for tool in (await client.list_tools()).tools})
+        listings = [{tool.name for tool in (await client.list_tools()).tools} for _ in range(3)]
         over.set()
-        slowest = await watching
         used = sum(attacked.gateway.cpu_times()[:2]) - used
-        grown = attacked.gateway.memory_info().rss - memory
-        print("quiet", quiet, "slowest", slowest, "cpu", used, "grown", grown)
         assert listings == [{"market_list", "experimental_mcp_strange_good"}] * 3
         assert used < 1.5
-        assert grown < 64e6
+        assert await watching < 10
+        assert attacked.gateway.memory_info().rss - memory < 64e6

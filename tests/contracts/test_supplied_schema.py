@@ -81,7 +81,11 @@ def _with(part: str, schema: dict[str, Any]) -> Contract:
     """A contract with this schema in one of its parts."""
     if part == "request":
         return told({"type": "object", "properties": {"a": schema}})
-    value: Any = {"frame": schema} if part == "stream_schema" else schema
+    value: Any = schema
+    if part == "response_schema":
+        value = {"properties": {"output": schema}}
+    elif part == "stream_schema":
+        value = {"frame": schema}
     return msgspec.structs.replace(told({"type": "object"}), **{part: value})
 
 
@@ -115,7 +119,7 @@ def test_what_this_project_installs_is_within_the_bounds() -> None:
     ],
 )
 def test_compiling_and_checking_take_bounded_time(schema: dict[str, Any], value: Any) -> None:
-    contract = _with("response_schema", {"properties": {"output": schema}})
+    contract = _with("response_schema", schema)
     began = time.process_time()
     supplied = versioned(contract)
     compiled = time.process_time()

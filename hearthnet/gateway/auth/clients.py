@@ -20,7 +20,7 @@ import msgspec
 from starlette.requests import HTTPConnection
 
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts.dynamic import is_derived
+from hearthnet.contracts.namespaces import is_derived
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash

@@ -134,11 +134,11 @@ class McpSide:
         await self._learn(caller)
         hidden = frozenset() if caller.chosen else UNLISTED
         listed = [
-            tool.listed(any_output=_is_modern(context))
+            _entry(tool, any_output=_is_modern(context))
             for tool in self._tools(caller).values()
             if tool.contract.id in self._offered and tool.contract.name not in hidden
         ]
-        return types.ListToolsResult(tools=[types.Tool.model_validate(one, by_name=False) for one in listed])
+        return types.ListToolsResult(tools=[entry for entry in listed if entry is not None])
 
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """Return the tools of the caller by name: installed ones, and offered foreign ones."""
@@ -341,3 +341,12 @@ def _is_modern(context: _Context) -> bool:
 def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:
     answer = tool_result(contract, output, meta, any_output=_is_modern(context))
     return types.CallToolResult.model_validate(answer, by_name=False)
+
+
+def _entry(tool: McpTool, *, any_output: bool) -> types.Tool | None:
+    """Return the entry of a tool; None if its contract, which may be a stranger's, makes none."""
+    try:
+        return types.Tool.model_validate(tool.listed(any_output=any_output), by_name=False)
+    except Exception:  # whatever it is about, the other tools are listed
+        _log.warning("%s is left out of the list of tools", tool.contract.id, exc_info=True)
+        return None

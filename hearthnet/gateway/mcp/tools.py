@@ -77,13 +77,14 @@ def output_schema(contract: Contract) -> Schema | None:
     None if the output is not an object.
     """
     output = contract.response_schema["properties"].get("output", {})
-    if output.get("type") != "object":
+    if not isinstance(output, dict) or output.get("type") != "object":
         return None
     fields = output.get("properties", {}).items()
     return {
         "type": "object",
         "properties": {
-            name: {key: inner[key] for key in ("type",) if key in inner} for name, inner in fields
+            name: {"type": inner["type"]} if isinstance(inner, dict) and "type" in inner else {}
+            for name, inner in fields
         },
         "required": output.get("required", []),
     }
