@@ -33,6 +33,8 @@ PROBE_SECONDS: Final = 3.5
 """Time without a sign of life after which the process is probed; live ones send one every 2 to 3 s."""
 _MAX_BATCHED_TEXT: Final = 4_096
 """Maximum of header characters for a call in a batch; a longer one is sent alone, and checked for size."""
+_BUSY_SECONDS: Final = 45.0
+"""Time by which the signs of life of other calls to a process extend the wait for one."""
 LONGEST_SECONDS: Final = 3_600.0
 """Maximum duration of a call, whatever its caller requests."""
 
@@ -266,6 +268,7 @@ class PendingReply:
         if frame.header.sender != self._view.node:
             return
         self._last_sign = self._loop.time()
+        self._session.replies.record_sign(self._view.offer.instance, self._last_sign)
         if frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
 
@@ -311,7 +314,7 @@ class PendingReply:
 
         Raises:
             HearthNetError: In the future, `timeout` after the loop time `until`; `partition` after 15 s
-                without a sign of life.
+                without a sign of life of the process, or 60 s without one of this call.
         """
         self._until = until
         self._timers = self._session.timers.at(self._next_check(), self)
@@ -320,7 +323,17 @@ class PendingReply:
     def _next_check(self) -> float:
         """Return the loop time of the next action, unless the answer arrives before."""
         probe = max(self._last_sign, self._probed) + PROBE_SECONDS
-        return min(self._until, self._last_sign + SILENCE_MS / 1000, probe)
+        return min(self._until, self._silent_at(), probe)
+
+    def _silent_at(self) -> float:
+        """Return the loop time from which the process counts as silent.
+
+        A process with thousands of calls answers the last one late. While it answers others it is there, and
+        this call is lost only if its frame is, which takes longer to conclude.
+        """
+        process = self._session.replies.last_sign(self._view.offer.instance)
+        last = min(max(self._last_sign, process), self._last_sign + _BUSY_SECONDS)
+        return last + SILENCE_MS / 1000
 
     def due(self) -> None:
         """Stop waiting, or probe the process."""
@@ -329,7 +342,7 @@ class PendingReply:
         now = self._loop.time()
         if now >= self._until:
             self.fail(HearthNetError("timeout", f"{ids.short_id(self._view.node)} gave no answer in time"))
-        elif now >= self._last_sign + SILENCE_MS / 1000:
+        elif now >= self._silent_at():
             silent = f"{ids.short_id(self._view.node)} has gone silent"
             self.fail(Unavailable(silent, rule="provider_silent"))
         else:

@@ -9,7 +9,9 @@ import pytest
 
 from hearthnet import Call
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.calls import attempt
 from hearthnet.bus.calls.candidates import MOST_ATTEMPTS
+from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import subjects
@@ -276,3 +278,31 @@ async def test_an_answer_that_its_contract_does_not_know_is_an_error(
         with pytest.raises(HearthNetError, match="does not fit") as caught:
             await bus.call(QUERY, query())
     assert caught.value.code == "internal_error"
+
+
+@pytest.mark.req("BUS-102")
+async def test_a_process_that_answers_others_is_not_silent_for_long(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that the process has not read, as if thousands stood before it."""
+    monkeypatch.setattr(attempt, "SILENCE_MS", 1_000)
+    monkeypatch.setattr(attempt, "_BUSY_SECONDS", 1.5)
+    async with mesh.hosting(ProbeService()), await mesh.guest_bus() as guest:
+        (view,) = await guest.offers(QUERY)
+        clock = asyncio.get_running_loop().time
+        await guest.call(QUERY, query())
+        unread = attempt.PendingReply(guest.peer, view, ids.new_ulid())
+        began, unanswered = clock(), unread.within(clock() + 60)
+        while unread.is_waiting:
+            await guest.call(QUERY, query())
+        with pytest.raises(HearthNetError, match="has gone silent"):
+            await unanswered
+        assert clock() - began > 2.4
+        unread.forget()
+
+        alone = attempt.PendingReply(guest.peer, view, ids.new_ulid())
+        began = clock()
+        with pytest.raises(HearthNetError, match="has gone silent"):
+            await alone.within(clock() + 60)
+        assert clock() - began < 2.4
+        alone.forget()
