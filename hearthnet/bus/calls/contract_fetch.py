@@ -37,6 +37,11 @@ LISTING_SECONDS: Final = 2.0
 """Longest time that a listing waits for contracts; a process that is slower is asked at the first call."""
 FAILURE_SECONDS: Final = 600.0
 """Time for which a listing does not ask again for a contract that could not be fetched."""
+BUSY_SECONDS: Final = 20.0
+"""The same for one whose provider was busy, or not done in time."""
+_BUSY: Final = frozenset({"capacity_exceeded", "partition", "rate_limited", "timeout"})
+_AT_ONCE: Final = 8
+"""Maximum of contracts that are fetched from one home at a time; a process serves 16."""
 MAX_FAILURES: Final = 4_096
 MAX_CLAIMS: Final = 8
 """Maximum of names that an error lists."""
@@ -133,11 +138,14 @@ class ContractLearner:
 
         A neighbour may offer any number of names and supply no contract, or a wrong one: of each other home
         `MAX_LISTED` are fetched, all together take `LISTING_SECONDS` at most, and those that failed are not
-        fetched again for `FAILURE_SECONDS`.
+        fetched again for `FAILURE_SECONDS`, or `BUSY_SECONDS` where the provider was busy.
         """
         now, listed = asyncio.get_running_loop().time(), Counter[str]()
         waiting: dict[tuple[str, str], OfferView] = {}
-        for view in sorted(filter(self._may_learn, offers), key=self._rank):
+        # In one order, so that of each home the same ones are fetched with each listing.
+        for view in sorted(
+            filter(self._may_learn, offers), key=lambda view: (str(view.capability), view.key)
+        ):
             listed[view.node] += 1
             offer = (str(view.capability), view.offer.instance)
             if self._failed.get(offer, 0.0) <= now and (
@@ -145,20 +153,25 @@ class ContractLearner:
             ):
                 waiting[offer] = view
 
-        failed: set[tuple[str, str]] = set()
+        places = {view.node: asyncio.Semaphore(_AT_ONCE) for view in waiting.values()}
 
         async def fetch(offer: tuple[str, str], view: OfferView) -> None:
             try:
-                await self._fetch(view)
-            except Exception as error:
+                async with places[view.node]:
+                    await self._fetch(view)
+            except HearthNetError as error:
+                seconds = BUSY_SECONDS if error.code in _BUSY else FAILURE_SECONDS
+                self._failed[offer] = now + seconds
                 _log.info("no contract of %s from %s: %s", offer[0], ids.short_id(view.node), error)
-                failed.add(offer)
+            except Exception:  # whatever a stranger supplied, the other contracts are fetched
+                self._failed[offer] = now + FAILURE_SECONDS
+                _log.warning("no contract of %s from %s", offer[0], ids.short_id(view.node), exc_info=True)
             del waiting[offer]
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LISTING_SECONDS):
                 await asyncio.gather(*(fetch(offer, view) for offer, view in waiting.items()))
-        self._failed |= dict.fromkeys(failed | waiting.keys(), now + FAILURE_SECONDS)
+        self._failed |= dict.fromkeys(waiting, now + BUSY_SECONDS)
         while len(self._failed) > MAX_FAILURES:
             del self._failed[next(iter(self._failed))]
 
