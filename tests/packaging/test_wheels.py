@@ -133,7 +133,10 @@ def test_a_node_runs_what_is_installed_with_a_package_of_others(small: Environme
 
 
 @pytest.mark.req("SETUP-1", "SETUP-10")
-def test_a_node_from_all_wheels_starts_answers_and_ends(small: Environment, wheels: dict[str, Path]) -> None:
+def test_a_node_from_all_wheels_starts_answers_and_ends(
+    small: Environment, wheels: dict[str, Path], hello: Path
+) -> None:
+    small.pip("install", "--quiet", "--no-deps", hello)
     small.pip(
         "install",
         "--quiet",
