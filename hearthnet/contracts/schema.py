@@ -112,7 +112,7 @@ def compile_schema(schema: Any, weight: int | None = None) -> SchemaCheck:
     except ValueError as error:
         reason = getattr(error, "message", None) or str(error)
         raise HearthNetError(
-            "bad_request", f"not a JSON Schema (2020-12): {_cut(reason)}", details={"rule": "schema"}
+            "bad_request", f"not a JSON Schema (2020-12): {_cut(reason)}", rule="schema"
         ) from error
 
 

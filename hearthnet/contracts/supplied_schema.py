@@ -168,9 +168,7 @@ def _values(value: Any, depth: int) -> Iterator[None]:
 
 
 def _refusal(reason: str) -> HearthNetError:
-    return HearthNetError(
-        "bad_request", f"no schema that a provider may supply: {reason}", details={"rule": "schema"}
-    )
+    return HearthNetError("bad_request", f"no schema that a provider may supply: {reason}", rule="schema")
 
 
 def self_contained(raw: Mapping[str, Any]) -> Any:

@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.node_state import NodeState
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors
 
 
 class ReadyFile:

@@ -21,6 +21,7 @@ import msgspec
 
 from hearthnet import __version__
 from hearthnet.core.errors import INTERRUPTED, OK, first_of
+from hearthnet.core.files import write_whole
 from hearthnet.core.node_state import NodeState, ServiceState
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth import login_links
@@ -31,7 +32,7 @@ from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_process import NAME
 from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.os.cancellation import cancellable, with_grace
-from hearthnet.supervisor.os.disk import Disk, file_errors, write_whole
+from hearthnet.supervisor.os.disk import Disk, file_errors
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.ready_file import ReadyFile
 from hearthnet.supervisor.services.service_process import ServiceProcess

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hearthnet.bus.session import keyring
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.nats import home_setup
-from hearthnet.supervisor.os.disk import write_whole
 from hearthnet.trust.community import commands
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent, Level

@@ -15,13 +15,14 @@ import pytest
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.core.ids import new_ulid
 from hearthnet.core.node_state import read_node_state
 from hearthnet.service.effects import jetstream_records
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_server import Server
-from hearthnet.supervisor.os.disk import SPARE_BYTES, Disk, check_space, file_errors, make_folder, write_whole
+from hearthnet.supervisor.os.disk import SPARE_BYTES, Disk, check_space, file_errors, make_folder
 from hearthnet.supervisor.os.log_file import LogFile
 from tests.helpers.probe import POST, post
 from tests.helpers.processes import processes_of

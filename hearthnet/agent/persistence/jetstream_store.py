@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hearthnet.agent.persistence.run_store import Stop, StoredDocument, Superseded, Wake, entries_of
 from hearthnet.bus.store import Store
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.jetstream_records import (
@@ -203,11 +203,7 @@ class StoredRuns:
             else:
                 self._room.written()
                 return int(ack.seq)
-        raise HearthNetError(
-            "partition",
-            f"{_WHAT} did not answer in time; is the node running?",
-            details={"rule": "store_silent"},
-        )
+        raise Unavailable(f"{_WHAT} did not answer in time; is the node running?", rule="store_silent")
 
 
 def _decision_subject(run: str, confirmation_id: str) -> str:

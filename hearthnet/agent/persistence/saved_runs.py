@@ -223,14 +223,14 @@ class SavedRuns:
             raise HearthNetError(
                 "unauthorized",
                 "this run is the owner's, who says yes at a page of the owner or by: hearthnet runs approve",
-                details={"rule": "owner"},
+                rule="owner",
             )
         is_mine = self._client is None and (record.principal == own or record.by_owner)
         if record.key and not signs and not is_mine:
             raise HearthNetError(
                 "unauthorized",
                 "this run is of somebody with a key of their own; only that key says yes, you may say no",
-                details={"rule": "own_key"},
+                rule="own_key",
             )
         if self._client is not None and signs:
             allowed = _allowed(record, asked, decision)

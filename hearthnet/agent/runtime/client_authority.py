@@ -203,16 +203,14 @@ def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
     approvals.check_binding(approval, claimed)
     if approval.tool_call_id != expected.tool_call_id or not ids.is_ulid(approval.id):
         raise HearthNetError(
-            "unauthorized",
-            "the approval is for another tool call; ask the person again",
-            details={"rule": "tool call"},
+            "unauthorized", "the approval is for another tool call; ask the person again", rule="tool call"
         )
     approval.check_time(now)
     if approval.expires > expected.expires:
         raise HearthNetError(
             "unauthorized",
             "the approval is to live longer than the question; sign what was shown",
-            details={"rule": "expires"},
+            rule="expires",
         )
 
 
@@ -253,6 +251,6 @@ class ClientApprover:
             raise HearthNetError(
                 "unauthorized",
                 f"a yes to {allowed.name} takes your signed approval of exactly what is shown",
-                details={"rule": "approval"},
+                rule="approval",
             )
         verify_approval(approval, expected, now)

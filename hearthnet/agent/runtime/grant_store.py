@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -24,6 +23,7 @@ from hearthnet.agent.tools.toolbox import BoundTool
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.trust.authorization.approval import MAX_LIFE_MS
 from hearthnet.trust.authorization.constraints import Constraints
 from hearthnet.trust.authorization.grant import MOST_USES, Grant, sign_grant
@@ -188,16 +188,7 @@ class GrantBook:
             yield entries
             after = msgspec.json.encode(entries)
             if after != before:
-                self._write(after)
-
-    def _write(self, data: bytes) -> None:
-        fresh = self._file.with_suffix(".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._file)
+                write_whole(self._file, after, durable=True)
 
 
 def _covers(grant: Grant, pending: PendingApproval) -> bool:

@@ -31,7 +31,7 @@ from hearthnet.agent.tools.toolbox import native
 from hearthnet.bus.routing.routing_table import LONGEST_NAME
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 
 OnEvent = Callable[[ModelEvent], Awaitable[None]]
 CHAT: Final = "llm.chat@2.0"
@@ -152,11 +152,7 @@ class ModelClient:
                 await on_event(event)
                 if isinstance(event, _LAST):
                     return
-        raise HearthNetError(
-            "partition",
-            "the model's stream ended before it was done; ask again",
-            details={"rule": "stream_broken"},
-        )
+        raise Unavailable("the model's stream ended before it was done; ask again", rule="stream_broken")
 
     def _body(self, asked: AskModel, kept: int) -> dict[str, Any]:
         fields = {**self._request["input"], "messages": asked.messages[kept:], "stream": True}

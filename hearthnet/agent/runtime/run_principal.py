@@ -63,13 +63,13 @@ class RunPrincipal:
             raise HearthNetError(
                 "unauthorized",
                 f"the run {record.run} is for {record.principal}, and goes on where that one asks for it",
-                details={"rule": "principal"},
+                rule="principal",
             )
         if record.key and not self.key:
             raise HearthNetError(
                 "unauthorized",
                 f"the run {record.run} was begun by a client with a key of its own; go on with one that has",
-                details={"rule": "own_key"},
+                rule="own_key",
             )
 
     def saved_runs(self, store: RunStore) -> SavedRuns:

@@ -13,7 +13,7 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows import connect_model
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
 
 if TYPE_CHECKING:
@@ -133,10 +133,9 @@ def _fetch(*, again: bool) -> None:
     ]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
-        raise HearthNetError(
-            "partition",
+        raise Unavailable(
             f"pip could not fetch {requirement}: {last_line(done.stderr)}; everything else works without it",
-            details={"rule": "backend_gone"},
+            rule="backend_gone",
         )
 
 

@@ -93,7 +93,8 @@ def text_of(home: Home) -> str:
 def write(home: Home, text: str) -> None:
     """Write the new text, unless it is no longer valid as settings."""
     from hearthnet.core.config_loader import parse_config
-    from hearthnet.supervisor.os.disk import file_errors, write_whole
+    from hearthnet.core.files import write_whole
+    from hearthnet.supervisor.os.disk import file_errors
 
     try:
         parse_config(text, home.config_file)

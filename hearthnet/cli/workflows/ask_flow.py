@@ -29,7 +29,16 @@ from hearthnet.cli.workflows.run_commands import open_run_store
 from hearthnet.cli.workflows.run_printer import Show
 from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.config_loader import load_config
-from hearthnet.core.errors import INTERRUPTED, OK, OTHER, REFUSED, UNCONFIRMED, HearthNetError, exit_code
+from hearthnet.core.errors import (
+    INTERRUPTED,
+    OK,
+    OTHER,
+    REFUSED,
+    UNCONFIRMED,
+    HearthNetError,
+    Unavailable,
+    exit_code,
+)
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import starting_services
 
@@ -180,7 +189,7 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
                 raise
             if late:
                 reason = f"{error.message} ({', '.join(starting)} is starting: try again in a moment)"
-                raise HearthNetError("partition", reason, details={"rule": "provider_starting"}) from error
+                raise Unavailable(reason, rule="provider_starting") from error
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

@@ -20,6 +20,7 @@ import msgspec
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.trust.authorization.token import Scope, check_principal
@@ -172,17 +173,8 @@ class ClientStore:
 
     def _write(self, entry: StoredClient) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._file(entry.id)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(entry), indent=1) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        data = msgspec.json.format(msgspec.json.encode(entry), indent=1) + b"\n"
+        write_whole(self._file(entry.id), data, durable=True)
 
 
 @lru_cache(_MAX_CACHED)

@@ -24,7 +24,7 @@ from hearthnet.bus.bus import find_contract
 from hearthnet.contracts.namespaces import is_provider_defined, refuse_home_only
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.runs.requested_tools import is_prewarming, is_run
 from hearthnet.gateway.runs.run import NewRun
@@ -141,9 +141,7 @@ async def collected(frames: Frames) -> tuple[list[Frame], Frame]:
     async with aclosing(frames):
         every = [frame async for frame in frames]
     if not every:
-        raise HearthNetError(
-            "partition", "the answer ended before it was done; ask again", details={"rule": "stream_broken"}
-        )
+        raise Unavailable("the answer ended before it was done; ask again", rule="stream_broken")
     return every[:-1], every[-1]
 
 

@@ -21,7 +21,7 @@ import msgspec
 from hearthnet.agent.runtime.client_tools import ClientTools
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.bus.bus import Bus
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.runs.calls import MeshCall, answer, approved, stream_frames
@@ -68,7 +68,7 @@ class CallWork:
             raise HearthNetError("bad_request", "a call of your own is not edited; make another one")
         if frame.decision == "approve":
             if frame.approval is None:
-                raise HearthNetError("unauthorized", _NOT_SIGNED, details={"rule": "approval"})
+                raise HearthNetError("unauthorized", _NOT_SIGNED, rule="approval")
             self._approval = await self._approved(frame.approval)
         if not self._decided.done():
             self._decided.set_result(frame)
@@ -119,9 +119,7 @@ class CallWork:
 
 
 VIA: Final = "socket"
-_GATEWAY_ENDS: Final = HearthNetError(
-    "partition", "the gateway ends; resume the run", details={"rule": "provider_stopping"}
-)
+_GATEWAY_ENDS: Final = Unavailable("the gateway ends; resume the run", rule="provider_stopping")
 
 
 class RunWork:

@@ -22,6 +22,7 @@ from hearthnet.bus.session import keyring
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects.community_log import CommunityState
 from hearthnet.supervisor.community.operators import Operators
@@ -29,7 +30,7 @@ from hearthnet.supervisor.nats.access_control import AllowedLogins, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.supervisor.os.cancellation import heed_cancelling
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import Joined
 from hearthnet.trust.community.roster import Roster

@@ -21,6 +21,7 @@ from hearthnet.bus.session import keyring
 from hearthnet.core import ids
 from hearthnet.core.config import Config
 from hearthnet.core.errors import OTHER, HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.community_sync import LINGER_MS
@@ -28,7 +29,7 @@ from hearthnet.supervisor.community.join_client import JoinClient, temporary_ser
 from hearthnet.supervisor.nats import address
 from hearthnet.supervisor.nats.home_setup import Report, make_folders, settings_and_key
 from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
-from hearthnet.supervisor.os.disk import file_errors, make_folder, write_whole
+from hearthnet.supervisor.os.disk import file_errors, make_folder
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.trust.community import invites
 from hearthnet.trust.community import roster as rosters

@@ -20,7 +20,7 @@ import msgspec
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.nats.client import NatsClient
@@ -94,11 +94,10 @@ async def _wait_for_link(system: NatsAdmin, log: LogFile, upstream: Upstream) ->
         if _REFUSED in log.tail():
             raise _refused(upstream)
         if time.monotonic() >= end:
-            raise HearthNetError(
-                "partition",
+            raise Unavailable(
                 f"the home at {upstream.address} cannot be reached ({last_words(log)}); is its node "
                 "running, and its port open to this computer?",
-                details={"rule": "no_home"},
+                rule="no_home",
             )
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -188,11 +187,10 @@ class JoinClient:
         except HearthNetError as error:
             if error.code not in _NOT_THERE:
                 raise
-            raise HearthNetError(
-                "partition",
+            raise Unavailable(
                 f"the node that made the invite ({ids.short_id(self._invite.inviter)}) does not answer; it "
                 f"has to run while the invite is redeemed ({error.message})",
-                details={"rule": "no_home"},
+                rule="no_home",
             ) from error
         return dict(reply.output)
 

@@ -29,9 +29,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.files import write_whole
 from hearthnet.supervisor.nats.address import Address
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors
 
 FETCH_SECONDS: Final = 5.0
 _NAME: Final = "HearthNet home"
@@ -80,10 +81,8 @@ async def fetch(address: Address, fingerprint: str) -> str:
             _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
     except (OSError, TimeoutError) as error:
         reason = str(error) or "no answer"
-        raise HearthNetError(
-            "partition",
-            f"no home answers at {address} ({reason}); is its node running?",
-            details={"rule": "no_home"},
+        raise Unavailable(
+            f"no home answers at {address} ({reason}); is its node running?", rule="no_home"
         ) from error
     data = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()

@@ -15,13 +15,14 @@ from typing import Final, Literal
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.supervisor.nats import address
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.server_config import Certificate, LeafListener, LeafRemote, login_line
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors
 from hearthnet.trust.keys import Login
 
 _LOGIN: Final = "upstream.login"

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.supervisor.nats.address import DEFAULT_PORT
 from hearthnet.supervisor.nats.server_config import ANY_PORT
-from hearthnet.supervisor.os.disk import write_whole
 from hearthnet.trust.community.roster import Roster
 
 MAX_PORTS: Final = 8

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.nats.client import NatsClient
 from hearthnet.trust.keys import Login
 
@@ -200,9 +200,7 @@ class NatsAdmin:
             answer = await self._link.request(subject, msgspec.json.encode(options), seconds)
             return msgspec.json.decode(answer, type=kind)
         except (HearthNetError, TimeoutError) as error:
-            raise HearthNetError(
-                "partition", f"nats-server does not answer {subject}", details={"rule": "no_server"}
-            ) from error
+            raise Unavailable(f"nats-server does not answer {subject}", rule="no_server") from error
         except msgspec.DecodeError as error:
             raise HearthNetError(
                 "internal_error", f"nats-server answers {subject} in a way unknown here: {error}"

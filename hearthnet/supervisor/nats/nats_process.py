@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.core.files import write_whole
+from hearthnet.supervisor.os.disk import file_errors
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.os.os_process import Process, exit_text
 

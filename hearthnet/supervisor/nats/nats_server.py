@@ -16,6 +16,7 @@ import blake3
 import msgspec
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.node_state import ServerState
 from hearthnet.core.times import now_ms
 from hearthnet.nats.client import NatsClient
@@ -29,7 +30,7 @@ from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NAME, NatsProcess
 from hearthnet.supervisor.nats.server_config import ANY_PORT, BusLogin, ServerSettings, render
 from hearthnet.supervisor.os.cancellation import heed_cancelling
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.os.os_process import Backoff, exit_text
 from hearthnet.trust.keys import Login

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from hearthnet.core.errors import OTHER, HearthNetError
-from hearthnet.core.files import write_whole as write_whole
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 
 NEEDED_BYTES: Final = 64 * 1024 * 1024

@@ -11,9 +11,10 @@ import msgspec
 from hearthnet.contracts.packages import PackagedContracts, packaged_contracts, read_seen
 from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.service.hosting.active_offers import packaged_signature
-from hearthnet.supervisor.os.disk import file_errors, write_whole
+from hearthnet.supervisor.os.disk import file_errors
 
 _log: Final = logging.getLogger(__name__)
 

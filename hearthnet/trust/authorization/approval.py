@@ -52,9 +52,7 @@ class Consent(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_
         for what, consented, claimed in members:
             if consented != claimed:
                 raise HearthNetError(
-                    "unauthorized",
-                    f"the {self.KIND} is for another {what}; ask the person again",
-                    details={"rule": what},
+                    "unauthorized", f"the {self.KIND} is for another {what}; ask the person again", rule=what
                 )
 
     def check_time(self, now_ms: int) -> None:

@@ -97,7 +97,7 @@ def authorize(
         raise HearthNetError(
             "unauthorized",
             f"{demand.capability} takes the approval of a person's own key; this session has none",
-            details={"rule": "own_key"},
+            rule="own_key",
         )
     return Authority(principal, demand.side_effects, approver, via)
 
