@@ -102,6 +102,8 @@ class RagService(Service):
         made = await asyncio.to_thread(self._library.find_same, record, update=wanted.update)
         if made is not None:
             return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
+        # Otherwise a small document fits into the spare room by which the node reports the full disk.
+        (await self._node.store()).blobs.check_room()
         with self._ingestions.begin(record.key) as on_progress:
             data = await self._blob(wanted.doc_cid)
             # A separate pool keeps the loop's default threads free for searches.
