@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from hearthnet.contracts.match import MatchRule, fits, matcher
-from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
+from hearthnet.contracts.namespaces import is_derived, is_home_only
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.contracts.supplied_schema import Bounds
 from hearthnet.contracts.tool_schema import Flat
@@ -96,19 +96,13 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         streams = (self.stream_schema or {}).values()
         return [self.request_schema, self.response_schema, self.offer_params, *streams]
 
-    @cached_property
-    def weight(self) -> int | None:
-        """The number of values in the schemas if a provider supplied them; otherwise None.
-
-        Raises:
-            HearthNetError: `bad_request` if one is beyond the bounds of contracts/supplied_schema.py.
-        """
-        if not is_provider_defined(self.name):
-            return None
+    def _compiled(self, schema: Schema) -> SchemaCheck:
+        """Compile one of the schemas; those that a neighbour may have supplied are bounded."""
+        if not is_derived(self.name):
+            return compile_schema(schema)
         bounds = Bounds()
-        for schema in self.schemas():
-            bounds.check(schema)
-        return bounds.weight
+        bounds.check(schema)
+        return compile_schema(schema, bounds.weight)
 
     def check_request(self, body: Any) -> None:
         """Check that `body` is a request; unknown fields are allowed.
@@ -196,21 +190,19 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
 
     @cached_property
     def _request(self) -> SchemaCheck:
-        return compile_schema(self.request_schema, self.weight)
+        return self._compiled(self.request_schema)
 
     @cached_property
     def _response(self) -> SchemaCheck:
-        return compile_schema(self.response_schema, self.weight)
+        return self._compiled(self.response_schema)
 
     @cached_property
     def _offer(self) -> SchemaCheck:
-        return compile_schema(self.offer_params, self.weight)
+        return self._compiled(self.offer_params)
 
     @cached_property
     def _frames(self) -> dict[str, SchemaCheck]:
-        return {
-            event: compile_schema(schema, self.weight) for event, schema in (self.stream_schema or {}).items()
-        }
+        return {event: self._compiled(schema) for event, schema in (self.stream_schema or {}).items()}
 
     @cached_property
     def _defaults(self) -> _Defaults:

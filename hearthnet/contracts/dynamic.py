@@ -16,6 +16,7 @@ import msgspec
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import PREFIX, is_derived, is_home_only
 from hearthnet.contracts.schema import compile_schema
+from hearthnet.contracts.supplied_schema import Bounds
 from hearthnet.core.canonical_json import canonical_json, content_hash
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
@@ -67,6 +68,8 @@ def checked(value: Any, capability: str) -> Contract:
     Raises:
         HearthNetError: `bad_request` if it is another one, or no contract that a provider may supply.
     """
+    if len(msgspec.json.encode(value)) > 2 * MOST_BYTES:  # before anything walks through it
+        raise HearthNetError("bad_request", f"what was told of {capability} is larger than any contract")
     try:
         contract = msgspec.convert(value, Contract)
     except msgspec.ValidationError as error:
@@ -84,6 +87,18 @@ def _version(draft: Contract) -> str:
     return f"{1 + int(hashed.rpartition(':')[2], 16) % _MAJORS}.0"
 
 
+def _check_schemas(contract: Contract) -> None:
+    bounds = Bounds() if is_derived(contract.name) else None
+    if bounds:
+        for schema in contract.schemas():
+            bounds.check(schema)
+    size = len(canonical_json(msgspec.to_builtins(contract)))
+    if size > MOST_BYTES:
+        raise HearthNetError("bad_request", f"a contract of {size} bytes; {MOST_BYTES} at most")
+    for schema in contract.schemas():
+        compile_schema(schema, bounds.weight if bounds else None)
+
+
 def check_usable(contract: Contract) -> None:
     """Check that a contract from outside this project can be called.
 
@@ -94,12 +109,7 @@ def check_usable(contract: Contract) -> None:
             under 1, and an idempotency that does not fit its effects.
     """
     parse_capability(contract.id)
-    weight = contract.weight
-    size = len(canonical_json(msgspec.to_builtins(contract)))
-    if size > MOST_BYTES:
-        raise HearthNetError("bad_request", f"a contract of {size} bytes; {MOST_BYTES} at most")
-    for schema in contract.schemas():
-        compile_schema(schema, weight)
+    _check_schemas(contract)
     try:
         contract.tool_schema(None, frozenset())
         required = contract.request_schema["properties"]["input"].get("required", ())

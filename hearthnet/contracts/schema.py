@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 _LONGEST: Final = 240
 """Maximum length of a message in characters; its middle is cut out, which is the refused value."""
 _MOST_PARTS: Final = 512
-_MAX_PATTERN_BYTES: Final = 128 * 1024
+_MAX_PATTERN_BYTES: Final = 1024 * 1024
 """Maximum size of a compiled pattern. Matching takes linear time, without lookaround and backreferences."""
+_MAX_SUPPLIED_PATTERN_BYTES: Final = 16 * 1024
+"""The same in a schema of a neighbour: the time for a character grows with it, to 0.8 us."""
 _MAX_WORK: Final = 5_000_000
-"""Maximum product of the weight of a schema from outside and the parts of a value: some 50 ms."""
+"""Maximum product of the weight of a schema from outside and the parts of a value: up to 0.3 s."""
+_MAX_ERROR_WORK: Final = 20_000
+"""The same for listing the faults, which copies a part of the value for each branch of the schema."""
 _TEXT_PART: Final = 64
 """Number of characters of a text that count as one more part."""
 _WRONG_KIND: Final = frozenset({"type", "const", "enum"})
@@ -41,19 +45,20 @@ class Problem(NamedTuple):
 class SchemaCheck:
     """A compiled schema; build it with `compile_schema` and keep it."""
 
-    __slots__ = ("_max_parts", "_schema", "_validator")
+    __slots__ = ("_schema", "_validator", "_weight")
 
     def __init__(self, schema: Any, weight: int | None = None) -> None:
         from jsonschema_rs import Draft202012Validator, RegexOptions
 
-        options = RegexOptions(size_limit=_MAX_PATTERN_BYTES)
+        limit = _MAX_PATTERN_BYTES if weight is None else _MAX_SUPPLIED_PATTERN_BYTES
+        options = RegexOptions(size_limit=limit)
         self._validator = Draft202012Validator(schema, offline=True, pattern_options=options)
         self._schema = schema
-        self._max_parts = None if weight is None else _MAX_WORK // max(1, weight)
+        self._weight = weight
 
     def accepts(self, value: Any) -> bool:
         """Return whether `value` is valid; a value that is not JSON is invalid."""
-        if self._is_excessive(value):
+        if self._exceeds(value, _MAX_WORK):
             return False
         try:
             return self._validator.is_valid(value)
@@ -64,20 +69,22 @@ class SchemaCheck:
         """Return the faults of `value`, in the order of the schema; empty if it is valid.
 
         Of a large value only the first: each error holds a copy of its part of the value, so that collecting
-        all of thousands takes minutes.
+        all of thousands takes minutes. With a schema from outside, of a large value only that it is invalid.
         """
-        if self._is_excessive(value):
-            return [Problem("", "size", f"has more than the {self._max_parts} parts that its schema allows")]
+        if self._exceeds(value, _MAX_WORK):
+            return [Problem("", "size", "has more parts than may be checked with its schema")]
+        if self._exceeds(value, _MAX_ERROR_WORK):
+            return [] if self.accepts(value) else [Problem("", "schema", "does not fit its schema")]
         try:
-            found = (
-                self._validator.iter_errors(value) if _is_smaller(value, _MOST_PARTS) else self._first(value)
-            )
+            is_small = _is_smaller(value, _MOST_PARTS)
+            found = self._validator.iter_errors(value) if is_small else self._first(value)
             return [_problem(error, self._schema) for error in found]
         except ValueError as error:
             return [Problem("", "type", f"is not JSON: {error}")]
 
-    def _is_excessive(self, value: Any) -> bool:
-        return self._max_parts is not None and not _is_smaller(value, self._max_parts)
+    def _exceeds(self, value: Any, work: int) -> bool:
+        """Return whether a schema from outside times the parts of `value` is more than `work`."""
+        return self._weight is not None and not _is_smaller(value, work // max(1, self._weight))
 
     def _first(self, value: Any) -> list[ValidationError]:
         from jsonschema_rs import ValidationError
@@ -90,13 +97,15 @@ class SchemaCheck:
 
 
 def _is_smaller(value: Any, parts_allowed: int) -> bool:
-    """Return whether `value` has fewer parts; text counts by its length."""
+    """Return whether `value` has fewer parts; texts and names count by their length."""
     left, parts = parts_allowed, [value]
     while parts and left > 0:
         part = parts.pop()
         left -= 1 + (len(part) // _TEXT_PART if isinstance(part, str) else 0)
         if isinstance(part, dict | list):
             left -= len(part)
+            if isinstance(part, dict):
+                left -= sum(len(name) for name in part if isinstance(name, str)) // _TEXT_PART
             parts += part.values() if isinstance(part, dict) else part
     return left > 0
 
@@ -110,7 +119,9 @@ def compile_schema(schema: Any, weight: int | None = None) -> SchemaCheck:
     try:
         return SchemaCheck(schema, weight)
     except ValueError as error:
-        reason = getattr(error, "message", None) or str(error)
+        reason = str(getattr(error, "message", None) or error)
+        if reason.endswith('is not a "regex"'):
+            reason += ", or is too large, or has lookaround or a backreference"
         raise HearthNetError(
             "bad_request", f"not a JSON Schema (2020-12): {_cut(reason)}", rule="schema"
         ) from error

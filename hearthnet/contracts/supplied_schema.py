@@ -9,7 +9,7 @@ See: docs/contracts.md#schemas-that-providers-supply.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from hearthnet.contracts.schema import compile_schema
@@ -19,16 +19,16 @@ MAX_VALUES: Final = 4_000
 """Maximum number of JSON values in the schemas of one contract."""
 MAX_DEPTH: Final = 64
 """Maximum depth of nested JSON values."""
-MAX_PATTERNS: Final = 32
+MAX_PATTERNS: Final = 16
 """Maximum number of patterns in the schemas of one contract."""
 MAX_PATTERN_CHARACTERS: Final = 256
 
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose members are names with a schema each."""
-_ONE: Final = frozenset(
+_WITH_SCHEMA: Final = frozenset(
     {"additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"}
 )
-_SEVERAL: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_WITH_SCHEMAS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _ASSERTIONS: Final = frozenset(
     {
         "const",
@@ -69,19 +69,38 @@ _ANNOTATIONS: Final = frozenset(
 )
 _CONSTRAINTS: Final = frozenset({"const", "enum", "multipleOf", "pattern", "patternProperties"})
 """Keywords that are left out of a copy with values beyond the bounds."""
-_INVERTED: Final = frozenset({"if", "not", "oneOf"})
-"""Keywords that refuse more values when their schemas refuse fewer."""
-KEYWORDS: Final = _BY_NAME | _ONE | _SEVERAL | _ASSERTIONS | _ANNOTATIONS
-_WEIGHT_OF_DIVISION: Final = 100
+_INVERTED: Final = frozenset({"contains", "if", "not", "oneOf"})
+"""Keywords that may refuse more values when their schemas refuse fewer."""
+_LEFT_OUT: Final = frozenset(
+    {
+        "$dynamicRef",
+        "$recursiveRef",
+        "additionalItems",
+        "dependencies",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+"""Constraints that a contract may not hold; other keywords that are not in `KEYWORDS` constrain nothing."""
+KEYWORDS: Final = _BY_NAME | _WITH_SCHEMA | _WITH_SCHEMAS | _ASSERTIONS | _ANNOTATIONS
+_DIVISION_WEIGHT: Final = 100
 """Weight of `multipleOf`, which computes exactly."""
+_PATTERN_WEIGHT: Final = 1_000
+"""Weight of a pattern: matching 64 characters takes up to 50 us, looking at a value 0.05 us."""
 MAX_DIVISOR: Final = 1_000_000
+"""Maximum of `multipleOf`."""
 
 
 class Bounds:
-    """What the schemas of one contract may still hold; `weight` is the number of values seen."""
+    """What was counted in schemas so far; those of one contract share it.
+
+    `weight` relates to the time that checking a value takes: 1 for each value in a schema, 100 for a
+    `multipleOf`, 1,000 for a pattern.
+    """
 
     def __init__(self) -> None:
         self.weight = 0
+        self._values = 0
         self._patterns = 0
 
     def check(self, schema: Any, depth: int = 0) -> None:
@@ -100,9 +119,9 @@ class Bounds:
         for keyword, value in schema.items():
             if keyword in _BY_NAME:
                 self._check_names(keyword, value, depth + 1)
-            elif keyword in _ONE:
+            elif keyword in _WITH_SCHEMA:
                 self.check(value, depth + 1)
-            elif keyword in _SEVERAL:
+            elif keyword in _WITH_SCHEMAS:
                 for inner in value if isinstance(value, list) else ():
                     self.check(inner, depth + 1)
             elif keyword in KEYWORDS:
@@ -117,7 +136,8 @@ class Bounds:
             self.check(inner, depth + 1)
 
     def _check_plain(self, keyword: str, value: Any, depth: int) -> None:
-        self._count(sum(1 for _ in _values(value, MAX_DEPTH - depth)), depth)
+        for _ in _values(value, MAX_DEPTH - depth):
+            self._count(1, depth)
         if keyword == "pattern":
             self._check_pattern(value)
         elif keyword in ("enum", "const") and not is_scalar_choice(keyword, value):
@@ -125,10 +145,11 @@ class Bounds:
         elif keyword == "multipleOf":
             if not is_divisor(value):
                 raise _refusal(f"multipleOf is an integer from 1 to {MAX_DIVISOR}")
-            self._count(_WEIGHT_OF_DIVISION, depth)
+            self.weight += _DIVISION_WEIGHT
 
     def _check_pattern(self, pattern: Any) -> None:
         self._patterns += 1
+        self.weight += _PATTERN_WEIGHT
         if self._patterns > MAX_PATTERNS:
             raise _refusal(f"more than {MAX_PATTERNS} patterns")
         if isinstance(pattern, str) and len(pattern) > MAX_PATTERN_CHARACTERS:
@@ -136,7 +157,8 @@ class Bounds:
 
     def _count(self, values: int, depth: int) -> None:
         self.weight += values
-        if self.weight > MAX_VALUES:
+        self._values += values
+        if self._values > MAX_VALUES:
             raise _refusal(f"more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise _refusal(f"more than {MAX_DEPTH} levels")
@@ -191,6 +213,8 @@ class _Reader:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._left = MAX_VALUES
+        self._patterns_left = MAX_PATTERNS // 2
+        """The other half is for the tool's other schema."""
         self._loosened = 0
         """Number of constraints that were left out so far."""
 
@@ -202,12 +226,15 @@ class _Reader:
         own: dict[str, Any] = {}
         for key, item in value.items():
             before = self._loosened
-            if key in _CONSTRAINTS and not _is_kept(key, item):
+            if key in _LEFT_OUT or (key in _CONSTRAINTS and not self._keeps(key, item)):
                 self._loosened += 1
             elif key in KEYWORDS:
                 own[key] = self._member(key, item, within, depth + 1)
             if self._loosened > before and key in _INVERTED:
                 del own[key]
+        if "contains" not in own:
+            own.pop("minContains", None)
+            own.pop("maxContains", None)
         if "patternProperties" in value and "patternProperties" not in own:
             own.pop("additionalProperties", None)
         reference = value.get("$ref")
@@ -218,12 +245,31 @@ class _Reader:
             return own
         return _joined(self.schema(self._find(reference), (*within, reference), depth + 1), own)
 
+    def _keeps(self, keyword: str, value: Any) -> bool:
+        """Return whether a constraint with this value is within the bounds."""
+        match keyword:
+            case "multipleOf":
+                return is_divisor(value)
+            case "pattern":
+                return self._keeps_patterns([value])
+            case "patternProperties":
+                return isinstance(value, dict) and self._keeps_patterns(value)
+            case _:
+                return is_scalar_choice(keyword, value)
+
+    def _keeps_patterns(self, patterns: Collection[Any]) -> bool:
+        self._patterns_left -= len(patterns)
+        if self._patterns_left >= 0 and all(map(_is_usable, patterns)):
+            return True
+        self._patterns_left += len(patterns)
+        return False
+
     def _member(self, key: str, value: Any, within: tuple[str, ...], depth: int) -> Any:
         if key in _BY_NAME and isinstance(value, dict):
             return {name: self.schema(item, within, depth + 1) for name, item in value.items()}
-        if key in _SEVERAL and isinstance(value, list):
+        if key in _WITH_SCHEMAS and isinstance(value, list):
             return [self.schema(item, within, depth + 1) for item in value]
-        if key in _ONE:
+        if key in _WITH_SCHEMA:
             return self.schema(value, within, depth)
         for _ in _values(value, MAX_DEPTH - depth):
             self._count(depth)
@@ -253,24 +299,12 @@ class _Reader:
             raise _refusal(f"more than {MAX_DEPTH} levels")
 
 
-def _is_kept(keyword: str, value: Any) -> bool:
-    """Return whether a constraint with this value is within the bounds."""
-    match keyword:
-        case "multipleOf":
-            return is_divisor(value)
-        case "pattern":
-            return _is_usable(value)
-        case "patternProperties":
-            return isinstance(value, dict) and all(map(_is_usable, value))
-        case _:
-            return is_scalar_choice(keyword, value)
-
-
 def _is_usable(pattern: Any) -> bool:
+    """Return whether a pattern compiles within the bounds."""
     if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_CHARACTERS:
         return False
     try:
-        compile_schema({"pattern": pattern})
+        compile_schema({"pattern": pattern}, weight=1)
     except HearthNetError:
         return False
     return True
@@ -282,7 +316,6 @@ def _joined(named: Any, own: dict[str, Any]) -> Any:
         return own or True
     if not isinstance(named, dict):
         return named
-    shared = (named.keys() & own.keys()) - _ANNOTATIONS
-    if any(named[key] != own[key] for key in shared):
-        return {**own, "allOf": [named, *own.get("allOf", [])]}
-    return {**named, **own}
+    if own.keys() <= _ANNOTATIONS or named.keys() <= _ANNOTATIONS:
+        return {**named, **own}
+    return {**own, "allOf": [named, *own.get("allOf", [])]}

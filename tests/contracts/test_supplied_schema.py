@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.dynamic import checked, versioned
+from hearthnet.contracts.dynamic import check_usable, checked, versioned
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import compile_schema
 from hearthnet.contracts.supplied_schema import (
@@ -111,11 +111,15 @@ def test_what_this_project_installs_is_within_the_bounds() -> None:
         ({"items": {"anyOf": [{"enum": [f"v{n}" for n in range(3_900)]}, True]}}, ["x"] * 200_000),
         ({"items": {"multipleOf": 999_999}}, [10**15 - 1] * 200_000),
         (
-            {"items": {"anyOf": [*({"pattern": f".*a.{{20}}{n}.*c"} for n in range(32)), True]}},
-            ["a" * 2_000] * 1_000,
+            {"items": {"anyOf": [*({"pattern": f"[ab]*a[ab]{{{n + 80}}}c"} for n in range(12)), True]}},
+            ["ab" * 150_000],
         ),
+        ({"propertyNames": {"pattern": "[ab]*a[ab]{90}c"}}, {"ab" * 4_000_000: 1}),
+        ({"anyOf": [{"items": {"anyOf": [{"type": "string"}] * 200}}]}, [*range(1_000)]),
+        ({"items": {"anyOf": [{"required": ["a"]}] * 900}}, [{}] * 200),
         (nested(MAX_DEPTH - 8), [*range(200_000)]),
         (patterns(MAX_PATTERNS, characters=200), {f"p{n}": "x" * 30_000 for n in range(32)}),
+        (patterns(1), [{"p0": "x"}] * 5_000),
     ],
 )
 def test_compiling_and_checking_take_bounded_time(schema: dict[str, Any], value: Any) -> None:
@@ -127,7 +131,7 @@ def test_compiling_and_checking_take_bounded_time(schema: dict[str, Any], value:
         supplied.check_reply({"output": value, "meta": {}})
     ended = time.process_time()
     assert compiled - began < 0.25
-    assert ended - compiled < 0.25
+    assert ended - compiled < 0.5
 
 
 def test_a_value_with_more_parts_than_its_schema_allows_is_refused_unchecked() -> None:
@@ -135,7 +139,13 @@ def test_a_value_with_more_parts_than_its_schema_allows_is_refused_unchecked() -
     assert check.accepts([1] * 400)
     assert not check.accepts([1] * 600)
     (problem,) = check.errors([1] * 600)
-    assert (problem.rule, problem.message) == ("size", "has more than the 1000 parts that its schema allows")
+    assert (problem.rule, problem.message) == ("size", "has more parts than may be checked with its schema")
+    few, many = [*range(1), "a"], ["a"] * 100
+    assert compile_schema({"items": {"type": "integer"}}, weight=500).errors(few)[0].path == "/1"
+    assert [one.rule for one in compile_schema({"items": {"type": "integer"}}, weight=500).errors(many)] == [
+        "schema"
+    ]
+    assert compile_schema({"items": {"type": "string"}}, weight=500).errors(many) == []
     assert compile_schema({"items": {"type": "integer"}}).accepts([1] * 100_000)
 
 
@@ -165,10 +175,43 @@ def test_what_a_schema_accepts_its_copy_accepts(schema: Any, value: dict[str, An
         ({"oneOf": [{"const": [1]}, {"type": "string"}]}, {}),
         ({"anyOf": [{"const": [1]}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}),
         ({"not": {"$ref": "#"}}, {}),
+        ({"contains": {"pattern": "(?=x)"}, "maxContains": 1, "type": "array"}, {"type": "array"}),
+        ({"not": {"unevaluatedProperties": False}}, {}),
+        ({"not": {"x-mine": 1, "type": "null"}}, {"not": {"type": "null"}}),
+        (
+            {"$ref": "#/$defs/a", "then": False, "$defs": {"a": {"if": {"type": "null"}}}},
+            {"then": False, "allOf": [{"if": {"type": "null"}}]},
+        ),
+        ({"pattern": "(a{1,100}){1,100}"}, {}),
     ],
 )
 def test_constraints_beyond_the_bounds_are_left_out(schema: dict[str, Any], copy: dict[str, Any]) -> None:
     assert self_contained(schema) == copy
+
+
+def test_a_copy_has_half_of_the_patterns_of_a_contract() -> None:
+    copied = self_contained(patterns(MAX_PATTERNS))["properties"].values()
+    assert [*copied] == [{"pattern": f"{n:x>4}"} for n in range(MAX_PATTERNS // 2)] + [{}] * (
+        MAX_PATTERNS // 2
+    )
+
+
+def test_a_contract_that_is_larger_than_any_is_refused_before_it_is_read() -> None:
+    raw = msgspec.to_builtins(versioned(told({"type": "object"})))
+    raw["request_schema"]["default"] = [0] * 200_000
+    began = time.process_time()
+    with pytest.raises(HearthNetError, match="larger than any contract"):
+        checked(raw, f"{raw['name']}@{raw['version']}")
+    assert time.process_time() - began < 0.1
+
+
+def test_contracts_of_the_own_home_are_not_bounded() -> None:
+    wide = {"type": "object", "properties": {"output": {"enum": [*range(MAX_VALUES)]}}}
+    own = msgspec.structs.replace(
+        told({"type": "object"}), name="hello.greet", version="1.0", response_schema=wide
+    )
+    check_usable(own)
+    own.check_reply({"output": 1, "text": "x" * 1_000_000})
 
 
 def test_a_supplied_contract_beyond_the_bounds_is_not_taken() -> None:

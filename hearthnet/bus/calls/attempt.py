@@ -268,7 +268,7 @@ class PendingReply:
         if frame.header.sender != self._view.node:
             return
         self._last_sign = self._loop.time()
-        self._session.replies.record_sign(self._view.offer.instance, self._last_sign)
+        self._session.replies.record_sign(frame.header.sender, self._view.offer.instance, self._last_sign)
         if frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
 
@@ -331,7 +331,7 @@ class PendingReply:
         A process with thousands of calls answers the last one late. While it answers others it is there, and
         this call is lost only if its frame is, which takes longer to conclude.
         """
-        process = self._session.replies.last_sign(self._view.offer.instance)
+        process = self._session.replies.last_sign(self._view.node, self._view.offer.instance)
         last = min(max(self._last_sign, process), self._last_sign + _BUSY_SECONDS)
         return last + SILENCE_MS / 1000
 

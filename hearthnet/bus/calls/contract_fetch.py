@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from hearthnet.bus.calls.attempt import ConnectionLost
 from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts import is_provider_defined
@@ -43,9 +43,12 @@ _BUSY: Final = frozenset({"capacity_exceeded", "partition", "rate_limited", "tim
 _AT_ONCE: Final = 8
 """Maximum of contracts that are fetched from one home at a time; a process serves 16."""
 MAX_FAILURES: Final = 4_096
+"""Maximum of offers that are remembered as failed; the oldest is dropped."""
 MAX_CLAIMS: Final = 8
 """Maximum of names that an error lists."""
 CONTRACT: Final = "node.contract@1.0"
+_OfferKey = tuple[str, str, str]
+"""Node, instance and `name@major.minor`. A neighbour may use the instance of another node's process."""
 Ask = Callable[..., Awaitable[ReceivedReply]]
 """`Bus.call`."""
 ListOffers = Callable[..., Awaitable[list[OfferView]]]
@@ -66,7 +69,7 @@ def cached_contract(capability: str) -> Contract | None:
         return None
 
 
-def refused_package(name: str) -> HearthNetError | None:
+def _refused_package(name: str) -> HearthNetError | None:
     """Return why every packaged contract of `name` is refused; None if none is, or there is no package."""
     try:
         contracts().has_packaged(name)
@@ -103,8 +106,8 @@ class ContractLearner:
         self._list_offers = list_offers
         self._origins: dict[str, str] = {}
         """The instance that supplied a contract of this node's own, by `name@major.minor`."""
-        self._failed: dict[tuple[str, str], float] = {}
-        """Until when a listing leaves out an offer, by capability and instance, in loop time."""
+        self._failed: dict[_OfferKey, float] = {}
+        """Until when a listing leaves out an offer, in loop time."""
 
     async def find(self, capability: str) -> Contract:
         """Return the contract of `capability`, learned from its provider unless that was done.
@@ -140,32 +143,19 @@ class ContractLearner:
         `MAX_LISTED` are fetched, all together take `LISTING_SECONDS` at most, and those that failed are not
         fetched again for `FAILURE_SECONDS`, or `BUSY_SECONDS` where the provider was busy.
         """
-        now, listed = asyncio.get_running_loop().time(), Counter[str]()
-        waiting: dict[tuple[str, str], OfferView] = {}
-        # In one order, so that of each home the same ones are fetched with each listing.
-        for view in sorted(
-            filter(self._may_learn, offers), key=lambda view: (str(view.capability), view.key)
-        ):
-            listed[view.node] += 1
-            offer = (str(view.capability), view.offer.instance)
-            if self._failed.get(offer, 0.0) <= now and (
-                view.node == self._own or listed[view.node] <= MAX_LISTED
-            ):
-                waiting[offer] = view
-
+        now, waiting = asyncio.get_running_loop().time(), self._choose(offers)
         places = {view.node: asyncio.Semaphore(_AT_ONCE) for view in waiting.values()}
 
-        async def fetch(offer: tuple[str, str], view: OfferView) -> None:
+        async def fetch(offer: _OfferKey, view: OfferView) -> None:
             try:
                 async with places[view.node]:
                     await self._fetch(view)
+            except ConnectionLost:
+                pass  # says nothing about the provider
             except HearthNetError as error:
                 seconds = BUSY_SECONDS if error.code in _BUSY else FAILURE_SECONDS
                 self._failed[offer] = now + seconds
-                _log.info("no contract of %s from %s: %s", offer[0], ids.short_id(view.node), error)
-            except Exception:  # whatever a stranger supplied, the other contracts are fetched
-                self._failed[offer] = now + FAILURE_SECONDS
-                _log.warning("no contract of %s from %s", offer[0], ids.short_id(view.node), exc_info=True)
+                _log.info("no contract of %s from %s: %s", view.capability, ids.short_id(view.node), error)
             del waiting[offer]
 
         with contextlib.suppress(TimeoutError):
@@ -175,6 +165,27 @@ class ContractLearner:
         while len(self._failed) > MAX_FAILURES:
             del self._failed[next(iter(self._failed))]
 
+    def _choose(self, offers: list[OfferView]) -> dict[_OfferKey, OfferView]:
+        """Return one offer of each process for each contract that a listing fetches.
+
+        They are in one order, so that of each home the same ones are fetched with each listing.
+        """
+        now, chosen = asyncio.get_running_loop().time(), dict[_OfferKey, OfferView]()
+        names: dict[str, set[str]] = {}
+        for view in sorted(
+            filter(self._may_learn, offers), key=lambda view: (str(view.capability), view.key)
+        ):
+            capability = str(view.capability)
+            if is_derived(capability) and cached_contract(capability) is not None:
+                continue
+            offer = (view.node, view.offer.instance, capability)
+            listed = names.setdefault(view.node, set())
+            if capability in listed or len(listed) < MAX_LISTED or view.node == self._own:
+                listed.add(capability)
+                if self._failed.get(offer, 0.0) <= now:
+                    chosen[offer] = view
+        return chosen
+
     async def _find_own(self, capability: str, name: str) -> Contract:
         """Return the contract of a capability of this node alone, from its service."""
         try:
@@ -182,7 +193,7 @@ class ContractLearner:
         except HearthNetError as error:
             if error.code != "not_found":
                 raise
-            refused = refused_package(name)
+            refused = _refused_package(name)
             if refused is None:
                 claims = await self._list_offers(
                     None, lambda view: plain_name(view.capability.name) == name, once=name
@@ -257,9 +268,26 @@ class ContractLearner:
         if there is None or not current:
             body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
             reply = await self._ask(CONTRACT, body, node=view.node, instance=instance)
-            there = checked(reply.output["contract"], capability)
-            if plain_name(there.name):
-                check_shared(there, reply.output.get("signed"))
+            there = _verified(reply.output, capability)
             contracts().learn(there)
-            self._origins[capability] = instance
+            if not is_derived(capability):
+                self._origins[capability] = instance
         return there
+
+
+def _verified(output: Any, capability: str) -> Contract:
+    """Return the contract in an answer.
+
+    Raises:
+        HearthNetError: As `ContractLearner._fetch`; `bad_request` for whatever else fails.
+    """
+    try:
+        contract = checked(output["contract"], capability)
+        if plain_name(contract.name):
+            check_shared(contract, output.get("signed"))
+    except HearthNetError:
+        raise
+    except Exception as error:
+        _log.warning("the contract of %s cannot be read", capability, exc_info=True)
+        raise HearthNetError("bad_request", f"the contract of {capability} cannot be read") from error
+    return contract

@@ -17,6 +17,7 @@ from hearthnet.protocol.header import SUBJECT_KINDS
 _log = logging.getLogger(__name__)
 _ULID: Final = 26
 _MAX_SIGNS: Final = 1_024
+"""Maximum of processes whose signs of life are kept."""
 _SENDER: Final = slice(len("hn.rep."), len("hn.rep.") + 43)
 """The position of the sender in a reply subject."""
 _KINDS: Final = SUBJECT_KINDS["rep"] - {"replies"}
@@ -54,7 +55,7 @@ class ReplyInbox:
         self._own = own
         self._is_member = is_member
         self._handlers: dict[str, ReplyHandler] = {}
-        self._signs: dict[str, float] = {}
+        self._signs: dict[tuple[str, str], float] = {}
         self.dropped = 0
 
     def expect(self, call_id: str, handler: ReplyHandler) -> None:
@@ -65,15 +66,15 @@ class ReplyInbox:
         """Remove the handler for `call_id`."""
         self._handlers.pop(call_id, None)
 
-    def record_sign(self, instance: str, now: float) -> None:
-        """Record that a process has given a sign of life at the loop time `now`."""
+    def record_sign(self, node: str, instance: str, now: float) -> None:
+        """Record that a process has answered an ordinary call at the loop time `now`."""
         if len(self._signs) > _MAX_SIGNS:
             self._signs.clear()
-        self._signs[instance] = now
+        self._signs[node, instance] = now
 
-    def last_sign(self, instance: str) -> float:
-        """Return the loop time of the last sign of life of a process; 0.0 if none is recorded."""
-        return self._signs.get(instance, 0.0)
+    def last_sign(self, node: str, instance: str) -> float:
+        """Return the loop time at which a process last answered an ordinary call; 0.0 if none is recorded."""
+        return self._signs.get((node, instance), 0.0)
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """Process one message on a reply subject of this process."""

@@ -143,9 +143,11 @@ class McpSide:
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """Return the tools of the caller by name: installed ones, and offered foreign ones."""
         there = self._offered if caller.is_owner else self._shared
+        own = {str(view.capability) for view in self._views if view.node == self._bus.peer.node_id}
         provided = [
             found
-            for name in sorted(there)
+            # Of several contracts of a name the last one counts: that of this node, if it has one.
+            for name in sorted(there, key=lambda name: (name in own, name))
             if is_provider_defined(name) and (found := contract_fetch.cached_contract(name))
         ]
         every = [contract for contract in (*contracts(), *provided) if is_for_clients(contract)]
@@ -171,14 +173,14 @@ class McpSide:
     ) -> _Answer:
         try:
             caller = self._caller_of(context)
-            if caller.may_know(params.name):
+            tools = self._tools(caller)
+            tool = _named(tools, params.name)
+            if tool is None and caller.may_know(params.name):
                 if not self._offered:
                     await self._look()
                 await self._learn(caller)
-            tools = self._tools(caller)
-            tool = tools.get(params.name) or next(
-                (one for one in tools.values() if one.contract.name == params.name), None
-            )
+                tools = self._tools(caller)
+                tool = _named(tools, params.name)
             if tool is None:
                 near = unknown_tool(params.name, tools)
                 raise MCPError(types.INVALID_PARAMS, near.message, {"hearthnet/error": near.to_body()})
@@ -341,6 +343,11 @@ def _is_modern(context: _Context) -> bool:
 def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:
     answer = tool_result(contract, output, meta, any_output=_is_modern(context))
     return types.CallToolResult.model_validate(answer, by_name=False)
+
+
+def _named(tools: dict[str, McpTool], name: str) -> McpTool | None:
+    """Return the tool of this name, or for this capability."""
+    return tools.get(name) or next((one for one in tools.values() if one.contract.name == name), None)
 
 
 def _entry(tool: McpTool, *, any_output: bool) -> types.Tool | None:
