@@ -12,7 +12,7 @@ from hearthnet.core.errors import REFUSED, UNCONFIRMED, HearthNetError
 
 
 def confirm(question: str, *, confirmed: bool, option: str) -> None:
-    """Return if the person answers yes to `question`, or has used `option` (`given` is true).
+    """Return if the person answers yes to `question`, or has used `option` (`confirmed` is true).
 
     Only a typed `y` or `yes` confirms, and not text that was typed before the question appeared.
 

@@ -112,7 +112,7 @@ class LinkWatch:
         self.state: Literal["", "linked", "lost"] = ""
 
     def look(self, is_linked: bool, now: float) -> str:
-        """Note whether the link is `there` at `now` (seconds); return a message on a change."""
+        """Note at `now` (seconds) whether the link is there; return a message on a change."""
         if is_linked:
             self._missing_since = None
             return self._become("linked", f"linked to the home at {self._address}")

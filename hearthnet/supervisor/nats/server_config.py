@@ -121,7 +121,7 @@ def render(settings: ServerSettings) -> str:
     """Return the text of `server.conf`."""
     users = "\n".join([*_bus_users(settings), *_operators(settings)])
     return f"""\
-# Written by `hearthnet up` from the roster, at every start and on change. Changes made here are lost.
+# Written by HearthNet from the roster, at every start and on change. Changes made here are lost.
 server_name: {_quote(settings.name)}
 listen: "127.0.0.1:{settings.port}"
 ports_file_dir: {_quote(str(settings.ports))}

@@ -43,7 +43,7 @@ def promised_streams() -> tuple[StreamConfig, ...]:
     first: dict[str, Any] = {"discard_new_per_subject": True, "max_msgs_per_subject": 1}
     newest: dict[str, Any] = {"discard": DiscardPolicy.OLD, "max_msgs_per_subject": 1}
     return (
-        # It alone allows the erasure of single messages: a member may delete its own posts (decisions/0124).
+        # Of the logs it alone allows the erasure of single messages, for deleted posts (decisions/0124).
         _stream("MARKET", "mk.post.*.*", deny_delete=False, **first),
         # Revocations expire with their tokens.
         _stream("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*", allow_msg_ttl=True, **first),

@@ -11,7 +11,8 @@ See: docs/decisions/0080.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from contextlib import aclosing
 from typing import Any, Final
 
 from hearthnet import Call, HearthNetError, Stream
@@ -103,10 +104,11 @@ class Uploads:
         try:
             # All uploads together must fit.
             await self._room(sum(size - writer.size for size, writer in self._taking.values()))
-            async for chunk in _chunks(stream, manifest, writer.count):
-                if writer.count % _LOOK_EVERY == 0:
-                    self._blobs.check_room(len(chunk))
-                await writer.append(chunk)
+            async with aclosing(_chunks(stream, manifest, writer.count)) as chunks:
+                async for chunk in chunks:
+                    if writer.count % _LOOK_EVERY == 0:
+                        self._blobs.check_room(len(chunk))
+                    await writer.append(chunk)
         finally:
             del self._taking[cid]
         await self._blobs.commit(writer, hold, damaged)
@@ -176,7 +178,7 @@ async def _manifest(call: Call[Any, PutInput], stream: Stream) -> Manifest:
     return manifest
 
 
-async def _chunks(stream: Stream, manifest: Manifest, start: int) -> AsyncIterator[bytes]:
+async def _chunks(stream: Stream, manifest: Manifest, start: int) -> AsyncGenerator[bytes, None]:
     """Request the chunks from `start` on, a few ahead, and yield them in order."""
     requested = start
     for at in range(start, manifest.count):

@@ -43,7 +43,6 @@ from hearthnet_llm.responses.tool_calls import ToolCallRequest, make
 from hearthnet_llm.threads import Threads
 
 _log = logging.getLogger(__name__)
-Empty = dict[str, Any]
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.5
 """Time that a start waits for servers; those that answer later are offered later."""
@@ -161,18 +160,18 @@ class LlmService(Service):
         return Reply(output={"text": answer.text}, meta=answer.meta())
 
     @capability("llm.tools.call@1.0")
-    async def call_tool(self, call: Call[Empty, ToolCallRequest]) -> Reply:
+    async def call_tool(self, call: Call[Any, ToolCallRequest]) -> Reply:
         """Carry out one tool call for the caller."""
         return await make(self._bus, call)
 
     @capability("llm.models.check@1.0")
-    async def check_models(self, call: Call[Empty, ProbeRequest]) -> Reply:
+    async def check_models(self, call: Call[Any, ProbeRequest]) -> Reply:
         """Check a server with the environment of this node."""
         checked = await probe.check(call.input, self._memory)
         return Reply(output=msgspec.to_builtins(checked), meta={})
 
     @capability("llm.models.reload@1.0")
-    async def reload_models(self, call: Call[Empty, Empty]) -> Reply:
+    async def reload_models(self, call: Call[Any, Any]) -> Reply:
         """Read the settings now, and reply after the models were probed."""
         self._use(self._settings.read())
         await self._pool.settle(_RELOAD_SECONDS)

@@ -42,8 +42,8 @@ def output(result: dict[str, Any], promised: SchemaCheck | None = None) -> dict[
             size = _size(part)
         room = max(0, room - size)
         parts.append(part)
-    if promised is None and _size(value) > room:
-        structured = {}
+    if promised is None and structured and _size(value) > room:
+        structured, fault = {}, f"with the text it has over {MOST_CHARACTERS} characters"
     if fault:
         parts.append({"type": "text", "text": f"[the value of this result is left out: {fault}]"})
     return {"content": parts, "is_error": bool(result.get("isError")), **structured}

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.interface.content_parts import Citation, ServerCallPart, ServerResultPart, ThinkingPart
+from hearthnet_llm.interface.content_parts import (
+    Citation,
+    ServerCallPart,
+    ServerResultPart,
+    ThinkingPart,
+    ToolListingPart,
+)
 from hearthnet_llm.interface.frames import (
     CitationEvent,
     Done,
@@ -257,3 +263,13 @@ def test_an_answer_that_only_says_that_it_is_over_is_whole() -> None:
     bare = {"type": "message_start", "message": {"type": "message", "content": []}}
     said = block(0, {"type": "text", "text": "x" * 7})
     assert heard("anthropic", events(bare, *said, STOP))[-1] == Done("end", 20, 2, "native")
+
+
+@pytest.mark.parametrize("tools", [{}, {"tools": None}, {"tools": []}])
+def test_a_listing_without_tools_costs_no_answer(tools: dict[str, Any]) -> None:
+    listing = {"type": "mcp_tool_listing", "mcp_server_name": "x", **tools}
+    text = block(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Hello"})
+    found = heard("anthropic", events(START, *block(0, listing), *text, end(), STOP))
+    assert ServerToolEvent(ToolListingPart("x", [])) in found
+    assert TextDelta("Hello") in found
+    assert isinstance(found[-1], Done)

@@ -272,6 +272,25 @@ def test_calls_among_text_keep_their_places() -> None:
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "hologram"}]}]}, "messages[0].content[0]"),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "content": [{"type": "tool_use", "id": {}, "name": "t", "input": {}}],
+                    }
+                ]
+            },
+            "messages[0].content[0].id",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "server_tool_use", "id": "a", "name": "t"}]}
+                ]
+            },
+            "input",
+        ),
         ({"messages": "x"}, "messages"),
         ({"messages": [], "thinking": {"type": "loud"}}, "thinking.type"),
         ({"messages": [], "tool_choice": {"type": "maybe"}}, "tool_choice.type"),

@@ -92,6 +92,10 @@ class MiniLm:
 
 def _loaded(files: Files, threads: int) -> Model:
     # Imported late: the libraries of the model may be missing, and take time and memory.
-    from hearthnet_embed.minilm.model import Model
-
+    try:
+        from hearthnet_embed.minilm.model import Model
+    except (ImportError, OSError, RuntimeError) as error:
+        raise HearthNetError(
+            "not_implemented", f"the libraries of the embedding model cannot be loaded: {error}"
+        ) from error
     return Model(files, threads)

@@ -132,7 +132,7 @@ def write_struct(value: Any) -> Json:
 
 
 def read_struct(kind: type[_Struct], native: Json, **others: Any) -> _Struct:
-    """Return the struct of native fields, and of those that are `known`."""
+    """Return the struct of native fields, and of `others` as they are."""
     if "cache" in kind.__struct_fields__:
         others["cache"] = hint(native)
     return kind(**read_fields(native, _FIELDS[kind], _READ), **others)
@@ -218,6 +218,10 @@ def _read_document(block: Json) -> DocumentPart:
     else:
         place = {name: source.get(name) for name in _SOURCE}
     return read_struct(DocumentPart, block, **place)
+
+
+def _read_server_call(block: Json) -> ServerCallPart:
+    return read_struct(ServerCallPart, {**block, "input": fields(block.get("input"), "input")})
 
 
 def _read_pieces(content: Any) -> list[TextPart]:
@@ -353,16 +357,16 @@ _READERS: Final[dict[str, Callable[[Json], Part]]] = {
     "document": _read_document,
     "thinking": partial(read_struct, ThinkingPart),
     "redacted_thinking": lambda block: ThinkingPart(data=text(block.get("data"), "data")),
-    "search_result": partial(read_struct, SearchResultPart),
+    "search_result": lambda block: read_struct(SearchResultPart, {"content": []} | without_nones(**block)),
     "tool_reference": partial(read_struct, ToolReferencePart),
     "container_upload": partial(read_struct, UploadPart),
-    "server_tool_use": partial(read_struct, ServerCallPart),
-    "mcp_tool_use": partial(read_struct, ServerCallPart),
+    "server_tool_use": _read_server_call,
+    "mcp_tool_use": _read_server_call,
     "compaction": partial(read_struct, SummaryPart),
     "tool_addition": _read_change,
     "tool_removal": _read_change,
     "fallback": _read_fallback,
-    "mcp_tool_listing": partial(read_struct, ToolListingPart),
+    "mcp_tool_listing": lambda block: read_struct(ToolListingPart, {"tools": []} | without_nones(**block)),
 }
 _WRITTEN: Final[dict[str, Callable[[Any], Any]]] = {
     "called_by": _write_caller,

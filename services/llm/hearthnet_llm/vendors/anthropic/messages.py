@@ -171,6 +171,12 @@ def _read_assistant(content: Any, where: str) -> Message:
     if isinstance(content, str):
         return Message(role="assistant", content=content)
     return assistant_message(
-        blocks.read_struct(ToolCall, block) if block.get("type") == "tool_use" else blocks.read(block, path)
+        _read_call(block, path) if block.get("type") == "tool_use" else blocks.read(block, path)
         for block, path in entries(content, where)
     )
+
+
+def _read_call(block: Json, path: str) -> ToolCall:
+    for name in ("id", "name"):
+        text(block.get(name), f"{path}.{name}")
+    return blocks.read_struct(ToolCall, block)

@@ -61,7 +61,7 @@ def _message(message: Message, choices: Choices, texts: Set[str] = frozenset()) 
 def _marked(content: Any) -> Any:
     """Return content that is marked as that of a failed tool."""
     if isinstance(content, list):
-        return [_MARK_PART, *content]
+        return [{**_MARK_PART}, *content]
     return ERROR_MARK + (content or "")
 
 
