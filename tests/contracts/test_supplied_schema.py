@@ -135,7 +135,7 @@ def test_compiling_and_checking_take_bounded_time(schema: dict[str, Any], value:
 
 
 def test_a_value_with_more_parts_than_its_schema_allows_is_refused_unchecked() -> None:
-    check = compile_schema({"items": {"type": "integer"}}, weight=5_000)
+    check = compile_schema({"items": {"type": "integer"}}, weight=2_000)
     assert check.accepts([1] * 400)
     assert not check.accepts([1] * 600)
     (problem,) = check.errors([1] * 600)
