@@ -47,6 +47,8 @@ _HEADERS: Final = {
 _ONCE: Final = frozenset(
     {b"host", b"origin", b"authorization", b"content-type", b"content-encoding", b"content-length"}
 )
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_.-]+))(?::[0-9]{1,5})?")
+"""The header Host (RFC 9110, 7.2), without the parts of a URI that no browser sends."""
 
 
 class AuthMiddleware:
@@ -96,10 +98,10 @@ class AuthMiddleware:
             connection.scope["headers"] = [one for one in headers if one[0] != b"cookie"]
 
     def _is_ours(self, host: str) -> bool:
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
+        found = _HOST.fullmatch(host)
+        if found is None:
             return False
+        name = (found["address"] or found["name"]).lower()
         with contextlib.suppress(ValueError):
             ipaddress.ip_address(name)
             return True

@@ -20,7 +20,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.req("GATE-7")
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8420", "127.0.0.1.evil.example", "[::1", "", "localhost@evil.example"],
+    [
+        "evil.example",
+        "evil.example:8420",
+        "127.0.0.1.evil.example",
+        "[::1",
+        "",
+        "localhost@evil.example",
+        "[::1].evil.example",
+        "[::1]evil.example:1",
+        "localhost/evil.example",
+        "localhost:1:2",
+        "localhost?",
+    ],
 )
 async def test_a_page_whose_name_was_made_to_point_here_is_refused(shared: House, host: str) -> None:
     async with shared.http(shared.guest(), headers={"host": host}) as http:
@@ -52,6 +64,10 @@ async def test_a_stolen_cookie_is_worth_nothing_to_another_page(shared: House, o
             assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
     async with shared.http(cookies=guest.cookies) as http:
         assert (await http.delete("/v1/session")).status_code == 401
+        # A header that names nobody is no other way than the cookie.
+        for empty in ("", "Bearer"):
+            refused = await http.delete("/v1/session", headers={"authorization": empty})
+            assert (refused.status_code, refused.json()["error"]) == (401, "unauthorized")
         assert (await http.get("/v1/me")).status_code == 200
 
 

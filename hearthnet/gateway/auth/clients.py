@@ -178,8 +178,8 @@ class Clients:
             return True
 
     def _authenticated(self, connection: HTTPConnection, elsewhere: str) -> Client:
-        header = connection.headers.get("authorization", "")
-        if header:
+        header = connection.headers.get("authorization")
+        if header is not None:  # an empty one must not be a way to let a cookie count
             kind, _, shown = header.partition(" ")
             if kind.lower() != "bearer":
                 raise HearthNetError("unauthorized", "Authorization takes the form: Bearer KEY")
