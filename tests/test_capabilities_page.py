@@ -68,5 +68,7 @@ def test_a_schema_is_put_into_words(schema: dict[str, Any], kind: str, limits: s
 def test_cells_hold_no_markup_and_no_ends_of_cells() -> None:
     assert table(["a"], [["x | y\nz"]]).splitlines()[-1] == "| x \\| y z |"
     assert text("<a> [b] *c*") == "\\<a> \\[b\\] \\*c\\*"
+    for char in "\\", "`", "*", "[", "]", "<":
+        assert text(f"a{char}b") == f"a\\{char}b"
     assert code("a`b") == "``a`b``"
     assert anchor("rag.list_corpora@1.0") == "raglist_corpora10"

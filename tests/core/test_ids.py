@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -29,6 +31,21 @@ from hearthnet.core.ids import (
 
 KEY = bytes(range(32))
 LAST_MILLISECOND = 2**48 - 1
+_FORKING = """
+import os
+from hearthnet.core.ids import new_ulid
+
+new_ulid(1)
+reading, writing = os.pipe()
+child = os.fork()
+drawn = " ".join(new_ulid(1) for _ in range(100))
+if child == 0:
+    os.write(writing, drawn.encode())
+    os._exit(0)
+os.waitpid(child, 0)
+print(drawn)
+print(os.read(reading, 10_000).decode())
+"""
 
 
 @pytest.mark.req("WIRE-2")
@@ -49,6 +66,14 @@ def test_the_time_of_a_ulid_is_where_the_specification_puts_it() -> None:
 
 def test_ulids_of_one_moment_differ() -> None:
     assert len({new_ulid(1) for _ in range(1000)}) == 1000
+
+
+def test_a_forked_child_draws_other_ulids_than_its_parent() -> None:
+    """In a process of its own, since one with threads should not be forked."""
+    done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, check=True)
+    parent, child = (set(line.split()) for line in done.stdout.splitlines())
+    assert (len(parent), len(child)) == (100, 100)
+    assert not parent & child
 
 
 @pytest.mark.req("WIRE-2")

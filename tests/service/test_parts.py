@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -21,6 +21,9 @@ from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.status import Status
 from tests.helpers.probe import CHAT, MODEL, QUERY, Anything, ProbeService
 from tests.helpers.waiting import DEADLINE_SECONDS
+
+if TYPE_CHECKING:
+    from hearthnet.service.hosting.context import NodeContext
 
 
 @pytest.mark.req("SERVICE-4")
@@ -64,11 +67,14 @@ def test_an_offer_takes_its_places_from_the_contract_and_is_named_for_people() -
 @pytest.mark.asyncio
 async def test_a_service_with_nothing_to_do_is_one() -> None:
     service, told = Service(), []
+    await service.start(cast("NodeContext", None))
+    await service.opened()
     service.offers_changed()
     service.on_offers_changed(lambda: told.append(True))
     service.offers_changed()
+    assert await service.outcome("ed25519:x", "key", "digest") is None
     await service.stop()
-    assert service.offers() == []
+    assert (service.offers(), service.endpoints(), service.functions()) == ([], [], [])
     assert told == [True]
 
 

@@ -33,13 +33,20 @@ from tests.trust.town import (
 )
 
 
-def again(held: Roster, by: Identity, earlier: CommunityEvent, *, knows: bool = True) -> CommunityEvent:
-    """The same agreement with the same signatures, handed in by `by` now."""
+def again(
+    held: Roster,
+    by: Identity,
+    earlier: CommunityEvent,
+    *,
+    knows: bool = True,
+    place: tuple[int, str, int] | None = None,
+) -> CommunityEvent:
+    """The same agreement with the same signatures, handed in by `by` now, or at `place`."""
     content = earlier.content
     assert isinstance(content, Demoted | Revoked)
     ends = held.history.tips.get(content.target_node_id, ()) if knows else ()
     heads = tuple(tip.hash for tip in ends)
-    return act(held, by, earlier.event_type, msgspec.structs.replace(content, target_heads=heads))
+    return act(held, by, earlier.event_type, msgspec.structs.replace(content, target_heads=heads), place)
 
 
 def back_again(held: Roster) -> Roster:
@@ -90,20 +97,26 @@ def test_nor_do_they_put_out_again_who_came_back() -> None:
 
 
 @pytest.mark.req("COMM-4", "COMM-6")
-def test_two_who_hand_in_one_proposal_apart_both_count_as_one() -> None:
-    """Each knew other events of the target: what either did not know does not count."""
-    one = removal(town(), TILDA, UMA, TILDA, QUINN, SAM)
-    other = again(town(), QUINN, one, knows=False)
-    late = invited(town(), UMA, Identity(bytes([97]) * 32))
+@pytest.mark.parametrize("wait", [-1, 1])
+def test_two_who_hand_in_one_proposal_apart_both_count_as_one(wait: int) -> None:
+    """Each knew other events of the target: what either did not know does not count, whoever was first."""
+    known = invited(town(), UMA, Identity(bytes([97]) * 32))
+    seen = with_events(town(), known)
+    late = invited(seen, UMA, Identity(bytes([96]) * 32))
+    one = removal(seen, TILDA, UMA, TILDA, QUINN, SAM)
+    sequence, previous, _ = town().next(QUINN.node_id)
+    other = again(town(), QUINN, one, knows=False, place=(sequence, previous, one.lamport + wait))
+    assert (one.order < other.order) == (wait > 0)
     rosters = [
         derive(town().community_id, [*town().events, *order])
-        for order in itertools.permutations((one, other, late))
+        for order in itertools.permutations((one, other, known, late))
     ]
     assert all(roster.members == rosters[0].members for roster in rosters)
-    merged = rosters[0]
-    assert levels(merged).get("uma") is None
-    assert sum("carried out before" in merged.flaw(event) for event in (one, other)) == 1
-    assert merged.flaw(late) == "to invite takes level member, which its author did not have"
+    for merged in rosters:
+        assert levels(merged).get("uma") is None
+        assert sum("carried out before" in merged.flaw(event) for event in (one, other)) == 1
+        for event in (known, late):
+            assert merged.flaw(event) == "to invite takes level member, which its author did not have"
 
 
 @pytest.mark.req("COMM-8")

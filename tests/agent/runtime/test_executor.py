@@ -463,16 +463,20 @@ async def test_what_was_perhaps_done_is_not_said_to_have_failed_because_nobody_i
         assert str(result.content).startswith(text)
         assert len(bus.calls) == 1
     monkeypatch.setattr(dispatch, "PATIENCE_WITH_EFFECTS", 1)
-    monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
-    bus = ScriptedBus(tools={"market.post@1.0": raises(LOST, away, LOST, away, LOST, away, LOST)})
-    result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)
-    assert str(result.content).startswith("outcome_unknown: ")
-    monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.01)
-    bus = ScriptedBus(tools={"market.post@1.0": raises(LOST, *[away] * 1000)})
-    impatient = ToolExecutor(bus, tools("market_post"), per_tool_timeout_seconds=0.1)
-    result = await impatient.dispatch_confirmed(call)
-    assert str(result.content).startswith("outcome_unknown: ")
-    assert len(bus.calls) > 1
+    late, doubt = HearthNetError("timeout", "no answer"), EffectInDoubt("it may have happened")
+    for first in (LOST, late, doubt):
+        monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.0)
+        later = [away, LOST] * dispatch.ATTEMPTS_OF_EFFECTS
+        bus = ScriptedBus(tools={"market.post@1.0": raises(first, *later)})
+        result = await ToolExecutor(bus, tools("market_post")).dispatch_confirmed(call)
+        assert str(result.content).startswith("outcome_unknown: ")
+        assert len(bus.calls) > 1
+        monkeypatch.setattr(dispatch, "PAUSE_SECONDS", 0.01)
+        bus = ScriptedBus(tools={"market.post@1.0": raises(first, *[away] * 1000)})
+        impatient = ToolExecutor(bus, tools("market_post"), per_tool_timeout_seconds=0.1)
+        result = await impatient.dispatch_confirmed(call)
+        assert str(result.content).startswith("outcome_unknown: ")
+        assert len(bus.calls) > 1
 
 
 @pytest.mark.req("TOOL-15")

@@ -49,7 +49,7 @@ def test_what_is_granted_is_posted_without_a_question_until_it_is_used_or_revoke
 
 
 @pytest.mark.req("TOOL-47")
-def test_a_grant_is_for_a_tool_with_effects_that_somebody_offers(shell: Shell, here: Here) -> None:
+def test_a_grant_is_for_a_tool_with_effects(shell: Shell, here: Here) -> None:
     at = ("--home", shell.home)
     assert here("grants", "add", "list_marketplace", *at) == 2
     assert "has no side effects" in here.err

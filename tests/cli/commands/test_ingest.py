@@ -72,7 +72,13 @@ async def test_a_file_waits_for_places_that_others_take() -> None:
 
 @pytest.mark.req("CLI-9")
 @pytest.mark.parametrize(
-    ("error", "seconds"), [(taken(), 0), (taken(None), 60), (HearthNetError("bad_request", "no"), 60)]
+    ("error", "seconds"),
+    [
+        (taken(), 0),
+        (taken(None), 60),
+        (HearthNetError("bad_request", "no"), 60),
+        (HearthNetError("rate_limited", "no", retry_after_ms=1), 60),
+    ],
 )
 @pytest.mark.asyncio
 async def test_a_file_waits_for_nothing_else(error: HearthNetError, seconds: float) -> None:

@@ -80,6 +80,9 @@ def test_what_is_for_the_own_node_alone_is_shown_to_it_alone() -> None:
     assert names("personal", by=ATTIC) == []
     under = token(KITCHEN, ATTIC, "rag.query", "mesh.search")
     assert names("personal", by=ATTIC, claims=under) == []
+    guest = token(KITCHEN, KITCHEN, "rag.query", "mesh.search", principal="anna")
+    assert names("personal", claims=guest) == []
+    assert "llm.models.reload@1.0" in names("reload", "capability")
     assert names("reload", "capability", by=ATTIC) == []
 
 

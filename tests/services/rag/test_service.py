@@ -229,8 +229,14 @@ async def test_the_starter_corpus_is_read_only(mesh: Mesh) -> None:
 
 @pytest.mark.req("RAG-7")
 async def test_corpora_are_listed(mesh: Mesh) -> None:
+    cid = await put(mesh, SOUP)
     async with running(mesh) as bus:
-        [system] = (await bus.call("rag.list_corpora", {"params": {}, "input": {}})).output["corpora"]
+        await ingest(bus, "home", cid)
+        listed = (await bus.call("rag.list_corpora", {"params": {}, "input": {}})).output["corpora"]
+    home, system = listed
+    soup = read_document(SOUP)
+    assert (home["name"], home["docs"], home["chunks"]) == ("home", 1, len(cut(soup.body, soup.headings)))
+    assert home["size_bytes"] == len(soup.body.encode())
     assert (system["name"], system["language_majority"]) == ("system", "en")
     documents = [read_document(file.data) for file in starter_files()]
     assert system["docs"] == len(documents)
