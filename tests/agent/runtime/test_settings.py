@@ -142,6 +142,10 @@ def test_that_effects_are_confirmed_is_not_switched_off() -> None:
     ("lines", "said"),
     [
         ({"max_iterations": 0}, "llm.tools_max_iterations: Expected `int` >= 1"),
+        ({"max_iterations": 101}, "llm.tools_max_iterations: Expected `int` <= 100"),
+        ({"per_tool_timeout_seconds": 0}, "llm.tools_per_tool_timeout_seconds: Expected `int` >= 1"),
+        ({"per_tool_timeout_seconds": 3601}, "llm.tools_per_tool_timeout_seconds: Expected `int` <= 3600"),
+        ({"max_parallel": 0}, "llm.tools_max_parallel: Expected `int` >= 1"),
         ({"max_parallel": 65}, "llm.tools_max_parallel: Expected `int` <= 64"),
         ({"per_tool_timeout_seconds": '"long"'}, "llm.tools_per_tool_timeout_seconds: Expected `int`"),
         (

@@ -25,6 +25,7 @@ from hearthnet.gateway.app import build
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.connection_limits import ConnectionLimits, GuardedProtocol, is_loopback, protocol
 from hearthnet.gateway.middleware import AuthMiddleware
+from hearthnet.supervisor.supervisor import SERVICE_GRACE_SECONDS
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
 
@@ -208,6 +209,7 @@ async def test_what_is_this_computers_own() -> None:
 
 @pytest.mark.req("GATE-5")
 async def test_the_end_waits_for_nobody_for_long(shared: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert server.GRACE_SECONDS < SERVICE_GRACE_SECONDS, "the supervisor would end the gateway by force"
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def waits(_request: Request) -> Response:
@@ -221,10 +223,16 @@ async def test_the_end_waits_for_nobody_for_long(shared: House, monkeypatch: pyt
     only = Starlette(routes=[Route("/", waits)])
     monkeypatch.setattr(server, "build", lambda gateway: (build(gateway), only)[1])
     monkeypatch.setattr(server, "GRACE_SECONDS", 0.1)
-    async with asyncio.timeout(DEADLINE), opened(shared) as gateway, connected(gateway) as (_, writer):
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await begun.wait()
+    clock = asyncio.get_running_loop().time
+    async with asyncio.timeout(DEADLINE), contextlib.AsyncExitStack() as stack:
+        async with opened(shared) as gateway:
+            _, writer = await stack.enter_async_context(connected(gateway))
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await begun.wait()
+            left = clock()
+        took = clock() - left
     assert ended.is_set()
+    assert took < 2
 
 
 @pytest.mark.req("GATE-12")

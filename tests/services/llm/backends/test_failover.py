@@ -70,12 +70,26 @@ async def answer(
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-44")
-async def test_the_next_one_answers_where_the_first_fails_before_its_first_word() -> None:
-    first = Spoken(PrefillProgress("reading", 0, 1), GONE)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "partition",
+        "timeout",
+        "rate_limited",
+        "capacity_exceeded",
+        "internal_error",
+        "unauthorized",
+        "not_found",
+        "not_implemented",
+    ],
+)
+async def test_the_next_one_answers_where_the_first_fails_before_its_first_word(code: str) -> None:
+    begun: list[Frame] = [Notice("slow", "the model a is busy"), PrefillProgress("reading", 0, 1)]
+    first = Spoken(*begun, HearthNetError(code, "the model a cannot be reached"))
     frames, chosen, failed = await answer(first, Spoken(TextDelta("Hi"), END, name="b"))
     assert (chosen, failed) == (["a", "b"], ["a"])
     told = Notice("other_model", "the model a cannot be reached; b answers instead")
-    assert frames == [PrefillProgress("reading", 0, 1), told, TextDelta("Hi"), END]
+    assert frames == [*begun, told, TextDelta("Hi"), END]
 
 
 @pytest.mark.asyncio

@@ -29,6 +29,10 @@ CASES = [
     ("llm.chat@2.0", ChatRequest, {"messages": []}),
     ("llm.complete@1.0", CompleteRequest, {"prompt": "x"}),
 ]
+SAMPLING = (
+    *("max_tokens", "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty"),
+    *("repetition_penalty", "logit_bias", "seed"),
+)
 
 
 @pytest.mark.parametrize(("name", "kind", "least"), CASES)
@@ -50,8 +54,11 @@ def test_the_fields_and_defaults_are_the_contracts(
 @pytest.mark.parametrize(("name", "kind", "least"), CASES)
 def test_contract_fills_in_no_sampling(name: str, kind: type[msgspec.Struct], least: dict[str, Any]) -> None:
     filled = contracts().get(name).with_defaults({"params": {}, "input": least})["input"]
+    given = {field for field, value in filled.items() if value is not None}
+    assert given - least.keys() <= {"stream", "tool_choice"}, "no other default, of a later field either"
     made = msgspec.convert(filled, kind)
-    assert [getattr(made, field) for field in ("max_tokens", "temperature", "top_p")] == [None] * 3
+    sampling = [field for field in SAMPLING if field in kind.__struct_fields__]
+    assert {field: getattr(made, field) for field in sampling} == dict.fromkeys(sampling)
 
 
 def test_params_are_the_contracts() -> None:

@@ -43,6 +43,8 @@ def found(text: str, *, ended: bool = True, cuts: tuple[int, ...] = ()) -> list[
         (f'{OPEN}{{"name": "now"}}{CLOSE}', [ParsedCall("now", {})]),
         (f'{OPEN}{{"name": "now", "parameters": {{"a": 1}}}}{CLOSE}', [ParsedCall("now", {"a": 1})]),
         (f'{OPEN}{{"name": "now", "arguments": "{{\\"a\\": 1}}"}}{CLOSE}', [ParsedCall("now", {"a": 1})]),
+        (f'{OPEN}{{"name": "now", "arguments": ""}}{CLOSE}', [ParsedCall("now", {})]),
+        (f'{OPEN}{{"id": "call_1", "type": "function", {BODY[1:]}{CLOSE}', [LOOK]),
         (f'{OPEN}{{"name": "say", "arguments": {{"t": "a {CLOSE} \\" b"}}}}{CLOSE}',
          [ParsedCall("say", {"t": f'a {CLOSE} " b'})]),
         (f"{OPEN}\n{BODY}\n{OPEN}\n{BODY}\n{CLOSE}", [LOOK, LOOK]),
