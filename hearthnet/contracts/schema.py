@@ -23,8 +23,8 @@ _MAX_PATTERN_BYTES: Final = 1024 * 1024
 """Maximum size of a compiled pattern. Matching takes linear time, without lookaround and backreferences."""
 _MAX_SUPPLIED_PATTERN_BYTES: Final = 16 * 1024
 """The same in a schema of a neighbour: the time for a character grows with it, to 1.2 us."""
-_MAX_WORK: Final = 2_000_000
-"""Maximum product of the weight of a schema from outside and the parts of a value: up to 0.15 s."""
+_MAX_WORK: Final = 4_000_000
+"""Maximum product of the weight of a schema from outside and the parts of a value: up to 0.3 s."""
 _MAX_ERROR_WORK: Final = 20_000
 """The same for listing the faults, which copies a part of the value for each branch of the schema."""
 _TEXT_PART: Final = 64

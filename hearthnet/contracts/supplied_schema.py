@@ -193,8 +193,8 @@ def _refusal(reason: str) -> HearthNetError:
     return HearthNetError("bad_request", f"no schema that a provider may supply: {reason}", rule="schema")
 
 
-def self_contained(raw: Mapping[str, Any]) -> Any:
-    """Return a copy of a foreign schema that a contract may hold.
+def self_contained(raw: Mapping[str, Any], *, max_patterns: int = MAX_PATTERNS) -> Any:
+    """Return a copy of a foreign schema that a contract may hold, with `max_patterns` patterns at most.
 
     References are replaced by their targets, a recursive one by an unrestricted schema. Keywords that a
     contract may not hold, and patterns and choices beyond the bounds, are left out: the copy accepts what
@@ -204,17 +204,16 @@ def self_contained(raw: Mapping[str, Any]) -> Any:
         HearthNetError: `bad_request` if a reference leads nowhere, or with more than `MAX_VALUES` values or
             `MAX_DEPTH` levels.
     """
-    return _Reader(raw).schema(raw, (), 0)
+    return _Reader(raw, max_patterns).schema(raw, (), 0)
 
 
 class _Reader:
     """The copying of one schema."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], max_patterns: int) -> None:
         self._root = root
         self._left = MAX_VALUES
-        self._patterns_left = MAX_PATTERNS // 2
-        """The other half is for the tool's other schema."""
+        self._patterns_left = max_patterns
         self._loosened = 0
         """Number of constraints that were left out so far."""
 

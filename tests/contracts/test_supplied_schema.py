@@ -135,7 +135,7 @@ def test_compiling_and_checking_take_bounded_time(schema: dict[str, Any], value:
 
 
 def test_a_value_with_more_parts_than_its_schema_allows_is_refused_unchecked() -> None:
-    check = compile_schema({"items": {"type": "integer"}}, weight=2_000)
+    check = compile_schema({"items": {"type": "integer"}}, weight=4_000)
     assert check.accepts([1] * 400)
     assert not check.accepts([1] * 600)
     (problem,) = check.errors([1] * 600)
@@ -189,11 +189,9 @@ def test_constraints_beyond_the_bounds_are_left_out(schema: dict[str, Any], copy
     assert self_contained(schema) == copy
 
 
-def test_a_copy_has_half_of_the_patterns_of_a_contract() -> None:
-    copied = self_contained(patterns(MAX_PATTERNS))["properties"].values()
-    assert [*copied] == [{"pattern": f"{n:x>4}"} for n in range(MAX_PATTERNS // 2)] + [{}] * (
-        MAX_PATTERNS // 2
-    )
+def test_a_copy_has_so_many_patterns() -> None:
+    copied = self_contained(patterns(MAX_PATTERNS), max_patterns=5)["properties"].values()
+    assert [*copied] == [{"pattern": f"{n:x>4}"} for n in range(5)] + [{}] * (MAX_PATTERNS - 5)
 
 
 def test_a_contract_that_is_larger_than_any_is_refused_before_it_is_read() -> None:

@@ -101,6 +101,8 @@ def test_schema_of_results_is_whole_or_none() -> None:
     raw = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": number}}
     assert output_schema(raw) == {"type": "object", "properties": {"n": number}}
     assert output_schema({"type": "array"}) == {"type": "array"}
+    assert output_schema({"items": {"type": "string", "pattern": "^a"}}) == {"items": {"type": "string"}}
+    assert input_schema({"properties": {"a": {"pattern": "^a"}}})["properties"] == {"a": {"pattern": "^a"}}
     for wrong in (None, True, {"type": 7}, {"$ref": "#/$defs/none"}):
         assert output_schema(wrong) is None
 
