@@ -131,7 +131,7 @@ async def test_a_disk_that_fills_up_is_said_by_each_and_all_goes_on_when_there_i
             assert unknown.value.code == "not_found"
             # A little room, as the server's store and the node's spare file leave it, is not for documents.
             fill(ballast)
-            os.truncate(ballast, ballast.stat().st_size - 2_000_000)
+            os.truncate(ballast, ballast.stat().st_size - 8_000_000)
             await refused(bus.call("rag.ingest@1.0", ingestion(wood, "Wood"), timeout_seconds=60))
             fill(ballast)
             await refused(store.blobs.put_bytes(os.urandom(1000)))

@@ -173,7 +173,8 @@ class ContractLearner:
         now, chosen = asyncio.get_running_loop().time(), dict[_OfferKey, OfferView]()
         names: dict[str, set[str]] = {}
         for view in sorted(
-            filter(self._may_learn, offers), key=lambda view: (str(view.capability), view.key)
+            filter(self._may_learn, offers),
+            key=lambda view: (str(view.capability), view.node, view.offer.instance),
         ):
             capability = str(view.capability)
             if is_derived(capability) and cached_contract(capability) is not None:
