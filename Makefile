@@ -24,6 +24,7 @@ unexport ARGS
 # where the environment asks for none, for each of a thousand started processes would compile what it imports anew.
 BESIDE := -n $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2)) --maxprocesses 8 --dist worksteal
 FRAMES ?= 1000000
+SECONDS ?= 180
 SCHEDULES ?= 1000
 SEED ?=
 
@@ -39,7 +40,7 @@ WITH_CLIENTS := $(CLIENTS)/node_modules/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install embedding dev test lint style types layers house pytest floors surface capabilities screenshots bench quality load chaos fuzz wheels system-deps clean
+.PHONY: help up install embedding dev test lint style types layers house pytest floors surface capabilities screenshots bench quality load chaos fuzz attacks wheels system-deps clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +115,9 @@ chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; mi
 
 fuzz: dev  ## read FRAMES spoilt frames (a million; minutes), drawn by SEED
 	@$(BIN)/python -m tests.protocol.fuzz $(FRAMES) $(SEED)
+
+attacks: dev  ## every attack of docs/security.md, and SECONDS of random ones (180), drawn by SEED; build/attacks.json
+	@$(BIN)/python -m tests.attacks $(BESIDE) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 wheels: $(WITH_DEV)  ## one wheel each of the node and its services, into dist; then: pip install -f dist hearthnet-market
 	@$(BIN)/python -m tools.build_wheels dist

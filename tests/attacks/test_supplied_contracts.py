@@ -104,9 +104,7 @@ class Attacked:
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
     """`hearthnet up` with its processes."""
     folder: Path = tmp_path_factory.mktemp("attacked")
-    neighbourhood = settle_in(folder, "mallory", services=("market", "mesh"))
-    settings = neighbourhood.founder.config_file
-    settings.write_text(settings.read_text().replace("[gateway]\nenabled = false", "[gateway]\nport = 0"))
+    neighbourhood = settle_in(folder, "mallory", services=("market", "mesh"), gateway=True)
     shell = Shell(neighbourhood.founder.path)
     with shell.node() as state:
         gateway = next(one for one in shell.json("status", "--json")["services"] if one["name"] == "gateway")

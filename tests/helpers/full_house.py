@@ -85,11 +85,15 @@ def memory_kb(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def full_house(folder: Path, *members: str, settings: str = "") -> Iterator[FullHouse]:
+def full_house(folder: Path, *members: str, settings: str = "", gateway: bool = False) -> Iterator[FullHouse]:
     """A node in `folder` with every service, for `members` too; as many may ask as like to."""
     model = '[[llm.scripted]]\nname = "scripted"\nfile = "script.toml"\n'
     neighbourhood = settle_in(
-        folder, *members, services=installed(), settings=f"{model}\n{UNLIMITED}\n{settings}"
+        folder,
+        *members,
+        services=installed(),
+        settings=f"{model}\n{UNLIMITED}\n{settings}",
+        gateway=gateway,
     )
     home = neighbourhood.founder
     (home.path / "script.toml").write_text(_SCRIPT)

@@ -22,7 +22,7 @@ port = 0
 enabled = [{services}]
 
 [gateway]
-enabled = false
+{gateway}
 
 [llm]
 builtin = false
@@ -41,14 +41,17 @@ class Neighbourhood:
         return self.members[name]
 
 
-def settle_in(folder: Path, *names: str, services: tuple[str, ...], settings: str = "") -> Neighbourhood:
+def settle_in(
+    folder: Path, *names: str, services: tuple[str, ...], settings: str = "", gateway: bool = False
+) -> Neighbourhood:
     """Founds a community in `folder` and takes in a member for each of `names`; `settings` are the founder's
     further ones, as TOML.
     """
     home = Home.resolve(folder / "home")
     home_setup.make_folders(home)
     enabled = ", ".join(f'"{service}"' for service in services)
-    home.config_file.write_text(f"{_SETTINGS.format(services=enabled)}\n{settings}")
+    door = "port = 0" if gateway else "enabled = false"
+    home.config_file.write_text(f"{_SETTINGS.format(services=enabled, gateway=door)}\n{settings}")
     prepared = home_setup.prepare(home, lambda line: None)
     roster, members = prepared.roster, {name: Home.resolve(folder / name) for name in names}
     for name, guest in members.items():
