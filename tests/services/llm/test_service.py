@@ -116,7 +116,7 @@ async def test_the_caller_hears_how_far_a_long_prompt_has_been_read(
 ) -> None:
     monkeypatch.setattr(builtin_backend, "PAUSE_SECONDS", 0.0)
     async with running(mesh) as (_, bus):
-        frames = await streamed(bus, CHAT, ask("The wind turns the old mill. " * 120))
+        frames = await streamed(bus, CHAT, ask("The wind turns the old mill. " * 60, max_tokens=8))
         told = [data for event, data in frames if event == "progress"]
         assert {data["stage"] for data in told} - {"loading"} == {"reading"}
         reading = [data for data in told if data["stage"] == "reading"]
