@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 _MOST_NODES: Final = 4_096
@@ -37,6 +38,37 @@ class TokenBucket:
         if node not in self._left and len(self._left) >= _MOST_NODES:
             self._left.clear()
         self._left[node] = (left, now_ms)
+
+
+class LineBudgets:
+    """Budgets of users that answer for one another.
+
+    A line is a user, the one who answers for it, the one who answers for that one, and so on. What a user
+    spends is charged to its whole line: however many stand below the last one, they share its budget. All but
+    the last one may use half as much, and leave it room.
+    """
+
+    def __init__(self, burst: float, per_second: float) -> None:
+        self._last = TokenBucket(burst, per_second)
+        self._others = TokenBucket(burst / 2, per_second / 2)
+
+    def left(self, line: Sequence[str], now_ms: int) -> float:
+        """Return the units left for the first of `line`."""
+        others = (self._others.left(one, now_ms) for one in line[:-1])
+        return min([*others, self._last.left(line[-1], now_ms)])
+
+    def spend(self, line: Sequence[str], units: float, now_ms: int) -> None:
+        """Charge `units` to all of `line`, even if fewer are left."""
+        for one in line[:-1]:
+            self._others.spend(one, units, now_ms)
+        self._last.spend(line[-1], units, now_ms)
+
+    def take(self, line: Sequence[str], units: float, now_ms: int) -> bool:
+        """Charge `units` to all of `line` and return True, or return False if fewer are left."""
+        granted = units <= self.left(line, now_ms)
+        if granted:
+            self.spend(line, units, now_ms)
+        return granted
 
 
 WINDOW_MS: Final = 60_000

@@ -60,7 +60,7 @@ async def test_a_second_call_with_the_id_of_one_that_runs_does_not_hide_it(mesh:
         document = revocation.TokenRevocation.sign(
             bus.peer.identity, decode(token).jti, bus.peer.node_id, "manual", now_ms=now_ms()
         )
-        host.peer.membership.add((), (document,))
+        await host.peer.membership.add((), (document,))
         await wait_for(lambda: service.stopped == [call_id], what="the call under the revoked token to end")
         await wait_for(lambda: host.in_flight == 0, what="its place to be free")
         assert len(service.calls) == 1

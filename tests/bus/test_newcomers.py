@@ -7,15 +7,14 @@ import os
 import msgspec
 import pytest
 
-from hearthnet.bus.session import membership
+from hearthnet.bus.session import event_intake
 from hearthnet.core import ids
 from hearthnet.core.times import now_ms
 from hearthnet.trust.community import commands, events
 from hearthnet.trust.community.events import INVITE_PURPOSE, JOINED, CommunityEvent, Joined
 from hearthnet.trust.community.roster import Roster, merge
 from hearthnet.trust.keys import Identity
-from tests.bus.session.test_membership import FOUNDER, HELD, MEMBER, Voice, hear, hearing, invites
-from tests.helpers.waiting import wait_for
+from tests.bus.session.test_membership import FOUNDER, HELD, MEMBER, Voice, hear, hearing, invites, size_of
 
 KEY = Identity(bytes([77]) * 32)
 
@@ -56,15 +55,17 @@ async def test_whoever_made_an_invite_answers_for_what_is_written_under_it(
 ) -> None:
     """Each request is another author's first event; everybody keeps it for good."""
     held, invite = with_invite(MEMBER)
-    monkeypatch.setattr(membership, "_WRITTEN", 5)
+    # Newcomers may use half of what their inviter has.
+    room = 2 * size_of(asking(held, invite, who) for who in strangers(5))
+    monkeypatch.setattr(event_intake, "BYTES_AT_ONCE", room)
     process = hearing(held)
     for who in strangers(12):
-        hear(process, Voice(MEMBER).events(asking(held, invite, who)))
-        await wait_for(lambda: process._timer is None, what="a rest")
+        await hear(process, Voice(MEMBER).events(asking(held, invite, who)))
     assert process.roster.version - held.version == 5
-    assert not process.add_fetched([asking(held, invite, who) for who in strangers(3)], ())
+    assert not (await process.add_fetched([asking(held, invite, who) for who in strangers(3)], (), ""))[0]
     for one in (MEMBER, FOUNDER):
-        assert process.add_fetched(invites(one, 1, process.roster), ()), "members write on"
+        new, _ = await process.add_fetched(invites(one, 1, process.roster), (), "")
+        assert new, "members write on"
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -73,10 +74,7 @@ async def test_so_does_it_for_what_its_newcomers_write_and_whom_they_invite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held, invite = with_invite(MEMBER)
-    monkeypatch.setattr(membership, "_WRITTEN", 4)
-    process = hearing(held)
     (stranger,) = strangers(1)
-    assert process.add_fetched([asking(held, invite, stranger)], ())
     first = asking(held, invite, stranger)
     made_events = [first]
     now, known = now_ms(), merge(held, [first])
@@ -94,6 +92,8 @@ async def test_so_does_it_for_what_its_newcomers_write_and_whom_they_invite(
         )
         known = merge(known, [made])
         made_events += [made, asking(known, made, strangers(1)[0])]
+    monkeypatch.setattr(event_intake, "BYTES_AT_ONCE", 2 * size_of(made_events[:4]))
+    process = hearing(held)
     for event in made_events:
-        process.add_fetched([event], ())
+        await process.add_fetched([event], (), "")
     assert process.roster.version - held.version == 4

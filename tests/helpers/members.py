@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from hearthnet.bus.session.event_intake import UNKNOWN_BYTES
 from hearthnet.core import ids, times
 from hearthnet.trust import signed_document
 from hearthnet.trust.community import commands, event_validation, events, invites, quorum, roster
@@ -64,8 +65,8 @@ def agreeing(
 
 
 def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]:
-    """Events of `author` that hold and that this version does not understand, as large as may be held."""
-    filling = {f"m{number}": "" for number in range(1_000)}
+    """Events of `author` that this version does not understand, as large as others take in."""
+    filling = {f"m{number}": "" for number in range(100)}
     deep: Any = {}
     for _ in range(event_validation.MAX_DEPTH - 2):
         deep = [deep]
@@ -81,6 +82,6 @@ def not_understood(held: Roster, author: Identity) -> tuple[CommunityEvent, ...]
         offered.append(
             signed_document.sign(msgspec.structs.replace(event, **changes), author, events.PURPOSE)
         )
-    room = event_validation.MAX_BYTES - len(offered[-1].encode())
+    room = UNKNOWN_BYTES - len(offered[-1].encode())
     filled = msgspec.structs.replace(offered[-1], data={**filling, "m0": "x" * room})
     return (*offered[:-1], signed_document.sign(filled, author, events.PURPOSE))

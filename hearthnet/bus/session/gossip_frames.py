@@ -9,7 +9,7 @@ See: docs/protocol/frames.md#event-frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
-from hearthnet.core.rate_limits import TokenBucket
+from hearthnet.core.rate_limits import LineBudgets
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
@@ -107,13 +107,19 @@ async def publish(sender: Sender, event_type: str, body: bytes) -> None:
 
 
 class GossipReader:
-    """A reader of other nodes' event frames; `level` returns the sender's level."""
+    """A reader of other nodes' event frames.
 
-    def __init__(self, node: str, community: str, level: Callable[[str], str]) -> None:
+    `level` returns the sender's level, `line` the sender and those who answer for it.
+    """
+
+    def __init__(
+        self, node: str, community: str, level: Callable[[str], str], line: Callable[[str], Sequence[str]]
+    ) -> None:
         self._node = node
         self._community = community
         self._level = level
-        self._allowance = TokenBucket(_BURST, _PER_SECOND)
+        self._line = line
+        self._allowance = LineBudgets(_BURST, _PER_SECOND)
 
     def open(self, subject: str, data: bytes) -> Frame:
         """Read the frame in `data`, from the node in its subject; cheap checks come first.
@@ -142,5 +148,5 @@ class GossipReader:
         Raises:
             FrameError: The sender's allowance is exceeded.
         """
-        if sender != self._node and not self._allowance.take(sender, units, steady_ms()):
+        if sender != self._node and not self._allowance.take(self._line(sender), units, steady_ms()):
             raise FrameError(f"{ids.short_id(sender)} tells more than is listened to")

@@ -3,17 +3,24 @@
 The roster is a grow-only set of signed events, so neither their order nor repetitions matter. Known events
 are skipped before any signature is checked. Missed events are fetched when nodes compare the extents of their
 records (docs/decisions/0043).
+
+Merging runs in another thread, a slice at a time, and rests in between; removals wait for neither
+(docs/decisions/0198):
+
+    removal (revocation, demotion, departure) --> its lane --> before the next slice, without a rest
+    any other event of another node ----------> waiting --> a slice after each rest
+    removal without its place --> its target is refused meanwhile
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
+from hearthnet.bus.session.event_intake import EventIntake
 from hearthnet.bus.session.gossip_frames import (
     BATCH,
     DIGESTS,
@@ -27,7 +34,7 @@ from hearthnet.bus.session.gossip_frames import (
 )
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.rate_limits import TokenBucket
+from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
@@ -37,21 +44,24 @@ from hearthnet.trust.authorization.authority import CallerStatus
 from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
 from hearthnet.trust.community import events
 from hearthnet.trust.community import roster as rosters
-from hearthnet.trust.community.events import CommunityEvent, Joined
+from hearthnet.trust.community.event_validation import validate_event
+from hearthnet.trust.community.events import CommunityEvent
+from hearthnet.trust.community.history import History
+from hearthnet.trust.community.removals import removal_target
 from hearthnet.trust.community.roster import RANK, Roster
 
 _log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 _HEADS_MS: Final = 30_000
 _MOST_WAITING: Final = 4_000
 _MOST_EARLY: Final = 200
 """Maximum of events kept for a moment because events that they build on are on their way."""
+_MOST_REMOVALS: Final = 64
+"""Maximum of valid removals whose place is not there yet."""
+_SLICE: Final = 200
+"""Events merged before removals are looked for again: some 50 ms of signatures."""
 _REST: Final = 9
-"""Pause after a merge, as a multiple of its duration: merging takes at most a tenth of a core."""
-_WRITTEN: Final = 2_000
-_WRITTEN_PER_SECOND: Final = 0.2
-"""Events accepted of one member, and as many of all strangers who request to join under its invites, at once
-and in the long run: all nodes keep them for good.
-"""
+"""Pause after a slice, as a multiple of its processor time: merging takes at most a tenth of a core."""
 
 
 class Membership:
@@ -60,14 +70,22 @@ class Membership:
     def __init__(self, node: str, roster: Roster) -> None:
         self._node = node
         self._roster = roster
+        self._shown = roster
         self._statuses: dict[str, CallerStatus] = {}
         self._statuses_of = roster
         self.revocations = Revocations()
-        self.reader = GossipReader(node, roster.community_id, lambda sender: self._roster.level(sender))
-        self._written = TokenBucket(_WRITTEN, _WRITTEN_PER_SECOND)
-        self._vouchers: dict[str, str] = {}
+        self._intake = EventIntake(node, lambda: self._roster)
+        self.reader = GossipReader(
+            node, roster.community_id, lambda sender: self._shown.level(sender), self._intake.line
+        )
+        self._removals: dict[str, CommunityEvent] = {}
+        self._early_removals: dict[str, CommunityEvent] = {}
         self._waiting: dict[str, CommunityEvent] = {}
+        self._sources: dict[str, str] = {}
         self._early: tuple[CommunityEvent, ...] = ()
+        self._merging = asyncio.Lock()
+        self._tasks = TaskSet()
+        self._work: asyncio.Task[None] | None = None
         self._rest_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._changed: list[Callable[[], None]] = []
@@ -78,8 +96,16 @@ class Membership:
 
     @property
     def roster(self) -> Roster:
-        """The present roster; each change makes another object."""
-        return self._roster
+        """The present roster; each change makes another object.
+
+        A member whose revocation is valid and waits for events that it builds on is not in it.
+        """
+        return self._shown
+
+    @property
+    def passed_over(self) -> int:
+        """The number of valid events for which their authors had no room left."""
+        return self._intake.passed_over
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each change of the roster or the revoked tokens."""
@@ -91,14 +117,14 @@ class Membership:
 
     def is_member(self, node: str) -> bool:
         """Return whether `node` belongs to the community now, at any level."""
-        return RANK[self._roster.level(node)] >= RANK["member"]
+        return RANK[self._shown.level(node)] >= RANK["member"]
 
     def status(self, node: str) -> CallerStatus:
         """Return the present status of `node`.
 
         Cached for members until the roster changes; an invite may expire at any moment.
         """
-        roster = self._roster
+        roster = self._shown
         if roster is not self._statuses_of:
             self._statuses_of = roster
             self._statuses.clear()
@@ -129,45 +155,54 @@ class Membership:
         for event_type in (RELAY, HEADS):
             await link.subscribe(subjects.event(self._node, event_type), self.on_message)
 
+    async def close(self) -> None:
+        """Stop merging."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._tasks.close()
+
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """Process one event frame; a faulty one is dropped and counted."""
         try:
             self._read(subject, data)
         except (FrameError, HearthNetError) as error:
-            self.dropped += 1
-            _log.info("dropped an event: %s", error)
+            self._drop(error)
 
-    def add(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation] = ()) -> bool:
-        """Add documents that this node made or kept; return whether any of them was new.
+    async def add(
+        self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation] = ()
+    ) -> bool:
+        """Add documents that this node made or stored; return whether any of them was new.
 
         Invalid events are skipped; an event that builds on missing ones waits for them.
         """
-        before = self._roster
-        offered = [*self._early, *self._waiting.values(), *events]
-        self._waiting.clear()
-        self._roster, early = rosters.merge_partial(before, offered)
-        self._early = tuple({one.hash: one for one in early}.values())[-_MOST_EARLY:]
-        added = [self._revoke(one) for one in revocations]
-        if self._roster is before and not any(added):
-            return False
-        self._notify()
-        return True
+        return await self._add(events, revocations, self._node, [])
 
-    def add_fetched(self, events: Iterable[CommunityEvent], revocations: Iterable[TokenRevocation]) -> bool:
-        """Add documents of another node as `add`, with a limit per author."""
-        before, now = self._roster, steady_ms()
-        new = self.add([one for one in events if self._allowance(one, now) >= 1], revocations)
-        self._charge(before)
-        return new
+    async def add_fetched(
+        self, events: Sequence[CommunityEvent], revocations: Iterable[TokenRevocation], source: str
+    ) -> tuple[bool, set[str]]:
+        """Add documents of the node `source` as `add`, as far as there is room for their authors.
 
-    def over_limit(self, events: Iterable[CommunityEvent]) -> dict[str, list[str]]:
-        """Return the last of each author's `events` that `add_fetched` does not accept yet, as heads.
-
-        With these, other nodes are called for the events of the remaining authors.
+        Return whether any was new, and the authors for whose events there was no room.
         """
-        now = steady_ms()
-        left_out = [one for one in events if self._allowance(one, now) < 1]
-        return {one.author: [f"{one.sequence}:{one.hash}"] for one in left_out}
+        fit = [one for one in events if self._intake.is_fit(one)]
+        refused = [one for one in events if not self._intake.is_fit(one)]
+        new = await self._add(fit, revocations, source, refused)
+        return new, {one.author for one in refused}
+
+    async def _add(
+        self,
+        events: Iterable[CommunityEvent],
+        revocations: Iterable[TokenRevocation],
+        source: str,
+        refused: list[CommunityEvent],
+    ) -> bool:
+        offered = [event for event in events if not self._expedite(event)]
+        before = self._roster
+        await self._merge([*self._early, *offered], source, refused)
+        added = [self._revoke(one) for one in revocations]
+        if any(added):
+            self._notify()
+        return self._roster is not before or any(added)
 
     def _read(self, subject: str, data: bytes) -> None:
         frame = self.reader.open(subject, data)
@@ -180,88 +215,135 @@ class Membership:
         batch = read_json(frame.body, BATCH)
         self.reader.spend(sender, len(batch.events) + len(batch.revocations))
         received = [events.decode(bytes(raw)) for raw in batch.events]
+        self.reader.spend(sender, sum(map(events.co_signatures, received)))
         revoked = [self._revoke(revocation.decode(bytes(raw))) for raw in batch.revocations]
         if any(revoked):
             self._notify()
-        try:
-            for event in received:
-                self._queue(event)
-        finally:
-            if self._waiting and self._timer is None:
-                self._merge_soon()
+        for event in received:
+            try:
+                self._queue(event, sender)
+            except (FrameError, HearthNetError) as error:  # the frame's other events have other authors
+                self._drop(error)
+        self._merge_soon()
 
-    def _queue(self, event: CommunityEvent) -> None:
+    def _drop(self, error: Exception) -> None:
+        self.dropped += 1
+        _log.info("dropped an event: %s", error)
+
+    def _queue(self, event: CommunityEvent, sender: str) -> None:
         """Add an unknown event to those to be merged."""
-        if self._roster.history.get(event.hash) is not None or event.hash in self._waiting:
+        if not self._intake.is_fit(event):
+            raise FrameError("an event of an unknown kind is too large, or one is dated ahead")
+        if event.hash in self._waiting or self._expedite(event):
             return
-        if self._allowance(event, steady_ms()) < 1:
+        if self._roster.history.get(event.hash) is not None:
+            return
+        if not self._intake.has_room(event, sender, self._event):
             raise FrameError("its author writes more than is kept")
         if len(self._waiting) >= _MOST_WAITING:
             raise FrameError("too many events at once; they come again")
         self._waiting[event.hash] = event
+        self._sources[event.hash] = sender
+
+    def _expedite(self, event: CommunityEvent) -> bool:
+        """Put an unknown removal into its lane, and return whether it is there.
+
+        Only that of a node that may remove, itself or others; all others wait in turn.
+        """
+        target = removal_target(event)
+        if not target or self._roster.history.get(event.hash) is not None:
+            return False
+        leaves = event.author == target and self._roster.member(target) is not None
+        if not (leaves or self._intake.stands_alone(event.author)):
+            return False
+        if event.hash not in self._early_removals:
+            self._removals[event.hash] = event
+        return True
 
     def _merge_soon(self) -> None:
-        """Merge at once after a quiet time, otherwise after the pause that follows the last merge."""
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._rest_until:
-            self._merge()
-        else:
-            self._timer = loop.call_at(self._rest_until, self._merge)
-
-    def _merge(self) -> None:
-        self._timer = None
-        began, before = time.perf_counter(), self._roster
-        self.add(())
-        self._charge(before)
-        took = time.perf_counter() - began
-        self._rest_until = asyncio.get_running_loop().time() + _REST * took
-
-    def _charge(self, before: Roster) -> None:
-        """Charge each new event to its account, and record the vouchers of strangers."""
-        if self._roster is before:
+        """Merge removals at once, and others after the pause that follows the last slice."""
+        if self._work is not None or not (self._removals or self._waiting):
             return
-        for event in self._roster.events:
-            if before.history.get(event.hash) is None:
-                vouches = self._voucher_of(event)
-                if vouches != event.author:
-                    self._vouchers[event.author] = vouches
-                self._written.spend(_account_of(event, vouches), 1, steady_ms())
+        loop = asyncio.get_running_loop()
+        if self._removals or loop.time() >= self._rest_until:
+            self._begin()
+        elif self._timer is None:
+            self._timer = loop.call_at(self._rest_until, self._begin)
 
-    def _allowance(self, event: CommunityEvent, now_ms: int) -> float:
-        return self._written.left(_account_of(event, self._voucher_of(event)), now_ms)
+    def _begin(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._work is None:
+            self._work = self._tasks.start(self._merge_waiting(), "merge")
 
-    def _voucher_of(self, event: CommunityEvent) -> str:
-        """Return the node that answers for `event`.
+    async def _merge_waiting(self) -> None:
+        """Merge the lane, and one slice of what waits if the rest is over."""
+        try:
+            rested = asyncio.get_running_loop().time() >= self._rest_until
+            hashes = list(self._waiting)[:_SLICE] if rested else []
+            batch = [self._waiting.pop(hash_) for hash_ in hashes]
+            sources = {hash_: self._sources.pop(hash_) for hash_ in hashes}
+            took = await self._merge([*self._early, *batch] if batch else [], sources, [])
+            if rested:
+                self._rest_until = asyncio.get_running_loop().time() + _REST * took
+        finally:
+            self._work = None
+        self._merge_soon()
 
-        It is its author or, if that never was a member, the author of the invite under which it requests to
-        join. Keys are free, so a stranger has no allowance of its own.
+    async def _merge(
+        self,
+        offered: Sequence[CommunityEvent],
+        source: str | dict[str, str],
+        refused: list[CommunityEvent],
+    ) -> float:
+        """Merge `offered`, and the lane before each slice of it; return the processor time in seconds.
+
+        Valid events for whose authors there is no room are added to `refused`.
         """
-        asked: set[str] = set()
-        while not self._is_known(event.author) and event.author not in asked:
-            asked.add(event.author)
-            known = self._vouchers.get(event.author)
-            if known is not None:
-                return known
-            invite = self._invite_of(event)
-            if invite is None:
-                break
-            event = invite
-        return event.author
 
-    def _is_known(self, node: str) -> bool:
-        """Return whether `node` is the root, or is or was a member."""
-        roster = self._roster
-        return node == roster.community_id or roster.member(node) is not None or roster.is_revoked(node)
+        def admits(event: CommunityEvent) -> bool:
+            by = source if isinstance(source, str) else source.get(event.hash, "")
+            # A revocation whose place is not there yet needs these.
+            if event.author in awaited or self._intake.take(event, by, lookup):
+                return True
+            refused.append(event)
+            return False
 
-    def _invite_of(self, event: CommunityEvent) -> CommunityEvent | None:
-        """Return the invite of the join request of the author of `event`, None if unknown here."""
-        found: CommunityEvent | None = event
-        with contextlib.suppress(HearthNetError):  # malformed: left out by the merge
-            while found is not None:
-                if isinstance(found.content, Joined):
-                    return self._event(found.content.invite_event_hash)
-                found = self._event(found.previous)
-        return None
+        def lookup(hash_: str) -> CommunityEvent | None:
+            return history.get(hash_) or next((one for one in batch if one.hash == hash_), None)
+
+        took, early = 0.0, list[CommunityEvent]()
+        ordered = sorted(offered, key=lambda one: one.lamport)  # what an event builds on has a lower one
+        async with self._merging:
+            history, start = self._roster.history, 0
+            while self._removals or start < len(ordered):
+                urgent, lane = bool(self._removals), {**self._early_removals, **self._removals}
+                self._removals = {}
+                awaited = {removal_target(one) for one in self._early_removals.values()}
+                batch, start = [*lane.values(), *ordered[start : start + _SLICE]], start + _SLICE
+                (history, waiting), seconds = await _in_thread(history.extended, batch, admits)
+                took += seconds
+                early += (one for one in waiting if one.hash not in lane)
+                if urgent or start >= len(ordered):
+                    took += await self._settle(history, [one for one in waiting if one.hash in lane])
+            self._early = tuple({one.hash: one for one in early}.values())[-_MOST_EARLY:]
+        return took
+
+    async def _settle(self, history: History, removals: Sequence[CommunityEvent]) -> float:
+        """Set the roster to what `history` comes to, without those whom `removals` revoke.
+
+        The places of these are not there yet. Return the processor time in seconds.
+        """
+        known, before = self._early_removals, self._shown
+        (proven, shown, valid), took = await _in_thread(
+            _derive, self._roster, before, history, removals, known
+        )
+        self._roster, self._shown = proven, shown
+        self._early_removals = {one.hash: one for one in valid[-_MOST_REMOVALS:]}
+        if shown is not before:
+            self._notify()
+        return took
 
     def _event(self, hash_: str) -> CommunityEvent | None:
         return self._roster.history.get(hash_) or self._waiting.get(hash_)
@@ -281,6 +363,41 @@ class Membership:
             callback()
 
 
-def _account_of(event: CommunityEvent, vouches: str) -> str:
-    """Return the name of the allowance for `event`; strangers must not use up a member's own."""
-    return vouches if vouches == event.author else f"{vouches}'s newcomers"
+async def _in_thread(work: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
+    """Return the result of `work` and its processor time in seconds; it does not hold the event loop."""
+
+    def timed() -> tuple[Result, float]:
+        began = time.thread_time()
+        result = work(*arguments)
+        return result, time.thread_time() - began
+
+    return await asyncio.to_thread(timed)
+
+
+def _derive(
+    proven: Roster,
+    shown: Roster,
+    history: History,
+    removals: Sequence[CommunityEvent],
+    known: Mapping[str, CommunityEvent],
+) -> tuple[Roster, Roster, list[CommunityEvent]]:
+    """Return the roster of `history`, the same without those revoked by `removals`, and the valid of these.
+
+    `proven` and `shown` are the rosters until now; those of `known` are valid.
+    """
+    valid = [one for one in removals if one.hash in known or _is_valid(one, proven.community_id)]
+    after = proven if history is proven.history else rosters.derived(history)
+    # What is derived at first use is derived here, and not in the event loop.
+    after.history.tips, after.folded  # noqa: B018
+    anticipated = rosters.without_revoked(after, valid)
+    if after is proven and anticipated.members == shown.members:
+        anticipated = shown
+    return after, anticipated, valid
+
+
+def _is_valid(event: CommunityEvent, community_id: str) -> bool:
+    try:
+        validate_event(event, community_id)
+    except HearthNetError:
+        return False
+    return True

@@ -55,5 +55,6 @@ class Session:
 
     async def close(self) -> None:
         """End the connection, after the waiting data is sent."""
+        await self.membership.close()
         await self.link.close()
         self.verified.close()

@@ -35,6 +35,7 @@ from hearthnet.service.effects.community_log import CommunityLog, StoredCommunit
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.community.events import CommunityEvent
+from hearthnet.trust.community.removals import removal_target
 
 _log = logging.getLogger(__name__)
 ANNOUNCE_SECONDS: Final = 20.0
@@ -99,6 +100,15 @@ class AntiEntropy:
         """Publish `events` and `revoked` to the processes of this node."""
         for body in gossip_frames.batches(events, revoked):
             await gossip_frames.publish(self._peer.sender, RELAY, body)
+
+    def ask(self, node: str) -> None:
+        """Call `node`, which has shown by its full heads that it holds events that are not held here.
+
+        Its digest need not say so: of two that differ the one with fewer events asks, and may find that what
+        the other has more is what it does not take in.
+        """
+        self._neighbours.holds_more(node, self._clock())
+        self._asking.set()
 
     async def publish_revocation(self, revoked: TokenRevocation) -> None:
         """Publish a stored revocation of a token to all nodes."""
@@ -198,13 +208,18 @@ class AntiEntropy:
                 if not self._membership.revocations.revoked(one.issuer, one.token_id)
             )
             events = signed_document.readable(received.events, CommunityEvent)
-            new = self._membership.add_fetched(events, revoked)
+            new, full = await self._membership.add_fetched(events, revoked, node)
             if new:
                 now = self._membership.roster
                 added = tuple(one for one in now.events if known.history.get(one.hash) is None)
                 await self.relay(added, revoked)
             anything = anything or new
-            passed_over = beyond | self._membership.over_limit(events)
+            # What follows an event that was passed over is passed over, too.
+            passed_over = beyond | {
+                one.author: [f"{one.sequence}:{one.hash}"]
+                for one in events
+                if one.author in full or one.author in beyond
+            }
             if not (received.more and (new or passed_over != beyond)):
                 break
             beyond = passed_over
@@ -223,10 +238,10 @@ class AntiEntropy:
                 self._keeping.set()
 
     async def _keep_all(self) -> None:
-        for event in self._membership.roster.events:
-            if event.hash not in self._events:
-                await self._log.keep(event)
-                self._events.add(event.hash)
+        new = [one for one in self._membership.roster.events if one.hash not in self._events]
+        for event in sorted(new, key=lambda one: not removal_target(one)):
+            await self._log.keep(event)
+            self._events.add(event.hash)
         current = {_name(one): one for one in self._membership.revocations.current(now_ms())}
         self._revocations &= current.keys()
         for name in current.keys() - self._revocations:

@@ -55,7 +55,7 @@ class EventChain:
                 for other in others:
                     await self._log.keep(other)
                 stored = await self._log.claim(own)
-                membership.add([*others, stored])
+                await membership.add([*others, stored])
                 if membership.roster.history.get(stored.hash) is None:
                     raise HearthNetError(
                         "internal_error", f"the log keeps {stored.hash}, which does not hold"

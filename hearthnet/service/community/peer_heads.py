@@ -32,6 +32,7 @@ class _Claim:
     until: float
     not_before: float = 0.0
     failures: int = 0
+    holds_more: bool = False
     fruitless: SetDigests | None = None
 
 
@@ -46,6 +47,12 @@ class Neighbours:
         claim = self._claims.setdefault(node, _Claim(heads, 0.0))
         claim.heads, claim.until = heads, now + CLAIM_SECONDS
 
+    def holds_more(self, node: str, now: float) -> None:
+        """Record that `node` has shown that it holds events that are not held here, however few it has."""
+        claim = self._claims.get(node)
+        if claim is not None:
+            claim.holds_more, claim.until = True, now + CLAIM_SECONDS
+
     def due(self, ours: SetDigests, now: float) -> str | None:
         """Return a random node that is ahead and may be fetched from now, or None."""
         found = [node for node, claim in self._ahead(ours, now) if claim.not_before <= now]
@@ -58,7 +65,7 @@ class Neighbours:
     def gave(self, node: str, anything: bool, now: float) -> None:
         """Record that a fetch from `node` succeeded; `anything` tells if it returned new events."""
         claim = self._claims[node]
-        claim.failures = 0
+        claim.failures, claim.holds_more = 0, False
         if not anything:
             claim.fruitless, claim.not_before = claim.heads, now + FRUITLESS_SECONDS
 
@@ -73,7 +80,9 @@ class Neighbours:
         return [
             (node, claim)
             for node, claim in self._claims.items()
-            if claim.until > now and claim.fruitless != claim.heads and ours.is_behind(claim.heads)
+            if claim.until > now
+            and claim.fruitless != claim.heads
+            and (claim.holds_more or ours.is_behind(claim.heads))
         ]
 
     def _counts(self, claim: _Claim, now: float) -> bool:

@@ -178,7 +178,7 @@ class CommunityState:
 
     async def _catch_up(self) -> None:
         remembered = await CommunityLog(await self._store(), self._home).read()
-        self._peer.membership.add(remembered.events, remembered.revocations)
+        await self._peer.membership.add(remembered.events, remembered.revocations)
 
     async def _on_restored(self) -> None:
         self._behind.set()

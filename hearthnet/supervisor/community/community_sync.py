@@ -61,7 +61,7 @@ class RosterFile:
                 f"{self._path} became that of another community while the node ran; restart the node",
             )
         if held is not None and roster.lacks(held.heads()):
-            roster = rosters.merge(roster, held.events)
+            roster = rosters.merge(roster.proven, held.events)
         if held is None or held.lacks(roster.heads()):
             with file_errors(self._path):
                 content = rosters.encode(rosters.seal(roster, self._identity))
@@ -147,11 +147,22 @@ class Community:
 
     async def _apply(self, roster: Roster) -> float | None:
         """Write `roster` to file and server; return the seconds until the next time at the latest."""
-        problems = []
+        problems: list[HearthNetError] = []
+        if self._admitted is not None:  # whoever is out is cut off before anything is written
+            await self._update_server(roster, problems)
         try:
             roster = await asyncio.to_thread(self._file.keep, roster)
         except HearthNetError as error:
             problems.append(error)
+        allowed, now = await self._update_server(roster, problems)
+        self._report(problems)
+        self._report_members(roster)
+        return RETRY_SECONDS if problems else _until(_ends(allowed, roster, self._lingering), now)
+
+    async def _update_server(
+        self, roster: Roster, problems: list[HearthNetError]
+    ) -> tuple[AllowedLogins, int]:
+        """Have the server admit those in `roster`; return their logins and the present time."""
         now = now_ms()
         allowed = self._logins(roster, now)
         if allowed != self._admitted:
@@ -160,9 +171,7 @@ class Community:
                 self._admitted = allowed
             except HearthNetError as error:
                 problems.append(error)
-        self._report(problems)
-        self._report_members(roster)
-        return RETRY_SECONDS if problems else _until(_ends(allowed, roster, self._lingering), now)
+        return allowed, now
 
     def _logins(self, roster: Roster, now: int) -> AllowedLogins:
         """Return the logins to admit: members, open invites, and briefly those just used.

@@ -156,8 +156,19 @@ class CommunityAuthor:
         return found
 
     def _ends(self, author: str) -> tuple[str, ...]:
-        """Return the ends of the author's chain, the longest first, as many as an event may name."""
-        return tuple(tip.hash for tip in reversed(self._held.history.tips.get(author, ())))[:MAX_ENDS]
+        """Return the last event that counts of each branch of the author's chain, the longest branch first.
+
+        At most as many as an event may name. Those behind them change nothing, and whoever gets a removal
+        need not have them first: a flood of them would keep it back.
+        """
+        history, found = self._held.history, dict[str, None]()
+        for tip in reversed(history.tips.get(author, ())):
+            end: CommunityEvent | None = tip
+            while end is not None and self._held.flaw(end):
+                end = history.get(end.previous)
+            if end is not None:
+                found[end.hash] = None
+        return tuple(found)[:MAX_ENDS]
 
     def _act(self, event_type: str, content: events.Data, now_ms: int) -> CommunityEvent:
         held, author = self._held, self._author

@@ -10,6 +10,7 @@ See: docs/protocol/community.md#event, docs/decisions/0040.
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
@@ -254,6 +255,13 @@ class CommunityEvent(
     def order(self) -> tuple[int, str, str]:
         """The key by which all nodes sort a community's events (docs/protocol/community.md#order)."""
         return self.lamport, self.event_id, self.hash
+
+
+def co_signatures(event: CommunityEvent) -> int:
+    """Return the number of co-signatures in `event`; 0 if it is malformed."""
+    with contextlib.suppress(HearthNetError):
+        return len(getattr(event.content, "co_signers", ()))
+    return 0
 
 
 _DECODER: Final = msgspec.json.Decoder(CommunityEvent)

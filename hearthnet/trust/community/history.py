@@ -7,7 +7,7 @@ is ever taken back (docs/decisions/0040). It does not decide which events count.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Final
@@ -114,10 +114,13 @@ class History:
         last = tips[-1]
         return last.sequence + 1, last.hash, max(reached, last.lamport) + 1
 
-    def extended(self, events: Iterable[CommunityEvent]) -> tuple[History, tuple[CommunityEvent, ...]]:
+    def extended(
+        self, events: Iterable[CommunityEvent], admits: Callable[[CommunityEvent], bool] | None = None
+    ) -> tuple[History, tuple[CommunityEvent, ...]]:
         """Return the history with the valid ones of `events`, and those that wait for others.
 
-        Events that are held already cost no check of a signature; invalid ones are left out.
+        Events that are held already cost no check of a signature; invalid ones are left out, as are valid
+        ones for which `admits` returns False: it is called in the order, just before an event is added.
         """
         held = dict(self._by_hash)
         waiting = []
@@ -127,7 +130,7 @@ class History:
                 continue
             if not _has_its_place(event, held, self.community_id):
                 waiting.append(event)
-            elif _holds(event, held, self.community_id):
+            elif _holds(event, held, self.community_id) and (admits is None or admits(event)):
                 held[event.hash] = event
         if len(held) == len(self._by_hash):
             return self, tuple(waiting)

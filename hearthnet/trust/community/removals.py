@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.community.events import RANK, CommunityEvent, Demoted, Revoked
 from hearthnet.trust.community.history import History
 
@@ -22,6 +23,15 @@ class Removal(NamedTuple):
     known: frozenset[str]
     weight: tuple[int, ...]
     relies_on: frozenset[str]
+
+
+def removal_target(event: CommunityEvent) -> str:
+    """Return whom `event` would revoke or demote; empty if it is no removal, or malformed."""
+    try:
+        content = event.content
+    except HearthNetError:
+        return ""
+    return content.target_node_id if isinstance(content, Demoted | Revoked) else ""
 
 
 Agreement = tuple[str, str, str, str]

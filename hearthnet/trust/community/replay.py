@@ -84,7 +84,8 @@ class _Flaw(Exception):
 class RosterReplay:
     """The state after all events of `history` if only the removals in `decided` take effect.
 
-    `reached` is the highest lamport; `flaws` has the reason for each event that does not count.
+    `reached` is the highest lamport; `flaws` has the reason for each event that does not count; `inviters`
+    has who made the last invite of each node that was ever admitted.
     """
 
     def __init__(self, history: History, decided: Sequence[Removal]) -> None:
@@ -100,7 +101,8 @@ class RosterReplay:
         self.removals: list[Removal] = []
         self._history = history
         self._root = history.community_id
-        self._founder = ""
+        self.founder = ""
+        self.inviters: dict[str, str] = {}
         self._logins: dict[str, str] = {}
         self._open: Counter[str] = Counter()
         self._named: dict[tuple[str, str], OpenInvite] = {}
@@ -201,7 +203,7 @@ class RosterReplay:
         if self.name:
             raise _Flaw("the community is founded already")
         self.name, self.created_at, self.policy = content.name, event.wall_clock, content.policy
-        self._founder = content.founder.node_id
+        self.founder = content.founder.node_id
         self._let_in(content.founder, event.wall_clock, _ANCHOR, 0)
 
     def _let_in(self, entry: EventEntry, added_at: str, rank: int, depth: int) -> None:
@@ -272,6 +274,7 @@ class RosterReplay:
         if revoked is not None and not _recalls(invite, entry.node_id, revoked):
             raise _Flaw("a revoked node comes back only by an invite of a trusted member that names it")
         self._close(invite)
+        self.inviters[entry.node_id] = invite.event.author
         self._let_in(entry, event.wall_clock, _MEMBER, _FAR)
 
     def _withdrawn(self, place: int, event: CommunityEvent, content: Withdrawn) -> None:
@@ -351,7 +354,7 @@ class RosterReplay:
         rank = self._author_rank(place, event)
         if rank == _ROOT or (author == target and rank >= _MEMBER):
             return {author}
-        if target == self._founder:
+        if target == self.founder:
             raise _Flaw("the founder is removed by the root or by itself alone")
         if rank < _TRUSTED:
             raise _Flaw("to remove others takes level trusted, which its author did not have")
@@ -384,7 +387,7 @@ class RosterReplay:
     def _sponsor(self, node: str) -> str:
         standing = self.members.get(node)
         sponsor = "" if standing is None else standing.sponsor
-        return "" if sponsor in (self._root, self._founder) else sponsor
+        return "" if sponsor in (self._root, self.founder) else sponsor
 
     def _depth(self, node: str) -> int:
         standing = self.members.get(node)

@@ -22,7 +22,7 @@ from hearthnet.trust import signed_document
 from hearthnet.trust.community import event_validation, events
 from hearthnet.trust.community.events import LOGIN_PURPOSE as LOGIN_PURPOSE
 from hearthnet.trust.community.events import RANK as RANK
-from hearthnet.trust.community.events import CommunityEvent, EventEntry
+from hearthnet.trust.community.events import CommunityEvent, EventEntry, Revoked
 from hearthnet.trust.community.events import Level as Level
 from hearthnet.trust.community.events import Policy as Policy
 from hearthnet.trust.community.history import Heads, History
@@ -120,7 +120,8 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
 
     def revocation_of(self, node: str) -> str:
         """Return the hash of the event that revokes `node`; empty if there is none."""
-        return self.folded.revoked[node].event_hash if self.is_revoked(node) else ""
+        found = self.folded.revoked.get(node)
+        return "" if found is None else found.event_hash
 
     def heads(self) -> Heads:
         """Return the heads of the events held, by which others find those missing here."""
@@ -161,6 +162,11 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         return replay(self.history)
 
     @cached_property
+    def proven(self) -> Roster:
+        """The roster as its events say, without what `without_revoked` anticipates."""
+        return self
+
+    @cached_property
     def _members(self) -> dict[str, Member]:
         return {member.node_id: member for member in self.members}
 
@@ -195,7 +201,7 @@ def create(root: Identity, first: Member, name: str, now_ms: int) -> Roster:
         place=(1, "", 1),
         now_ms=now_ms,
     )
-    return _derived(History(root.node_id, [event]))
+    return derived(History(root.node_id, [event]))
 
 
 def derive(community_id: str, events: Iterable[CommunityEvent]) -> Roster:
@@ -207,7 +213,7 @@ def derive(community_id: str, events: Iterable[CommunityEvent]) -> Roster:
         HearthNetError: `bad_request` if none of them founds the community.
     """
     history, _ = History(community_id).extended(events)
-    return _derived(history)
+    return derived(history)
 
 
 def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
@@ -217,23 +223,47 @@ def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
     that are not held yet are checked. Invalid events, and those that build on missing ones (see
     `Roster.missing_before`), are left out.
     """
-    return merge_partial(roster, events)[0]
+    history, _ = roster.history.extended(events)
+    return roster if history is roster.history else derived(history)
 
 
-def merge_partial(
-    roster: Roster, events: Iterable[CommunityEvent]
-) -> tuple[Roster, tuple[CommunityEvent, ...]]:
-    """Merge as `merge`, and return also those of `events` that wait for missing ones."""
-    history, waiting = roster.history.extended(events)
-    return (roster if history is roster.history else _derived(history)), waiting
+def without_revoked(roster: Roster, removals: Iterable[CommunityEvent]) -> Roster:
+    """Return the roster without the members that `removals` revoke, whose places are not there yet.
+
+    A revocation that waits for events that it builds on is judged as if they were held, by present levels and
+    rules. The events of the result, and what is written to a file, are those of `roster`.
+    """
+    waiting = [one for one in removals if isinstance(one.content, Revoked)]
+    if not waiting:
+        return roster
+    state = replay(History(roster.community_id, [*roster.events, *waiting]))
+    out = {
+        node: Revocation(node, one.revoked_at, one.reason)
+        for node, one in state.revoked.items()
+        if node in {event.content.target_node_id for event in waiting if isinstance(event.content, Revoked)}
+        and roster.member(node) is not None
+    }
+    if not out:
+        return roster
+    shown = msgspec.structs.replace(
+        roster,
+        members=tuple(member for member in roster.members if member.node_id not in out),
+        invites=tuple(invite for invite in roster.invites if invite.inviter not in out),
+        revoked=(*roster.revoked, *out.values()),
+    )
+    shown.__dict__.update(history=roster.history, folded=roster.folded, proven=roster)
+    return shown
 
 
 def seal(roster: Roster, identity: Identity) -> Roster:
     """Return the roster with the seal of `identity`, which saves deriving it again."""
+    proven = roster.proven
     sealed = signed_document.sign(
-        msgspec.structs.replace(roster, signed_by=identity.node_id), identity, PURPOSE
+        msgspec.structs.replace(proven, signed_by=identity.node_id), identity, PURPOSE
     )
-    sealed.__dict__.update(roster.__dict__)  # the derived values do not depend on the seal
+    for name in ("history", "folded"):  # the derived values do not depend on the seal
+        if name in proven.__dict__:
+            sealed.__dict__[name] = proven.__dict__[name]
     return sealed
 
 
@@ -268,12 +298,17 @@ def _prove(roster: Roster) -> None:
         for event in roster.events:
             event_validation.validate_event(event, roster.community_id)
         raise HearthNetError("bad_request", "events that others build on are not in it")
-    derived = _derived(history)
-    if msgspec.structs.replace(derived, signed_by=roster.signed_by, signature=roster.signature) != roster:
+    found = derived(history)
+    if msgspec.structs.replace(found, signed_by=roster.signed_by, signature=roster.signature) != roster:
         raise HearthNetError("invalid_signature", "its members are not what its events say")
 
 
-def _derived(history: History) -> Roster:
+def derived(history: History) -> Roster:
+    """Return the roster that the events of `history` come to; it is not sealed.
+
+    Raises:
+        HearthNetError: `bad_request` if none of them founds the community.
+    """
     state = replay(history)
     logins = {standing.entry.login for standing in state.members.values()}
     invites: dict[str, Invite] = {}

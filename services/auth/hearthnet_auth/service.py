@@ -20,8 +20,10 @@ from hearthnet.service import AntiEntropy, CommunityLog, EventChain
 from hearthnet.trust import (
     Admitted,
     CommunityEvent,
+    Demoted,
     Identity,
     Revocations,
+    Revoked,
     Roster,
     TokenRevocation,
     admit_newcomer,
@@ -45,6 +47,8 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 """Limit of the events in one reply. A single event that is larger is sent nevertheless."""
 _MOST_EVENTS: Final = 1_000
 _MOST_REVOCATIONS: Final = 10_000
+_MOST_REMOVALS: Final = 64
+"""Removals in front of a page, as many as a receiver keeps without what they build on."""
 
 
 class AuthService(Service):
@@ -61,7 +65,7 @@ class AuthService(Service):
         self._chain = EventChain(peer, self._log)
         self._exchange = AntiEntropy(node.bus, self._log)
         remembered = await self._log.read()
-        peer.membership.add(remembered.events, remembered.revocations)
+        await peer.membership.add(remembered.events, remembered.revocations)
         await self._exchange.open(remembered, node.home)
 
     async def stop(self) -> None:
@@ -113,8 +117,11 @@ class AuthService(Service):
 
     @capability("community.sync@1.0")
     async def sync(self, call: Call[Any, SyncInput]) -> Reply:
-        """Return the events that the caller lacks; the last page adds the revocations."""
-        missing = self._membership.roster.missing(call.input.heads)
+        """Return the events that the caller lacks, removals first; the last page adds the revocations."""
+        held = self._membership.roster
+        if held.lacks(call.input.heads):
+            self._exchange.ask(call.caller)
+        missing = removals_first(held.missing(call.input.heads), held, call.input.limit // 2)
         events = page(missing, call.input.limit)
         more = len(events) < len(missing)
         revoked = () if more else self._membership.revocations.current(now_ms())
@@ -167,7 +174,7 @@ class AuthService(Service):
             revoked = TokenRevocation.sign(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
             Revocations().add(revoked, membership.roster)
             await self._log.keep_revocation(revoked)
-            membership.add((), (revoked,))
+            await membership.add((), (revoked,))
         await self._exchange.publish_revocation(revoked)
         return Reply({"token_id": revoked.token_id, "revoked_at": rfc3339(revoked.revoked_at)})
 
@@ -208,6 +215,17 @@ def page(log: Sequence[CommunityEvent], limit: int) -> list[CommunityEvent]:
             break
         first.append(event)
     return first
+
+
+def removals_first(missing: Sequence[CommunityEvent], held: Roster, most: int) -> Sequence[CommunityEvent]:
+    """Return `missing` with the last removals that count in front, at most `most`.
+
+    Whoever asks may lack what they build on, and gets it with these pages; the removals act before that.
+    """
+    first = [one for one in missing if isinstance(one.content, Revoked | Demoted) and not held.flaw(one)]
+    front = first[-min(most, _MOST_REMOVALS) :] if most else []
+    ahead = {one.hash for one in front}
+    return [*front, *(one for one in missing if one.hash not in ahead)]
 
 
 def _event_reply(event: CommunityEvent) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.session import gossip_frames, membership
+from hearthnet.bus.session import event_intake, gossip_frames, membership
 from hearthnet.bus.session.gossip_frames import HEADS, LOG, RELAY, REVOKED, SetDigest, SetDigests
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.bus.session.membership import Membership
@@ -89,15 +90,28 @@ def invites(author: Identity, number: int, held: Roster = HELD) -> list[Communit
     return made
 
 
+def size_of(events: Iterable[CommunityEvent]) -> int:
+    """The room that they take, in bytes."""
+    return sum(len(event.encode()) for event in events)
+
+
 def hearing(held: Roster = HELD) -> Membership:
     """A process of the founder's node."""
     return Membership(FOUNDER.node_id, held)
 
 
-def hear(process: Membership, told: list[tuple[str, bytes]]) -> None:
-    """Hands over what comes from the server."""
+async def hear(process: Membership, told: list[tuple[str, bytes]]) -> None:
+    """Hands over what comes from the server, and waits until it is merged."""
     for subject, data in told:
         process.on_message(subject, data, False)
+    await merged(process)
+
+
+async def merged(process: Membership) -> None:
+    """Waits until nothing is left to be merged."""
+    await wait_for(
+        lambda: not (process._work or process._waiting or process._removals), what="everything to be merged"
+    )
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[int]:
@@ -115,7 +129,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> l
 
 def stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """No budget grows while a test spends it."""
-    for module in (gossip_frames, membership):
+    for module in (gossip_frames, membership, event_intake):
         monkeypatch.setattr(module, "steady_ms", lambda: 0)
 
 
@@ -130,14 +144,16 @@ async def test_news_is_taken_in_at_once_and_told_to_who_wants_to_know() -> None:
 
     process.on_change(changed)
     events = invites(MEMBER, 3)
-    hear(process, Voice(MEMBER).events(*events))
+    await hear(process, Voice(MEMBER).events(*events))
     assert process.roster.version == HELD.version + 3
     assert heard == 1
-    hear(process, Voice(MEMBER).events(*events))
+    await hear(process, Voice(MEMBER).events(*events))
     assert heard == 1, "what is known already is no change"
     document = revocation.TokenRevocation.sign(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
     for _ in range(2):
-        hear(process, [Voice(MEMBER).frame(REVOKED, body) for body in gossip_frames.batches((), (document,))])
+        await hear(
+            process, [Voice(MEMBER).frame(REVOKED, body) for body in gossip_frames.batches((), (document,))]
+        )
     assert process.revocations.revoked(MEMBER.node_id, document.token_id)
     assert heard == 2
 
@@ -151,9 +167,9 @@ async def test_events_of_others_are_passed_on_by_anybody_and_prove_themselves() 
         MEMBER.node_id, "trusted", client_id=ids.new_ulid(), now_ms=NOW
     )
     forged = msgspec.structs.replace(true, data={**true.data, "new_level": "anchor"})
-    hear(process, Voice(MEMBER).events(forged))
+    await hear(process, Voice(MEMBER).events(forged))
     assert process.roster.level(MEMBER.node_id) == "member"
-    hear(process, Voice(MEMBER).events(true))
+    await hear(process, Voice(MEMBER).events(true))
     await wait_for(lambda: process.roster.level(MEMBER.node_id) == "trusted", what="the next look")
 
 
@@ -162,10 +178,10 @@ async def test_events_of_others_are_passed_on_by_anybody_and_prove_themselves() 
 async def test_an_event_that_comes_before_its_own_past_waits_for_it() -> None:
     process = hearing()
     first, second, third = invites(MEMBER, 3)
-    hear(process, Voice(MEMBER).events(third))
+    await hear(process, Voice(MEMBER).events(third))
     assert process.roster is HELD
-    assert process.add([second]) is False
-    assert process.add([first])
+    assert await process.add([second]) is False
+    assert await process.add([first])
     assert process.roster.version == HELD.version + 3
 
 
@@ -175,7 +191,7 @@ async def test_only_so_many_events_wait_for_their_past(monkeypatch: pytest.Monke
     monkeypatch.setattr(membership, "_MOST_EARLY", 5)
     process, early = hearing(), invites(MEMBER, 9)[1:]
     for _ in range(2):
-        assert process.add([*early[-3:], *early]) is False
+        assert await process.add([*early[-3:], *early]) is False
         assert len({one.hash for one in process._early}) == len(process._early) == 5
 
 
@@ -207,7 +223,7 @@ async def test_what_is_not_a_members_or_not_whole_changes_nothing() -> None:
         member.frame(LOG, body + b" " * gossip_frames.FRAME_BYTES),
     ]
     for told in wrong:
-        hear(process, [told])
+        await hear(process, [told])
     assert process.dropped == len(wrong)
     assert process.roster is HELD
     gone = rosters.merge(
@@ -219,7 +235,7 @@ async def test_what_is_not_a_members_or_not_whole_changes_nothing() -> None:
         ],
     )
     after = hearing(gone)
-    hear(after, [(subject, data)])
+    await hear(after, [(subject, data)])
     assert after.roster is gone, "who was put out is not listened to any more"
 
 
@@ -228,11 +244,13 @@ async def test_what_is_not_a_members_or_not_whole_changes_nothing() -> None:
 async def test_a_revocation_that_is_not_its_makers_to_make_is_dropped() -> None:
     process = hearing()
     document = revocation.TokenRevocation.sign(MEMBER, ids.new_ulid(), FOUNDER.node_id, "manual", now_ms=NOW)
-    hear(process, [Voice(MEMBER).frame(REVOKED, body) for body in gossip_frames.batches((), (document,))])
+    await hear(
+        process, [Voice(MEMBER).frame(REVOKED, body) for body in gossip_frames.batches((), (document,))]
+    )
     assert not process.revocations.revoked(FOUNDER.node_id, document.token_id)
     assert process.dropped == 1
     trusted = hearing(raise_to(HELD, FOUNDER, MEMBER, "trusted"))
-    assert trusted.add((), (document,))
+    assert await trusted.add((), (document,))
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -242,9 +260,9 @@ async def test_known_events_cost_no_check_of_a_signature(monkeypatch: pytest.Mon
     process = hearing(rosters.merge(HELD, events))
     checked = counted(monkeypatch, signed_document, "check")
     for _ in range(20):
-        hear(process, Voice(MEMBER).events(*events))
+        await hear(process, Voice(MEMBER).events(*events))
     assert checked == []
-    hear(process, Voice(MEMBER).events(*invites(MEMBER, 1, process.roster)))
+    await hear(process, Voice(MEMBER).events(*invites(MEMBER, 1, process.roster)))
     assert checked, "what is new is checked"
 
 
@@ -265,12 +283,12 @@ async def test_a_flood_is_cut_off_and_the_others_are_still_heard(monkeypatch: py
         forged = [msgspec.structs.replace(true, event_id=ids.new_ulid()) for _ in range(500)]
         flood = Voice(MEMBER).events(*forged)
         told += len(flood)
-        hear(process, flood)
+        await hear(process, flood)
         await asyncio.sleep(0)
-    hear(process, Voice(STRANGER).events(other))
+    await hear(process, Voice(STRANGER).events(other))
 
     def heard() -> bool:
-        return process.roster.history.get(other.hash) is not None and process._timer is None
+        return process.roster.history.get(other.hash) is not None
 
     await wait_for(heard, what="the other one to be heard")
     assert told == 80
@@ -289,10 +307,10 @@ async def test_empty_frames_and_large_ones_cost_their_sender_as_well(
     process = hearing()
     told = Voice(MEMBER).frame(LOG, b'{"events":[]' + b" " * size + b"}")
     for _ in range(heard):
-        hear(process, [told])
+        await hear(process, [told])
     assert process.dropped == 0
     for _ in range(20):
-        hear(process, [told])
+        await hear(process, [told])
     assert process.dropped == 20
 
 
@@ -300,17 +318,19 @@ async def test_empty_frames_and_large_ones_cost_their_sender_as_well(
 @pytest.mark.asyncio
 async def test_what_one_author_writes_is_kept_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever passes it on: everybody keeps events for good."""
-    monkeypatch.setattr(membership, "_WRITTEN", 3)
+    held = community_of(MEMBER, STRANGER)
+    events = invites(MEMBER, 8, held)
+    monkeypatch.setattr(event_intake, "BYTES_AT_ONCE", size_of(events[:3]))
     stand_still(monkeypatch)
-    process = hearing()
-    events = invites(MEMBER, 8)
+    process = hearing(held)
+    before = process.roster.version
     for event in events:
-        hear(process, Voice(FOUNDER).events(event))
-        await wait_for(lambda: process._timer is None, what="a rest")
-    kept = process.roster.version - HELD.version
+        await hear(process, Voice(STRANGER).events(event))
+    kept = process.roster.version - before
     assert kept == 3
-    assert not process.add_fetched(events[kept:], ())
-    assert process.add(events[kept:]), "what the own node has on the disk is not cut off"
+    assert process.passed_over == 0 < process.dropped, "what is over the limit is not even proved"
+    assert not (await process.add_fetched(events[kept:], (), ""))[0]
+    assert await process.add(events[kept:]), "what the own node has on the disk is not cut off"
 
 
 @pytest.mark.req("COMMUNITY-5")
@@ -318,7 +338,7 @@ async def test_what_one_author_writes_is_kept_up_to_a_limit(monkeypatch: pytest.
 async def test_more_than_can_wait_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "_MOST_WAITING", 2)
     process = hearing()
-    hear(process, Voice(MEMBER).events(*invites(MEMBER, 3)))
+    await hear(process, Voice(MEMBER).events(*invites(MEMBER, 3)))
     assert process.dropped == 1
     assert process.roster.version == HELD.version + 2
 
@@ -341,10 +361,10 @@ async def test_heads_say_what_is_known_and_change_with_it() -> None:
     one, other = hearing(), hearing()
     assert one.heads() == other.heads()
     events = invites(MEMBER, 1)
-    one.add(events)
+    await one.add(events)
     assert other.heads().is_behind(one.heads())
     document = revocation.TokenRevocation.sign(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
-    other.add(events, (document,))
+    await other.add(events, (document,))
     assert one.heads().is_behind(other.heads())
     assert one.heads().events == other.heads().events
 
@@ -355,12 +375,12 @@ async def test_the_own_node_is_heard_without_a_limit_and_tells_how_much_it_knows
     process, told = hearing(), list[SetDigests]()
     process.on_local_heads(told.append)
     heads = SetDigests(SetDigest(9, "x"), SetDigest(0, "y"))
-    hear(process, [Voice(FOUNDER).frame(HEADS, msgspec.json.encode(heads))])
+    await hear(process, [Voice(FOUNDER).frame(HEADS, msgspec.json.encode(heads))])
     assert told == [heads]
     events = invites(FOUNDER, 3)
     for body in gossip_frames.batches(events, ()):
         for _ in range(3_000):
-            hear(process, [Voice(FOUNDER).frame(RELAY, body)])
+            await hear(process, [Voice(FOUNDER).frame(RELAY, body)])
             if process.dropped:
                 break
     assert (process.dropped, process.roster.version) == (0, HELD.version + 3)

@@ -152,7 +152,7 @@ async def test_tokens_that_do_not_hold_are_refused(shared: House) -> None:
     client = await shared.gateway.clients.from_request(asking(shown))
     token_id = decode(shown).jti
     document = revocation.TokenRevocation.sign(issuer, token_id, issuer.node_id, "manual", now_ms=now_ms())
-    peer.membership.add((), [document])
+    await peer.membership.add((), [document])
     await refused(shared, "token_revoked", shown)
     late = Clients(peer, shared.gateway.clients.book, clock=lambda: now_ms() + 700_000)
     with pytest.raises(HearthNetError, match="life is over"):

@@ -197,7 +197,7 @@ async def test_a_process_that_knows_less_than_its_nodes_auth_service_looks_it_up
         try:
             event = invited(bus.peer.roster, auth.peer.identity)
             await CommunityLog(store, mesh.home).claim(event)
-            auth.peer.membership.add([event])
+            await auth.peer.membership.add([event])
             await gossip_frames.publish(
                 auth.peer.sender, HEADS, msgspec.json.encode(auth.peer.membership.heads())
             )
@@ -247,7 +247,7 @@ async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
         async def write() -> None:
             event = invited(writer.peer.roster, writer.peer.identity)
             await log.claim(event)
-            writer.peer.membership.add([event])
+            await writer.peer.membership.add([event])
             for body in gossip_frames.batches([event], ()):
                 await gossip_frames.publish(writer.peer.sender, LOG, body)
             await writer.peer.link.flush_subscriptions()

@@ -264,7 +264,7 @@ async def test_who_was_revoked_has_no_rights_and_gives_none(mesh: Mesh) -> None:
         out = commands.CommunityAuthor(host.peer.roster, mesh.identity).revoke(
             guest.peer.node_id, "gone", client_id="c", now_ms=now_ms()
         )
-        assert host.peer.membership.add([out])
+        assert await host.peer.membership.add([out])
         assert await _code(guest.call(QUERY, query())) == "revoked"
         assert await _code(bus.call(QUERY, query(), token=lent)) == "revoked"
         assert (await bus.call(QUERY, query())).output

@@ -34,7 +34,7 @@ async def members(house: House, levels: list[Any]) -> list[dict[str, str]]:
         held = take_in(membership.roster, house.identity, newcomer)
         if level != "member":
             held = raise_to(held, house.identity, newcomer, level)
-        membership.add(held.events)
+        await membership.add(held.events)
         made.append({"node_id": newcomer.node_id})
     return made
 

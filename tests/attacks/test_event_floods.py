@@ -1,0 +1,87 @@
+"""Members who write events without end, while they are put out and by identities that they invited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.session import gossip_frames
+from hearthnet.bus.session.event_intake import BYTES_AT_ONCE
+from hearthnet.bus.session.gossip_frames import LOG
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.core.times import now_ms
+from hearthnet.trust.authorization.token import Scope, mint
+from hearthnet.trust.community import events
+from hearthnet.trust.community.events import CommunityEvent, Withdrawn
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+from tests.attacks.attacker import LIST, LIST_BODY, Attacker
+from tests.helpers.members import act
+from tests.helpers.neighbourhood import settle_in
+from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+def flood(held: Roster, author: Identity, number: int) -> list[CommunityEvent]:
+    """A chain of so many events of `author` that hold and change nothing."""
+    sequence, previous, lamport = held.next(author.node_id)
+    content = Withdrawn(invite_event_hash=held.events[0].hash)
+    made: list[CommunityEvent] = []
+    for count in range(number):
+        place = (sequence + count, previous, lamport + count)
+        made.append(act(held, author, events.WITHDRAWN, content, place, now_ms()))
+        previous = made[-1].hash
+    return made
+
+
+async def tell(bus: Bus, told: list[CommunityEvent]) -> None:
+    """Publishes events as a member's node does."""
+    for body in gossip_frames.batches(told, ()):
+        await gossip_frames.publish(bus.peer.sender, LOG, body)
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_member_that_floods_is_put_out_as_quickly_as_any(tmp_path: Path) -> None:
+    """Six members write at once as much as is taken of each; one of them is put out meanwhile."""
+    gang = [f"mallory{number}" for number in range(6)]
+    neighbourhood = settle_in(tmp_path, *gang, "carol", services=("market", "auth"))
+    home = neighbourhood.founder
+    shell, mallory = Shell(home.path), load_identity(neighbourhood.home(gang[0]).device_key)
+    async with contextlib.AsyncExitStack() as stack:
+        state = stack.enter_context(shell.node())
+        url = str(state["server"]["url"])
+        buses = [
+            await stack.enter_async_context(await Bus.join(neighbourhood.home(name), url, name))
+            for name in (*gang, "carol")
+        ]
+        carol = Attacker(buses[-1])
+        market = await carol.target(LIST, str(state["node_id"]))
+        # With a token of the attacker's, carol sees what the market's process knows of it.
+        token = mint(
+            mallory,
+            subject=carol.peer.node_id,
+            audience=carol.peer.community,
+            scope=Scope(capabilities=(LIST,)),
+            now_ms=now_ms(),
+            ttl_seconds=600,
+        )
+        assert await carol.call(market, LIST, LIST_BODY, token=token) == "ok"
+        floods = [flood(bus.peer.roster, bus.peer.identity, 600) for bus in buses[:-1]]
+        telling = [tell(bus, told) for bus, told in zip(buses, floods, strict=False)]
+        await asyncio.gather(*telling)
+
+        async def refused() -> bool:
+            return await carol.call(market, LIST, LIST_BODY, token=token) == "revoked"
+
+        with shell.start("revoke", mallory.node_id, "--yes", "--json") as command:
+            await wait_for(refused, what="the market to refuse what the attacker lent")
+            assert await asyncio.to_thread(command.wait, 60) == 0
+        for told in floods:
+            kept = [one for one in told if carol.peer.roster.history.get(one.hash) is not None]
+            assert sum(len(one.encode()) for one in kept) <= BYTES_AT_ONCE

@@ -1,0 +1,187 @@
+"""Removals are merged before all else, act before their place is there, and no merge holds the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from hearthnet.bus.session import membership
+from hearthnet.bus.session.event_intake import UNKNOWN_BYTES
+from hearthnet.bus.session.membership import Membership
+from hearthnet.core import ids
+from hearthnet.trust.community import commands
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.events import CommunityEvent, Data, Revoked
+from hearthnet.trust.community.history import History
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+from tests.bus.session.test_membership import (
+    FOUNDER,
+    HELD,
+    MEMBER,
+    NOW,
+    ROOT,
+    STRANGER,
+    Voice,
+    community_of,
+    hear,
+    hearing,
+    invites,
+)
+from tests.helpers.members import act, raise_to
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+REVOKED = "community.member.revoked"
+
+
+class Large(Data, frozen=True):
+    """The data of a kind that nobody knows."""
+
+    filling: str = "x" * UNKNOWN_BYTES
+
+
+def revocation(held: Roster, by: Identity = FOUNDER, target: Identity = MEMBER) -> CommunityEvent:
+    """`by` puts `target` out, by what `held` says of it."""
+    return commands.CommunityAuthor(held, by).revoke(
+        target.node_id, "other", client_id=ids.new_ulid(), now_ms=NOW
+    )
+
+
+def resting(process: Membership) -> None:
+    """As after a slice that took very long."""
+    process._rest_until = asyncio.get_running_loop().time() + 3_600
+
+
+def out(process: Membership, node: Identity = MEMBER) -> bool:
+    """Whether the process refuses what `node` sends."""
+    status = process.status(node.node_id)
+    return status.revoked and not process.is_member(node.node_id)
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_removal_waits_neither_for_a_flood_nor_for_a_rest() -> None:
+    process, changes = hearing(), list[bool]()
+    process.on_change(lambda: changes.append(out(process)))
+    resting(process)
+    flood = invites(MEMBER, 60)
+    for subject, data in Voice(MEMBER).events(*flood):
+        process.on_message(subject, data, False)
+    assert len(process._waiting) == 60
+    for subject, data in Voice(FOUNDER).events(revocation(HELD)):
+        process.on_message(subject, data, False)
+    await wait_for(lambda: out(process), what="the removal")
+    assert changes == [True]
+    assert len(process._waiting) == 60, "the flood rests"
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_demotion_and_a_departure_wait_for_no_rest_either() -> None:
+    held = raise_to(community_of(MEMBER, STRANGER), FOUNDER, MEMBER, "trusted")
+    process = hearing(held)
+    resting(process)
+    demotion = commands.CommunityAuthor(held, FOUNDER).demote(
+        MEMBER.node_id, "member", client_id="x", now_ms=NOW
+    )
+    await hear(process, Voice(FOUNDER).events(demotion))
+    assert process.roster.level(MEMBER.node_id) == "member"
+    resting(process)
+    await hear(process, Voice(STRANGER).events(revocation(held, STRANGER, STRANGER)))
+    assert out(process, STRANGER)
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_revocation_acts_before_the_events_it_names_are_there() -> None:
+    """The one who is put out has written to the founder what this process has not got."""
+    elsewhere = rosters.merge(HELD, invites(MEMBER, 3))
+    removal = revocation(elsewhere)
+    process = hearing()
+    await hear(process, Voice(FOUNDER).events(removal))
+    assert out(process)
+    assert process.roster.history.get(removal.hash) is None, "its place is not there yet"
+    assert process.roster.level(FOUNDER.node_id) == "anchor"
+    sealed = rosters.decode(rosters.encode(rosters.seal(process.roster, FOUNDER)))
+    assert sealed.members == HELD.members, "what is written is what the events say"
+    await process.add_fetched(elsewhere.events, (), "")
+    assert out(process)
+    assert process.roster.history.get(removal.hash) is not None
+    assert process.roster.members == rosters.merge(elsewhere, [removal]).members
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_what_a_waiting_revocation_names_is_taken_in_beyond_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hearthnet.bus.session.event_intake.BYTES_AT_ONCE", 1)
+    elsewhere = rosters.merge(HELD, invites(MEMBER, 3))
+    process = hearing()
+    assert await process.add_fetched(elsewhere.events, (), "") == (False, {MEMBER.node_id})
+    await process.add_fetched([revocation(elsewhere)], (), "")
+    assert await process.add_fetched(elsewhere.events, (), "") == (True, set())
+    assert process.roster.version == elsewhere.version + 1
+
+
+@pytest.mark.req("ATTACK-37")
+@pytest.mark.parametrize("case", ["forged", "by a member", "too few"])
+async def test_a_removal_that_would_not_count_anticipates_nothing(case: str) -> None:
+    held = raise_to(community_of(MEMBER, STRANGER), FOUNDER, STRANGER, "trusted")
+    missing = invites(MEMBER, 1, held)[0].hash
+    author = {"forged": FOUNDER, "by a member": MEMBER, "too few": STRANGER}[case]
+    target = STRANGER if case == "by a member" else MEMBER
+    content = Revoked(target_node_id=target.node_id, reason="other", client_id="x", target_heads=(missing,))
+    event = act(held, author, REVOKED, content)
+    if case == "forged":
+        event = CommunityEvent(**{**event.as_json(), "lamport": event.lamport + 1})
+    process = hearing(held)
+    await hear(process, Voice(MEMBER).events(event))
+    assert process.roster is held
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_one_event_over_a_limit_holds_back_no_other_of_its_frame() -> None:
+    """As what the own node fetched: the flood first, its end last."""
+    process = hearing()
+    large = act(HELD, MEMBER, "community.fair.opened", Large(), now_ms=NOW)
+    await hear(process, Voice(FOUNDER).events(large, revocation(HELD)))
+    assert out(process)
+    assert process.dropped == 1
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_merges_are_slices_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "_SLICE", 7)
+    sizes, threads = list[int](), set[int]()
+    extended, derived = History.extended, rosters.derived
+
+    def extending(held: History, events: Any, *given: Any) -> Any:
+        sizes.append(len(events))
+        threads.add(threading.get_ident())
+        return extended(held, events, *given)
+
+    def deriving(history: History) -> Roster:
+        threads.add(threading.get_ident())
+        return derived(history)
+
+    made = invites(MEMBER, 40)
+    monkeypatch.setattr(History, "extended", extending)
+    monkeypatch.setattr(rosters, "derived", deriving)
+    process, fetching = hearing(), hearing()
+    await hear(process, Voice(MEMBER).events(*made[:20]))
+    await fetching.add_fetched(made, (), "")
+    assert (process.roster.version, fetching.roster.version) == (HELD.version + 20, HELD.version + 40)
+    assert max(sizes) == 7
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_the_root_is_heard_first_as_well() -> None:
+    process = hearing()
+    resting(process)
+    await hear(process, Voice(MEMBER).events(revocation(HELD, ROOT)))
+    assert out(process)
+    await process.close()
