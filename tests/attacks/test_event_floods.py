@@ -14,18 +14,21 @@ from hearthnet.bus.session.event_intake import BYTES_AT_ONCE
 from hearthnet.bus.session.gossip_frames import LOG
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.core.times import now_ms
+from hearthnet.trust import signed_document
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.community import events
+from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent, Withdrawn
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.attacks.attacker import LIST, LIST_BODY, Attacker
-from tests.helpers.members import act
+from tests.helpers.members import act, let_in
 from tests.helpers.neighbourhood import settle_in
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
+SYNC = "community.sync@1.0"
 
 
 def flood(held: Roster, author: Identity, number: int) -> list[CommunityEvent]:
@@ -85,3 +88,47 @@ async def test_a_member_that_floods_is_put_out_as_quickly_as_any(tmp_path: Path)
         for told in floods:
             kept = [one for one in told if carol.peer.roster.history.get(one.hash) is not None]
             assert sum(len(one.encode()) for one in kept) <= BYTES_AT_ONCE
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_forty_identities_of_one_member_are_five_a_day_and_share_its_room(tmp_path: Path) -> None:
+    neighbourhood = settle_in(tmp_path, "mallory", "carol", services=("auth",))
+    home = neighbourhood.founder
+    async with contextlib.AsyncExitStack() as stack:
+        state = stack.enter_context(Shell(home.path).node())
+        mallory, carol = [
+            await stack.enter_async_context(
+                await Bus.join(neighbourhood.home(name), str(state["server"]["url"]), name)
+            )
+            for name in ("mallory", "carol")
+        ]
+        before, identities = mallory.peer.roster, [Identity.generate() for _ in range(40)]
+        later = before
+        for one in identities:
+            later = let_in(later, mallory.peer.identity, one)
+        await tell(mallory, [one for one in later.events if before.history.get(one.hash) is None])
+
+        async def held_there() -> Roster:
+            reply = await carol.call(SYNC, {"params": {}, "input": {"heads": {}, "limit": 1_000}})
+            told = signed_document.readable(reply.output["events"], CommunityEvent)
+            return rosters.derive(before.community_id, told)
+
+        async def taken_in() -> bool:
+            return len((await held_there()).members) > len(before.members) + 4
+
+        await wait_for(taken_in, what="five to be let in")
+        for one in identities[:5]:
+            await tell(mallory, flood(later, one, 250))
+        # What carol writes comes behind all that.
+        (last,) = flood(carol.peer.roster, carol.peer.identity, 1)
+        await tell(carol, [last])
+
+        async def done() -> Roster | None:
+            held = await held_there()
+            return held if held.history.get(last.hash) is not None else None
+
+        held = await wait_for(done, what="the last word")
+    assert len(held.members) == len(before.members) + 5
+    gang = {mallory.peer.node_id, *(one.node_id for one in identities)}
+    kept = sum(len(one.encode()) for one in held.events if one.author in gang)
+    assert BYTES_AT_ONCE / 2 < kept < BYTES_AT_ONCE * 1.1

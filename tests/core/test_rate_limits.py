@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.core import rate_limits
-from hearthnet.core.rate_limits import WINDOW_MS, Rates, TokenBucket
+from hearthnet.core.rate_limits import WINDOW_MS, LineBudgets, Rates, TokenBucket
 
 ONE, OTHER = ("anna", "1"), ("anna", "2")
 
@@ -106,3 +106,20 @@ def test_no_order_of_asking_gives_more(asked: list[tuple[int, int]]) -> None:
         now += pause
         granted += units * allowance.take("anna", units, now)
     assert granted <= 30 + now / 100
+
+
+@pytest.mark.req("BUDGET-1")
+def test_a_line_shares_the_budget_of_its_last_one() -> None:
+    budgets = LineBudgets(8, 1)
+    first, second = ("child", "inviter"), ("other child", "inviter")
+    assert budgets.take(first, 4, 0)
+    assert not budgets.take(first, 1, 0), "half of it is for those below"
+    assert budgets.take(("inviter",), 3, 0)
+    assert budgets.left(second, 0) == 1
+    assert not budgets.take(second, 2, 0)
+    assert budgets.take(("somebody",), 8, 0)
+    budgets.spend(second, 3, 0)
+    assert budgets.left(("inviter",), 0) == -2
+    assert budgets.left(("inviter",), 4_000) == 2
+    assert budgets.left(first, 4_000) == 2
+    assert budgets.left(first, 20_000) == 4

@@ -14,9 +14,9 @@ from typing import Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rate_limits import LineBudgets
-from hearthnet.core.times import from_rfc3339, now_ms, steady_ms
+from hearthnet.core.times import steady_ms
 from hearthnet.trust.community.events import Admitted, CommunityEvent, Joined
-from hearthnet.trust.community.roster import RANK, Roster
+from hearthnet.trust.community.roster import Roster
 
 BYTES_AT_ONCE: Final = 256 * 1024
 BYTES_PER_SECOND: Final = 64 * 1024 / 86_400
@@ -27,7 +27,9 @@ TRUSTED_FACTOR: Final = 16
 """Room for a trusted member's own events, and for those of others that it passes on, in lines."""
 Lookup = Callable[[str], CommunityEvent | None]
 """Returns the event with a hash, None if it is not held."""
-_AHEAD_MS: Final = 86_400_000
+_ROUNDING: Final = 1e-6
+Charge = tuple[LineBudgets, tuple[str, ...], float]
+"""A budget, the line to charge, and the units."""
 
 
 class EventIntake:
@@ -37,89 +39,64 @@ class EventIntake:
         self._node = node
         self._roster = roster
         self._bytes = LineBudgets(BYTES_AT_ONCE, BYTES_PER_SECOND)
+        # A day's admissions are one unit, and come back within a day.
+        self._admissions = LineBudgets(1.0 + _ROUNDING, 1 / 86_400)
         self._vouchers: dict[str, str] = {}
         self.passed_over = 0
 
-    def line(self, node: str) -> tuple[str, ...]:
-        """Return `node` and those who answer for what it does, the last one for all of them.
-
-        They are its inviter, that one's inviter and so on, up to the plain member whom a trusted one invited.
-        """
-        found = [node]
-        inviters = self._roster().folded.inviters
-        while not self.stands_alone(found[-1]):
-            inviter = inviters.get(found[-1], "")
-            if not inviter or inviter in found or self.stands_alone(inviter):
-                break
-            found.append(inviter)
-        return tuple(found)
-
-    def stands_alone(self, node: str) -> bool:
-        """Return whether nobody answers for `node`: it is the root, or trusted."""
-        roster = self._roster()
-        return node == roster.community_id or RANK[roster.level(node)] >= RANK["trusted"]
-
     def is_fit(self, event: CommunityEvent) -> bool:
-        """Return whether to look at `event` at all: a small one if its kind is unknown, and not of tomorrow.
-
-        An admission that is dated ahead would count for a day that is not there yet.
-        """
+        """Return whether to look at `event` at all: well-formed, and small if its kind is unknown."""
         try:
-            if event.content is None:
-                return len(event.encode()) <= UNKNOWN_BYTES
-            ahead = (
-                isinstance(event.content, Admitted) and from_rfc3339(event.wall_clock) > now_ms() + _AHEAD_MS
-            )
+            return event.content is not None or len(event.encode()) <= UNKNOWN_BYTES
         except HearthNetError:
             return False
-        return not ahead or self.stands_alone(event.author)
 
     def take(self, event: CommunityEvent, source: str, lookup: Lookup) -> bool:
-        """Charge a valid `event` that `source` passed on, and return whether there was room for it."""
-        if self._is_free(event, source):
-            return True
-        size, now = len(event.encode()), steady_ms()
-        for line, units in self._accounts(event, source, size, lookup):
-            if self._bytes.take(line, units, now):
-                return True
-        self.passed_over += 1
-        return False
+        """Charge a valid `event` that `source` passed on, and return whether there was room for it.
+
+        `lookup` returns the event with a hash, None if it is not held.
+        """
+        now, charges = steady_ms(), self._charges(event, source, lookup, steady_ms())
+        if charges is None:
+            self.passed_over += 1
+            return False
+        for budget, line, units in charges:
+            budget.spend(line, units, now)
+        return True
 
     def has_room(self, event: CommunityEvent, source: str, lookup: Lookup) -> bool:
         """Return whether `take` would find room now, without charging it."""
-        if self._is_free(event, source):
-            return True
-        size, now = len(event.encode()), steady_ms()
-        accounts = self._accounts(event, source, size, lookup)
-        return any(self._bytes.left(line, now) >= units for line, units in accounts)
+        return self._charges(event, source, lookup, steady_ms()) is not None
 
-    def _is_free(self, event: CommunityEvent, source: str) -> bool:
+    def _charges(
+        self, event: CommunityEvent, source: str, lookup: Lookup, now_ms: int
+    ) -> list[Charge] | None:
+        """Return what to charge for `event`; None if neither its author nor `source` has room for it."""
         roster = self._roster()
-        free = (self._node, roster.community_id, roster.folded.founder)
-        return event.author in free or source in (self._node, roster.folded.founder)
+        founder = roster.folded.founder
+        if event.author in (self._node, roster.community_id, founder) or source in (self._node, founder):
+            return []
+        payers = [self._payer(event, lookup)]
+        if source and roster.stands_alone(source):
+            payers.append(((f"passed on by {source}",), TRUSTED_FACTOR))
+        for line, factor in payers:
+            charges: list[Charge] = [(self._bytes, line, len(event.encode()) / factor)]
+            if isinstance(event.content, Admitted) and factor == 1:
+                charges.append((self._admissions, line[-1:], 1 / roster.policy.daily_admissions))
+            if all(budget.left(one, now_ms) >= units for budget, one, units in charges):
+                return charges
+        return None
 
-    def _accounts(
-        self,
-        event: CommunityEvent,
-        source: str,
-        size: int,
-        lookup: Lookup,
-    ) -> list[tuple[tuple[str, ...], float]]:
-        """Return the lines of which one must have room, each with the units that it takes there."""
-        author = event.author
+    def _payer(self, event: CommunityEvent, lookup: Lookup) -> tuple[tuple[str, ...], int]:
+        """Return the line that answers for `event`, and by how much more than a plain one it may write."""
+        roster, author = self._roster(), event.author
         voucher = self._voucher_of(event, lookup)
         if voucher != author:
             self._vouchers[author] = voucher
             newcomers = f"{voucher}'s newcomers"
-            line = (newcomers,) if self.stands_alone(voucher) else (newcomers, *self.line(voucher))
-            found = [(line, float(size))]
-        elif self.stands_alone(author):
-            found = [((author,), size / TRUSTED_FACTOR)]
-        else:
-            found = [(self.line(author), float(size))]
-        if source and self.stands_alone(source):
-            found.append(((f"passed on by {source}",), size / TRUSTED_FACTOR))
-        return found
+            above = () if roster.stands_alone(voucher) else roster.line(voucher)
+            return (newcomers, *above), 1
+        return roster.line(author), TRUSTED_FACTOR if roster.stands_alone(author) else 1
 
     def _voucher_of(self, event: CommunityEvent, lookup: Lookup) -> str:
         """Return the node that answers for `event`.

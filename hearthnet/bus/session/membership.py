@@ -76,7 +76,10 @@ class Membership:
         self.revocations = Revocations()
         self._intake = EventIntake(node, lambda: self._roster)
         self.reader = GossipReader(
-            node, roster.community_id, lambda sender: self._shown.level(sender), self._intake.line
+            node,
+            roster.community_id,
+            lambda sender: self._shown.level(sender),
+            lambda sender: self._roster.line(sender),
         )
         self._removals: dict[str, CommunityEvent] = {}
         self._early_removals: dict[str, CommunityEvent] = {}
@@ -233,7 +236,7 @@ class Membership:
     def _queue(self, event: CommunityEvent, sender: str) -> None:
         """Add an unknown event to those to be merged."""
         if not self._intake.is_fit(event):
-            raise FrameError("an event of an unknown kind is too large, or one is dated ahead")
+            raise FrameError("it is malformed, or too large for one of an unknown kind")
         if event.hash in self._waiting or self._expedite(event):
             return
         if self._roster.history.get(event.hash) is not None:
@@ -254,7 +257,7 @@ class Membership:
         if not target or self._roster.history.get(event.hash) is not None:
             return False
         leaves = event.author == target and self._roster.member(target) is not None
-        if not (leaves or self._intake.stands_alone(event.author)):
+        if not (leaves or self._roster.stands_alone(event.author)):
             return False
         if event.hash not in self._early_removals:
             self._removals[event.hash] = event

@@ -40,6 +40,9 @@ REVOKED: Final = "community.member.revoked"
 WITHDRAWN: Final = "community.invite.withdrawn"
 POLICY: Final = "community.policy.updated"
 
+DAILY_ADMISSIONS: Final = 5
+"""Admissions a day by a plain member and those who came by its invites, unless the policy says otherwise."""
+
 Level = Literal["member", "trusted", "anchor"]
 RANK: Final[dict[str, int]] = {"unknown": 0, "invited": 1, "member": 2, "trusted": 3, "anchor": 4}
 
@@ -59,6 +62,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     min_signatures_to_invite: Signatures = 1
     capability_token_ttl_seconds: Annotated[int, msgspec.Meta(ge=60, le=86_400)] = 86_400
     default_member_can_invite: bool = True
+    # Omitted where it is not set: versions before it read no policy that has it.
+    admissions_per_day: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def daily_admissions(self) -> int:
+        """The number of nodes that a member and those who came by it let in on one day, at most."""
+        return DAILY_ADMISSIONS if self.admissions_per_day is msgspec.UNSET else self.admissions_per_day
 
 
 class EventEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

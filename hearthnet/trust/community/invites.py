@@ -15,14 +15,16 @@ import msgspec
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import from_rfc3339
 from hearthnet.trust import text_armor
 from hearthnet.trust.community import commands, event_validation, events
-from hearthnet.trust.community.events import CommunityEvent, Joined
+from hearthnet.trust.community.events import Admitted, CommunityEvent, Joined
 from hearthnet.trust.community.roster import Invite, Roster, merge
 from hearthnet.trust.keys import Identity
 
 SCHEME: Final = "hninvite://v1/"
 MAX_LENGTH: Final = 2048
+DAY_MS: Final = 86_400_000
 
 
 class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,12 +124,34 @@ def admit(
     if not isinstance(content, Joined):
         raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")
     _check_open(held, content, now_ms)
+    _check_day(held, author.node_id, now_ms)
     with_request = merge(held, [joined])
     flaw = "it does not follow the newcomer's events before" if with_request is held else ""
     flaw = flaw or with_request.flaw(joined)
     if flaw:
         raise HearthNetError("unauthorized", f"the request to join does not count: {flaw}")
     return joined, commands.CommunityAuthor(with_request, author).admit(joined, now_ms)
+
+
+def _check_day(held: Roster, author: str, now_ms: int) -> None:
+    """Raise if the line of `author` has let in as many nodes today as others take in (decisions/0198)."""
+    if held.stands_alone(author):
+        return
+    most, top = held.policy.daily_admissions, held.line(author)[-1]
+    admissions = sum(
+        isinstance(event.content, Admitted)
+        and now_ms - from_rfc3339(event.wall_clock) < DAY_MS
+        and not held.stands_alone(event.author)
+        and held.line(event.author)[-1] == top
+        and not held.flaw(event)
+        for event in held.events
+    )
+    if admissions >= most:
+        raise HearthNetError(
+            "unauthorized",
+            f"this member and those who came by its invites have let in {most} nodes within a day; ask a "
+            "trusted member for an invite, or try again tomorrow",
+        )
 
 
 def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:

@@ -118,6 +118,32 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         """Return whether `node` was revoked and has not come back."""
         return node in self._revoked
 
+    def stands_alone(self, node: str) -> bool:
+        """Return whether nobody answers for what `node` does: it is the root, or trusted."""
+        return node == self.community_id or RANK[self.level(node)] >= RANK["trusted"]
+
+    def line(self, node: str) -> tuple[str, ...]:
+        """Return `node` and those who answer for what it does, the last one for all of them.
+
+        They are its inviter, that one's inviter and so on, up to the plain member whom a trusted one invited.
+        """
+        found, inviters = [node], self.folded.inviters
+        while not self.stands_alone(found[-1]):
+            inviter = inviters.get(found[-1], "")
+            if not inviter or inviter in found or self.stands_alone(inviter):
+                break
+            found.append(inviter)
+        return tuple(found)
+
+    def came_by(self, node: str) -> tuple[str, ...]:
+        """Return the members whom `node` invited, those whom they invited, and so on, in that order."""
+        found, invited = [node], dict[str, list[str]]()
+        for one, inviter in self.folded.inviters.items():
+            invited.setdefault(inviter, []).append(one)
+        for inviter in found:
+            found += (one for one in invited.get(inviter, ()) if one not in found)
+        return tuple(one for one in found[1:] if self.member(one) is not None)
+
     def revocation_of(self, node: str) -> str:
         """Return the hash of the event that revokes `node`; empty if there is none."""
         found = self.folded.revoked.get(node)

@@ -71,6 +71,7 @@ class PolicyInput(msgspec.Struct, frozen=True):
     min_signatures_to_invite: int | None = None
     capability_token_ttl_seconds: int | None = None
     default_member_can_invite: bool | None = None
+    admissions_per_day: int | None = None
 
 
 class IssueInput(msgspec.Struct, frozen=True):

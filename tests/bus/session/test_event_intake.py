@@ -1,0 +1,161 @@
+"""Room for what others write: shared by all whom one member let in, and no reason to disagree for good."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hearthnet.bus.session import event_intake, membership
+from hearthnet.bus.session.membership import Membership
+from hearthnet.core import ids
+from hearthnet.trust.community import commands
+from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.events import CommunityEvent, Data, Policy
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
+from tests.bus.session.test_membership import (
+    FOUNDER,
+    MEMBER,
+    NOW,
+    ROOT,
+    STRANGER,
+    community_of,
+    hearing,
+    size_of,
+)
+from tests.helpers.members import DAY_MS, act, let_in, raise_to, take_in
+
+pytestmark = pytest.mark.asyncio
+CHILDREN = [Identity(bytes([number]) * 32) for number in range(30, 38)]
+
+
+class Note(Data, frozen=True):
+    """The data of a kind that nobody knows."""
+
+    text: str = ""
+
+
+def notes(held: Roster, author: Identity, number: int, text: str = "") -> list[CommunityEvent]:
+    """A chain of so many events that mean nothing."""
+    made: list[CommunityEvent] = []
+    for _ in range(number):
+        made.append(act(held, author, "community.fair.opened", Note(text=text), now_ms=NOW))
+        held = rosters.merge(held, made[-1:])
+    return made
+
+
+def since(held: Roster, later: Roster) -> list[CommunityEvent]:
+    """What was added."""
+    return [one for one in later.events if held.history.get(one.hash) is None]
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_all_whom_a_member_let_in_share_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The member, two whom it invited and one whom these invited; another member has room of its own."""
+    held = community_of(MEMBER, STRANGER)
+    for by, child in ((MEMBER, 0), (MEMBER, 1), (CHILDREN[1], 2)):
+        held = take_in(held, by, CHILDREN[child])
+    assert held.line(CHILDREN[2].node_id) == tuple(one.node_id for one in (CHILDREN[2], CHILDREN[1], MEMBER))
+    room = size_of(notes(held, MEMBER, 8))
+    monkeypatch.setattr(event_intake, "BYTES_AT_ONCE", room + 100)
+    monkeypatch.setattr(event_intake, "BYTES_PER_SECOND", 0)
+    process = hearing(held)
+
+    async def kept(author: Identity) -> int:
+        made = notes(held, author, 12)
+        await process.add_fetched(made, (), STRANGER.node_id)
+        return sum(process.roster.history.get(one.hash) is not None for one in made)
+
+    assert await kept(CHILDREN[2]) == 4, "whoever was invited may use half of it"
+    assert await kept(CHILDREN[1]) == 0, "answers for whom it invited"
+    assert await kept(CHILDREN[0]) == 4, "is left the other half"
+    assert await kept(MEMBER) == 0, "all of it is used"
+    assert await kept(STRANGER) == 8
+    assert process.passed_over >= 4
+    assert await kept(FOUNDER) == 12, "the founder is not held to it"
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_large_events_of_unknown_kinds_are_not_taken_in() -> None:
+    held = community_of(MEMBER, STRANGER)
+    room = event_intake.UNKNOWN_BYTES - size_of(notes(held, MEMBER, 1))
+    for text, taken in (("x" * room, True), ("x" * (room + 1), False)):
+        process = hearing(held)
+        new, passed_over = await process.add_fetched(notes(held, MEMBER, 1, text), (), STRANGER.node_id)
+        assert (new, passed_over) == (taken, set() if taken else {MEMBER.node_id})
+
+
+@pytest.mark.req("ATTACK-36")
+@pytest.mark.parametrize("most", [None, 3, 7])
+async def test_a_line_lets_in_so_many_a_day(most: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_intake, "steady_ms", lambda: 0)
+    held = community_of(MEMBER, STRANGER)
+    if most is not None:
+        policy = msgspec.structs.replace(Policy(), admissions_per_day=most)
+        held = rosters.merge(held, [commands.CommunityAuthor(held, ROOT).set_policy(policy, NOW)])
+    later = held
+    for child in CHILDREN:
+        by = MEMBER if child is CHILDREN[0] else CHILDREN[0]
+        later = let_in(later, by, child)
+    process = hearing(held)
+    await process.add_fetched(since(held, later), (), STRANGER.node_id)
+    assert len(process.roster.members) - len(held.members) == (most or 5)
+    for day in (1, 2):
+        monkeypatch.setattr(event_intake, "steady_ms", lambda: day * DAY_MS)  # noqa: B023
+        await process.add_fetched(since(held, later), (), STRANGER.node_id)
+    assert process.roster.members == later.members, "the others are delayed"
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_what_a_trusted_member_passes_on_is_not_delayed() -> None:
+    """A home that was away for long gets what the others took in day by day."""
+    held = raise_to(community_of(MEMBER, STRANGER), FOUNDER, STRANGER, "trusted")
+    later = held
+    for child in CHILDREN:
+        later = let_in(later, MEMBER, child)
+    process = hearing(held)
+    await process.add_fetched(since(held, later), (), STRANGER.node_id)
+    assert process.roster.members == later.members
+
+
+@pytest.mark.req("ATTACK-36", "COMM-2")
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+async def test_homes_that_were_fed_differently_agree_in_the_end(seed: int) -> None:
+    """One line floods, forks its chain and lets nodes in, and is put out; nobody else is ever in doubt."""
+    draw = random.Random(seed)
+    base = community_of(MEMBER, STRANGER)
+    first = rosters.merge(base, notes(base, MEMBER, draw.randint(1, 6)))
+    second = let_in(let_in(first, MEMBER, CHILDREN[0]), CHILDREN[0], CHILDREN[1])
+    fork = rosters.merge(base, notes(base, MEMBER, draw.randint(1, 6), "fork"))
+    third = rosters.merge(let_in(second, STRANGER, CHILDREN[2]), fork.events)
+    removal = commands.CommunityAuthor(third, FOUNDER).revoke(
+        MEMBER.node_id, "other", client_id=ids.new_ulid(), now_ms=NOW
+    )
+    everything = rosters.merge(third, [removal])
+    with pytest.MonkeyPatch.context() as patch:
+        clock = [0]
+        patch.setattr(event_intake, "steady_ms", lambda: clock[0])
+        patch.setattr(event_intake, "BYTES_AT_ONCE", 4_000)
+        patch.setattr(event_intake, "BYTES_PER_SECOND", 4_000 / 86_400)
+        patch.setattr(membership, "_SLICE", draw.randint(1, 9))
+        # Neither is the founder's, for whose own events there is always room.
+        homes = [Membership(one.node_id, base) for one in (CHILDREN[3], CHILDREN[4])]
+        for home in homes:
+            pages = list(everything.events)
+            draw.shuffle(pages)
+            for start in range(0, len(pages), 7):
+                await home.add_fetched(pages[start : start + 7], (), STRANGER.node_id)
+        for _ in range(40):
+            assert all(home.roster.member(STRANGER.node_id) is not None for home in homes)
+            clock[0] += DAY_MS
+            for home, other in (homes, homes[::-1]):
+                await home.add_fetched(other.roster.missing(home.roster.heads()), (), STRANGER.node_id)
+                await home.add_fetched(everything.missing(home.roster.heads()), (), STRANGER.node_id)
+                assert not home.is_member(MEMBER.node_id), "the revocation acts, whatever is still missing"
+    assert [home.roster.members for home in homes] == [everything.members] * 2
+    assert homes[0].heads() == homes[1].heads()
