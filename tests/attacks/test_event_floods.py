@@ -95,7 +95,8 @@ async def test_forty_identities_of_one_member_are_five_a_day_and_share_its_room(
     neighbourhood = settle_in(tmp_path, "mallory", "carol", services=("auth",))
     home = neighbourhood.founder
     async with contextlib.AsyncExitStack() as stack:
-        state = stack.enter_context(Shell(home.path).node())
+        shell = Shell(home.path)
+        state = stack.enter_context(shell.node())
         mallory, carol = [
             await stack.enter_async_context(
                 await Bus.join(neighbourhood.home(name), str(state["server"]["url"]), name)
@@ -128,6 +129,12 @@ async def test_forty_identities_of_one_member_are_five_a_day_and_share_its_room(
             return held if held.history.get(last.hash) is not None else None
 
         held = await wait_for(done, what="the last word")
+        arguments = ("revoke", mallory.peer.node_id, "--with-invited", "--yes", "--json")
+        page = await asyncio.to_thread(shell.json, *arguments)
+        assert [one["done"] for one in page["invited"]] == [True] * 5
+        assert {one.node_id for one in (await held_there()).members} == {
+            one.node_id for one in before.members if one.node_id != mallory.peer.node_id
+        }
     assert len(held.members) == len(before.members) + 5
     gang = {mallory.peer.node_id, *(one.node_id for one in identities)}
     kept = sum(len(one.encode()) for one in held.events if one.author in gang)

@@ -158,18 +158,26 @@ _REASONS: Final = ("compromised", "inactive", "policy_violation", "other")
 @click.option(
     "--sign", "proposal", metavar="TEXT", help="Agree to what another member proposed; - reads stdin."
 )
+@click.option("--with-invited", is_flag=True, help="Put those out as well who came by its invites.")
 @click.option("--yes", "confirmed", is_flag=True, help="Do not ask.")
 @common_options
 def revoke(
-    node: str | None, reason: str, proposal: str | None, confirmed: bool, home: Home, json: bool
+    node: str | None,
+    reason: str,
+    proposal: str | None,
+    with_invited: bool,
+    confirmed: bool,
+    home: Home,
+    json: bool,
 ) -> None:
     """Put a member out of the community.
 
     NODE is its name or id. Its connections are cut within seconds, and the other members refuse its calls. If
-    the community requires several signatures, this prints a text for the others to sign.
+    the community requires several signatures, this prints a text for the others to sign. Those who came by
+    its invites, or by invites of these, are listed, and put out as well if you say so.
 
     \b
-    hearthnet revoke Kitchen --reason compromised
+    hearthnet revoke Kitchen --reason compromised --with-invited
     """
     from hearthnet.cli.workflows import cosigning
 
@@ -179,4 +187,4 @@ def revoke(
     if proposal is not None:
         signer.sign(proposal)
     elif node is not None:
-        signer.propose(node, reason)
+        signer.propose_line(node, reason, with_invited=with_invited)

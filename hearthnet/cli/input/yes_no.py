@@ -32,6 +32,12 @@ def confirm(question: str, *, confirmed: bool, option: str) -> None:
         raise HearthNetError("unauthorized", "not done: it takes a yes", exit_status=REFUSED)
 
 
+def agrees(question: str) -> bool:
+    """Return whether the person at the terminal answers yes to `question`; False if there is none."""
+    screen = terminal.screen()
+    return screen is not None and _ask(screen, f"{question} [y]es or [n]o? ")
+
+
 def _ask(screen: TextIO, prompt: str) -> bool:
     with contextlib.suppress(termios.error):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

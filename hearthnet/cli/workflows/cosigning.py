@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
@@ -57,6 +58,7 @@ class Signer(abc.ABC):
         self._identity = load_identity(home.device_key)
         self._confirmed = confirmed
         self._json = json
+        self._page: Callable[[dict[str, Any]], None] = terminal.json_page
 
     @abc.abstractmethod
     def known(self, proposal: Proposal) -> KnownMember:
@@ -127,14 +129,14 @@ class Signer(abc.ABC):
         }
         output = call_local_node(self.home, self.capability, fields)
         if self._json:
-            terminal.json_page({"done": True, **output})
+            self._page({"done": True, **output})
         else:
             self.show(proposal, output, known)
 
     def _hand_on(self, proposal: Proposal, signers: int, needed: int, known: KnownMember) -> None:
         text = proposals.encode(proposal)
         if self._json:
-            terminal.json_page({"done": False, "proposal": text, "signatures": signers, "needed": needed})
+            self._page({"done": False, "proposal": text, "signatures": signers, "needed": needed})
             return
         terminal.line(text)
         sys.stdout.flush()
@@ -157,15 +159,16 @@ class CosignCommand(Signer):
 
     def propose(self, target: str, what: str) -> None:
         """Start a proposal; submit it if this node's signature suffices, else print its text."""
-        known = resolve_member(target, members(self.roster))
-        self.decide(
-            Proposal(
-                event_type=self.event_type,
-                community_id=self.roster.community_id,
-                target_node_id=known.node_id,
-                what=what,
-                client_id=new_ulid(),
-            )
+        self.decide(self.proposal(resolve_member(target, members(self.roster)).node_id, what))
+
+    def proposal(self, node: str, what: str) -> Proposal:
+        """Return a new proposal about `node`, not signed yet."""
+        return Proposal(
+            event_type=self.event_type,
+            community_id=self.roster.community_id,
+            target_node_id=node,
+            what=what,
+            client_id=new_ulid(),
         )
 
     def known(self, proposal: Proposal) -> KnownMember:
@@ -178,6 +181,39 @@ class Revoking(CosignCommand):
     event_type = "community.member.revoked"
     capability = "community.revoke@1.0"
 
+    def propose_line(self, target: str, what: str, *, with_invited: bool) -> None:
+        """Propose to remove `target` and, if wanted, those who came by its invites, one proposal for each.
+
+        Without `with_invited` the person is asked. A target that is out already stays out, and those who came
+        by it can still follow.
+        """
+        gone = [KnownMember(one.node_id, "") for one in self.roster.revoked if with_invited]
+        known = resolve_member(target, [*members(self.roster), *gone])
+        invited = [one for one in members(self.roster) if one.node_id in self.roster.came_by(known.node_id)]
+        pages: list[dict[str, Any]] = []
+        if self._json:
+            self._page = pages.append
+        names = ", ".join(map(str, invited))
+        if self.roster.member(known.node_id) is not None:
+            self.decide(self.proposal(known.node_id, what))
+        if invited and not self._json:
+            terminal.info(f"came by invites of {known.name}, or of those whom it invited: {names}")
+        if invited and not with_invited and not (self._confirmed or self._json):
+            with_invited = yes_no.agrees(f"Put these {len(invited)} out as well?")
+        elif with_invited:
+            yes_no.confirm(f"Put out {names}?", confirmed=self._confirmed or not invited, option="--yes")
+        taken = [self._remove_as_well(one, what, pages) if with_invited else _as_json(one) for one in invited]
+        if self._json:
+            terminal.json_page({**(pages[0] if pages else {"done": True}), "invited": taken})
+        elif invited and not with_invited:
+            terminal.info(f"these stay; to put them out: hearthnet revoke {known.node_id} --with-invited")
+
+    def _remove_as_well(self, known: KnownMember, what: str, pages: list[dict[str, Any]]) -> dict[str, Any]:
+        """Propose to remove `known`, which the person has confirmed; return the entry for scripts."""
+        self._confirmed = True
+        self.decide(self.proposal(known.node_id, what))
+        return _as_json(known) | (pages.pop() if pages else {})
+
     def question(self, proposal: Proposal, known: KnownMember) -> str:
         name, why = one_line(self.roster.name), one_line(proposal.what)
         return f"Put {known} out of {name} ({why})? Only a new invite brings it back."
@@ -187,6 +223,10 @@ class Revoking(CosignCommand):
 
     def show(self, proposal: Proposal, output: dict[str, Any], known: KnownMember) -> None:
         terminal.line(f"{known} is put out; its connections are cut, and nobody takes its calls any more")
+
+
+def _as_json(known: KnownMember) -> dict[str, Any]:
+    return {"node_id": known.node_id, "display_name": known.display_name}
 
 
 class Demoting(CosignCommand):

@@ -136,12 +136,16 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         return tuple(found)
 
     def came_by(self, node: str) -> tuple[str, ...]:
-        """Return the members whom `node` invited, those whom they invited, and so on, in that order."""
+        """Return the plain members whom `node` invited, those whom they invited, and so on, in that order.
+
+        Without those who were trusted since, and whom these invited.
+        """
         found, invited = [node], dict[str, list[str]]()
         for one, inviter in self.folded.inviters.items():
             invited.setdefault(inviter, []).append(one)
         for inviter in found:
-            found += (one for one in invited.get(inviter, ()) if one not in found)
+            came = invited.get(inviter, ())
+            found += (one for one in came if one not in found and not self.stands_alone(one))
         return tuple(one for one in found[1:] if self.member(one) is not None)
 
     def revocation_of(self, node: str) -> str:

@@ -9,8 +9,10 @@ import pytest
 
 from hearthnet.core import ids
 from hearthnet.trust.community import proposals
+from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here, Village
 from tests.helpers.household import Household, settle
+from tests.helpers.members import take_in
 from tests.helpers.waiting import wait_for_sync
 
 
@@ -98,6 +100,45 @@ def test_a_proposal_goes_round_until_there_are_enough_signatures(here: Here, hou
     assert run_at(here, household, "barn", "revoke", "--sign", second["proposal"], "--yes") == 0
     assert "enough have signed, but no node runs here" in here.err
     assert len(proposals.decode(here.out.strip()).check(household.roster)) == 3
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Household:
+    """The cellar let in the shed, the shed the hut; the attic is of its own."""
+    family = settle(tmp_path, {"cellar": "member", "attic": "member"})
+    for by, number, name in ((family.key("cellar"), 41, "shed"), (Identity(bytes([41]) * 32), 42, "hut")):
+        later = take_in(family.roster, by, Identity(bytes([number]) * 32), name)
+        family.happen(*(one for one in later.events if family.roster.history.get(one.hash) is None))
+    return family
+
+
+@pytest.mark.req("MEMBERS-3")
+def test_those_who_came_by_a_member_are_named_when_it_is_put_out(here: Here, family: Household) -> None:
+    assert run_at(here, family, "", "revoke", "cellar", "--yes") == 0
+    assert "came by invites of cellar, or of those whom it invited: shed (ed25519:" in here.err
+    assert f"hearthnet revoke {family.key('cellar').node_id} --with-invited" in here.err
+    assert here.out.count("hnproposal://") == 1
+    assert run_at(here, family, "", "revoke", "cellar", "--yes", "--json") == 0
+    page = json.loads(here.out)
+    assert [sorted(one) for one in page["invited"]] == [["display_name", "node_id"]] * 2
+    assert run_at(here, family, "", "revoke", "attic", "--yes", "--json") == 0
+    assert json.loads(here.out)["invited"] == []
+
+
+@pytest.mark.req("MEMBERS-3")
+def test_those_who_came_by_a_member_are_put_out_with_it_or_later(here: Here, family: Household) -> None:
+    assert run_at(here, family, "", "revoke", "cellar", "--with-invited", "--yes", "--json") == 0
+    page = json.loads(here.out)
+    texts = [page["proposal"], *(one["proposal"] for one in page["invited"])]
+    targets = [proposals.decode(text).target_node_id for text in texts]
+    assert targets == [family.key("cellar").node_id, *(one["node_id"] for one in page["invited"])]
+    assert [one["display_name"] for one in page["invited"]] == ["shed", "hut"]
+    assert run_at(here, family, "", "revoke", "cellar", "--with-invited") == 7
+    family.revoke("cellar")
+    node = family.key("cellar").node_id
+    assert run_at(here, family, "", "revoke", node, "--with-invited", "--yes", "--json") == 0
+    page = json.loads(here.out)
+    assert (page["done"], [one["display_name"] for one in page["invited"]]) == (True, ["shed", "hut"])
 
 
 @pytest.mark.req("MEMBERS-3")

@@ -16,11 +16,12 @@ from hearthnet.trust.community import commands, events, invites, roster
 from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.community.roster import Policy, Roster
 from hearthnet.trust.keys import Identity
-from tests.helpers.members import DAY_MS, NOW, act
+from tests.helpers.members import DAY_MS, NOW, act, raise_to, take_in
 from tests.trust.town import (
     EVE,
     MALLORY,
     MAX,
+    NORA,
     QUINN,
     ROOT,
     SAM,
@@ -251,3 +252,37 @@ def test_a_request_that_does_not_follow_the_newcomers_events_is_refused() -> Non
     assert caught.value.code == "unauthorized"
     assert held.missing_before([later]) == (later,)
     assert [one.hash for one in invites.admit(held, MAX, asked, NOW)][:1] == [asked.hash]
+
+
+@pytest.mark.req("ATTACK-36")
+def test_a_line_lets_in_five_a_day_and_a_trusted_member_any_number() -> None:
+    """Max lets in Eve; both together make it five, until a day has passed."""
+    held = take_in(town(), MAX, EVE, "eve", NOW)
+    newcomers = iter([Identity(bytes([number]) * 32) for number in range(120, 140)])
+    for by in (EVE, MAX, EVE, MAX):
+        held = take_in(held, by, next(newcomers), "newcomer", NOW)
+    for by in (EVE, MAX):
+        with pytest.raises(HearthNetError, match="have let in 5 nodes within a day") as caught:
+            take_in(held, by, next(newcomers), "newcomer", NOW + DAY_MS - 1)
+        assert caught.value.code == "unauthorized"
+    for by in (TILDA, TILDA, TILDA, TILDA, TILDA, TILDA, NORA):
+        held = take_in(held, by, next(newcomers), "newcomer", NOW)
+    policy = msgspec.structs.replace(Policy(), admissions_per_day=6)
+    larger = with_events(held, commands.CommunityAuthor(held, ROOT).set_policy(policy, NOW))
+    assert take_in(larger, MAX, next(newcomers), "newcomer", NOW)
+    assert take_in(held, MAX, next(newcomers), "newcomer", NOW + DAY_MS)
+
+
+@pytest.mark.req("ATTACK-36")
+def test_a_line_ends_below_a_trusted_member() -> None:
+    held = take_in(take_in(town(), MAX, EVE, "eve", NOW), EVE, MALLORY, "mallory", NOW)
+    eve, mallory, most = EVE.node_id, MALLORY.node_id, MAX.node_id
+    assert held.line(mallory) == (mallory, eve, most)
+    assert held.came_by(most) == (eve, mallory)
+    assert held.line(TILDA.node_id) == (TILDA.node_id,)
+    raised = raise_to(held, TILDA, EVE, "trusted", NOW)
+    assert raised.line(mallory) == (mallory,)
+    assert raised.came_by(most) == ()
+    out = with_events(held, removal(held, ROOT, EVE))
+    assert out.line(mallory) == (mallory, eve, most), "who was put out still answers for it"
+    assert out.came_by(most) == (mallory,)
