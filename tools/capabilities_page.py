@@ -63,6 +63,7 @@ Made from the files in `contracts/` by `make capabilities`; change those, not th
 - **Callers** are the least level of trust that the provider accepts. A token can only narrow it.
 - **Timeout** is the time limit of a call that names none. **At once** is the number of calls that one
   process takes at a time, unless its offer says otherwise.
+- **Body** is the maximum size of a request's body, unknown fields included (`payload_too_large`).
 - **Errors** are the codes to expect besides those that any call can end with: a body that does not fit the
   schema (`bad_request`), a version or hash that differs (`schema_mismatch`), missing authority, a spent
   budget, a full or absent provider, a deadline, an effect whose end is not known (`outcome_unknown`).
@@ -167,6 +168,7 @@ def _facts(contract: Contract) -> str:
         "Repetition": _REPEATS[contract.idempotent],
         "Timeout": f"{contract.timeout_seconds} s",
         "At once": str(contract.max_concurrent),
+        "Body": f"at most {contract.request_limit:,} bytes",
         "Errors": ", ".join(map(code, contract.errors)) or "none of its own",
         "Schema hash": code(contract.schema_hash),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,12 @@ from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.errors import HearthNetError
 
 Schema = dict[str, Any]
+MAX_REQUEST_BYTES: Final = 64 * 1024
+"""Maximum size of a request's body, unless the contract states another."""
+_MAX_SUPPLIED_REQUEST_BYTES: Final = 1024 * 1024
+"""The same for a contract that a neighbour may have supplied: as much as the gateway takes in a request."""
+_MAX_HOME_REQUEST_BYTES: Final = 8 * 1024 * 1024
+"""The same for a package's capability, which the own node alone calls: a message of nats-server."""
 
 
 class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +62,10 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     examples: list[dict[str, Any]]
     effect_scope: Literal["community", "node"] | None = None
     approval: Literal["any", "own_key"] | None = None
+    max_request_bytes: Annotated[int, msgspec.Meta(ge=1, le=_MAX_HOME_REQUEST_BYTES)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    """Maximum size of the request's body; left out of a contract on the wire where it is not stated."""
 
     @cached_property
     def capability(self) -> Capability:
@@ -95,6 +105,28 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """Return the schemas of request, reply, offer and frames."""
         streams = (self.stream_schema or {}).values()
         return [self.request_schema, self.response_schema, self.offer_params, *streams]
+
+    @cached_property
+    def request_limit(self) -> int:
+        """The maximum size of a request's body as sent, in bytes, unknown fields included."""
+        if self.max_request_bytes is not msgspec.UNSET:
+            return self.max_request_bytes
+        if is_derived(self.name):
+            return _MAX_SUPPLIED_REQUEST_BYTES
+        return _MAX_HOME_REQUEST_BYTES if self.is_home_only else MAX_REQUEST_BYTES
+
+    def check_request_size(self, size: int) -> None:
+        """Check that a request's body of `size` bytes may be sent and read.
+
+        Raises:
+            HearthNetError: `payload_too_large` with the limit if it has too many.
+        """
+        if size > self.request_limit:
+            raise HearthNetError(
+                "payload_too_large",
+                f"the body has {size} bytes, and {self.id} takes {self.request_limit}; send less in one call",
+                details={"limit": self.request_limit},
+            )
 
     def _compiled(self, schema: Schema) -> SchemaCheck:
         """Compile one of the schemas; those that a neighbour may have supplied are bounded."""

@@ -19,6 +19,8 @@ from hearthnet.core.times import steady_ms
 from hearthnet.protocol.stream import WINDOW, Outgoing
 
 _MOST_INPUTS: Final = 64
+_MAX_INPUT_BYTES: Final = 512 * 1024
+"""Maximum size of one input: a chunk of content in base64 has 350 KB. Those that wait have 32 MiB at most."""
 _ACK: Final = msgspec.json.Decoder(dict[str, int])
 _INPUT: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -121,9 +123,12 @@ class Stream:
         """Queue an input for the handler.
 
         Raises:
-            HearthNetError: `capacity_exceeded` if too many earlier ones are unread.
+            HearthNetError: `payload_too_large` over the limit; `capacity_exceeded` if too many earlier ones
+                are unread.
         """
         self._outgoing.record_activity(steady_ms())
+        if len(body) > _MAX_INPUT_BYTES:
+            raise HearthNetError("payload_too_large", f"an input has {_MAX_INPUT_BYTES} bytes at most")
         data = read_json(body, _INPUT)
         try:
             self._inputs.put_nowait(data)

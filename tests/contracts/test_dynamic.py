@@ -49,6 +49,7 @@ def test_the_version_follows_from_all_that_a_contract_says() -> None:
         "idempotent": {"idempotent": "no"},
         "timeout_seconds": {"timeout_seconds": 77},
         "max_concurrent": {"max_concurrent": 77},
+        "max_request_bytes": {"max_request_bytes": 77},
         "request_schema": {"request_schema": request(text)},
         "response_schema": {"response_schema": {"type": "object", "properties": {"output": text}}},
         "stream_schema": {"stream_schema": {"progress": text}},

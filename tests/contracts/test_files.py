@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from hearthnet.contracts.compare import compare
@@ -21,6 +24,18 @@ from tests.contracts import golden
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"
 ALL = list(contracts())
 EXAMPLES = [(contract, index) for contract in ALL for index in range(len(contract.examples))]
+
+UNBOUNDED = {
+    "auth.token.issue@1.0",
+    "community.join@1.0",
+    "community.sync@1.0",
+    "embed.text@1.0",
+    "llm.chat@2.0",
+    "llm.complete@1.0",
+    "rag.ingest@1.0",
+}
+"""Contracts whose schema allows more than their limit in bytes."""
+_parser: Any = vars(re)["_parser"]
 
 MADE_BY = {
     "posts": "market.post@1.0",
@@ -154,3 +169,62 @@ def test_what_was_released_changes_with_a_release_alone() -> None:
     assert "not released yet" in golden.release(first)
     assert "not released yet" in golden.release(draft + done)
     assert golden.release(done) == ""
+
+
+def largest(schema: Any) -> float:
+    """The largest JSON text in UTF-8 that a schema allows, without unknown fields; infinite for no bound."""
+    if not isinstance(schema, dict) or not schema:
+        return math.inf
+    if "enum" in schema or "const" in schema:
+        return max(len(json.dumps(value)) for value in schema.get("enum", [schema.get("const")]))
+    if "type" not in schema:
+        return max(largest(one) for one in schema.get("anyOf", schema.get("oneOf", [{}])))
+    types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return max(_largest_of(kind, schema) for kind in types)
+
+
+def _largest_of(kind: str, schema: dict[str, Any]) -> float:
+    if kind == "string":
+        pattern = schema.get("pattern", "")
+        closed = pattern.startswith("^") and pattern.endswith("$") and "[^" not in pattern
+        width = _parser.parse(pattern).getwidth()[1] if closed else math.inf
+        width = math.inf if width >= _parser.MAXREPEAT else width
+        return 2 + min(4 * schema.get("maxLength", math.inf), width)
+    if kind == "array":
+        return 2 + schema.get("maxItems", math.inf) * (1 + largest(schema.get("items")))
+    if kind == "object":
+        named = sum(len(name) + 4 + largest(inner) for name, inner in schema.get("properties", {}).items())
+        others = schema.get("additionalProperties")
+        return 2 + named + (schema.get("maxProperties", math.inf) * (70 + largest(others)) if others else 0)
+    return 24
+
+
+@pytest.mark.req("CONTRACT-13")
+@every_contract
+def test_every_request_that_the_schema_bounds_fits_the_limit(contract: Contract) -> None:
+    """What has no bound, or one beyond what a message holds, states how much it takes."""
+    most = largest(contract.request_schema)
+    if contract.id in UNBOUNDED:
+        assert most > contract.request_limit
+    else:
+        assert most <= contract.request_limit <= 1024 * 1024
+
+
+@pytest.mark.req("CONTRACT-13")
+def test_a_contract_takes_what_it_says_and_not_a_byte_more() -> None:
+    contract = contracts().get("market.post@1.0")
+    assert contract.request_limit == 65_536
+    contract.check_request_size(65_536)
+    with pytest.raises(HearthNetError) as caught:
+        contract.check_request_size(65_537)
+    assert (caught.value.code, caught.value.details) == ("payload_too_large", {"limit": 65_536})
+    assert "max_request_bytes" not in msgspec.to_builtins(contract)
+
+
+@pytest.mark.req("CONTRACT-13")
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("experimental.mcp.house.lamp", 1_048_576), ("hello.greet", 8_388_608), ("rag.query", 65_536)],
+)
+def test_a_contract_that_states_no_limit_has_one(name: str, limit: int) -> None:
+    assert msgspec.structs.replace(contracts().get("rag.query@1.0"), name=name).request_limit == limit

@@ -99,6 +99,9 @@ async def test_what_a_caller_says_is_bounded_and_must_be_json() -> None:
             with pytest.raises(HearthNetError) as refused:
                 hear(body)
             assert refused.value.code == "bad_request"
+    with pytest.raises(HearthNetError) as large:
+        stream.on_input(b'{"n":"%b"}' % (b"x" * 524_288))
+    assert large.value.code == "payload_too_large"
     for number in range(64):
         stream.on_input(b'{"n": %d}' % number)
     with pytest.raises(HearthNetError) as caught:

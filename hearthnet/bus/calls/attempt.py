@@ -139,12 +139,13 @@ def send_request(
 
     Raises:
         HearthNetError: `timeout` if no time is left until the loop time `until`; `bad_request` for text that
-            is not Unicode; errors of `Sender.send_call`.
+            is not Unicode; `payload_too_large` over the contract's limit; errors of `Sender.send_call`.
     """
     left_ms = int((until - asyncio.get_running_loop().time()) * 1000)
     if left_ms <= 0:
         raise HearthNetError("timeout", f"no time was left to ask for {request.contract.id}")
     body, offer, sender = encode_body(request.body), view.offer, session.sender
+    request.contract.check_request_size(len(body))
     trace.peer, trace.call, trace.bytes_out = view.node, call_id, len(body)
     trace.attempts += 1
     if caller is not None and _is_batchable(request, view, caller) and session.batcher.accepts(body):

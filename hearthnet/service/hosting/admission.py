@@ -8,6 +8,7 @@
         and is within its rate limits                        else `rate_limited`
      5  the capability is offered here                       else `not_found`
      6  signed, if it has side effects                       else `invalid_signature`
+        and its body is no larger than the contract allows   else `payload_too_large`
      7  the token, if there is one, is a token               else `bad_request`
         signed by its issuer                                 else `token_invalid`
         within its lifetime                                  else `token_expired`
@@ -181,9 +182,10 @@ def admit(
 
 
 def _check_kind(contract: Contract, frame: Frame) -> None:
-    """Refuse an unsigned effect, and a stream of a capability without one, before any work."""
+    """Refuse an unsigned effect, a body that is too large, and a stream of what does not stream."""
     if contract.side_effects and frame.evidence is None:
         raise HearthNetError("invalid_signature", f"{contract.id} has side effects: its calls must be signed")
+    contract.check_request_size(len(frame.body))
     if frame.header.kind == "open" and contract.stream_schema is None:
         raise HearthNetError("bad_request", f"{contract.id} does not stream; send it as a call")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet import Call
@@ -245,6 +246,19 @@ async def test_an_offer_for_the_own_node_is_announced_to_nobody(mesh: Mesh) -> N
             await wait_for(lambda: len(announced) >= 2, what="the announcements of the others")
     assert announced
     assert not [subject for subject in announced if "rag.query" in subject]
+
+
+@pytest.mark.req("CONTRACT-13")
+async def test_a_body_over_the_contracts_limit_is_not_sent(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        body = {**query(), "unknown": "x" * 65_536}
+        error = await _refusal(bus.call(QUERY, body))
+        assert (error.code, error.details) == ("payload_too_large", {"limit": 65_536})
+        assert QUERY in error.message
+        body["unknown"] = body["unknown"][: 65_536 - len(msgspec.json.encode({**body, "unknown": ""}))]
+        assert (await bus.call(QUERY, body)).output
+    assert len(service.calls) == 1
 
 
 @pytest.mark.req("BUS-11")

@@ -401,6 +401,35 @@ async def test_an_effect_asked_for_without_a_signature_is_refused(mesh: Mesh) ->
     assert service.calls == []
 
 
+@pytest.mark.req("CONTRACT-13")
+async def test_a_body_over_the_contracts_limit_is_not_read(mesh: Mesh) -> None:
+    service = ProbeService()
+    async with mesh.hosting(service) as host, await mesh.bus() as bus:
+        for characters, codes in ((65_000, [""]), (65_536, ["payload_too_large"])):
+            listener, call_id = _Listener(bus), ids.new_ulid()
+            body = {**query(), "unknown": "x" * characters}
+            await listener.send(_frame(bus, host.peer.node_id, host.peer.instance, body, id=call_id), call_id)
+            await wait_for(lambda listener=listener: listener.heard, what="the answer")
+            assert listener.codes == codes
+        # The size is judged first: what is no JSON at all has no better answer.
+        subject, _ = _frame(bus, host.peer.node_id, host.peer.instance, body)
+        listener, call_id = _Listener(bus), ids.new_ulid()
+        header = bus.peer.sender.header(
+            "call",
+            call_id,
+            to=host.peer.node_id,
+            to_instance=host.peer.instance,
+            capability=QUERY,
+            deadline=5000,
+        )
+        inner = frames.plain(header, b"{" * 65_537)
+        sealed = frames.box(inner, bus.peer.sender.keys.to(host.peer.node_id))
+        await listener.send((subject, sealed), call_id)
+        await wait_for(lambda: listener.heard, what="the refusal")
+        assert listener.codes == ["payload_too_large"]
+    assert len(service.calls) == 1
+
+
 @pytest.mark.req("ADMIT-8")
 async def test_what_is_not_for_this_process_is_dropped_without_a_word(mesh: Mesh) -> None:
     service = ProbeService()
