@@ -28,7 +28,8 @@ from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "audit"
 HEAD_PURPOSE: Final = "audit head"
-MAX_FRAME_BYTES: Final = 64 * 1024
+MAX_FRAME_BYTES: Final = 8 * 1024
+"""Maximum size of a frame that an entry holds; of a larger one it holds the hash."""
 EntryKind = Literal["began", "ended", "decided", "refused"]
 Fault = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
 
@@ -39,7 +40,7 @@ class AuditEntry(
     """One entry; `time` is in Unix milliseconds, `instance` the process that wrote it.
 
     `began` records the request: `token` is the token's id, `digest` that of the arguments, `frame` the
-    caller's signed frame (base64url), or its hash if it has more than 64 KiB. `ended` records the result:
+    caller's signed frame (base64url), or its hash if it has more than 8 KiB. `ended` records the result:
     `code` is the error in the reply, empty after success; `outcome` is the hash of the answer. `decided`
     records a person's decision about the call shown under the id `call`: `code` is `approved`, `edited` or
     `denied`, `via` the way it was given, `digest` that of the arguments to be sent, `outcome` the signed

@@ -307,11 +307,39 @@ def delete(event_id: str | None, everything: bool, confirmed: bool, home: Home, 
         terminal.info("the words are not off the disk yet")
 
 
-async def _deleted(bus: Bus, fields: dict[str, Any]) -> dict[str, Any]:
+@command.command("erase")
+@click.argument("event_ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--yes", "confirmed", is_flag=True, help="Do not ask.")
+@common_options
+def erase(event_ids: tuple[str, ...], confirmed: bool, home: Home, json: bool) -> None:
+    """Erase posts of anybody from the market of this home, for good.
+
+    Only the home's owner can. What stays is that you erased them, when, and hashes; they do not come back.
+    """
+    confirm(f"Erase {counted(len(event_ids), 'post')}, for good?", confirmed=confirmed, option="--yes")
+    erased = on_bus(home, lambda bus: _erased(bus, event_ids))
+    if json:
+        terminal.json_page(erased)
+        return
+    terminal.line(f"erased: {counted(erased['deleted'], 'post')}")
+    if not erased["erased"]:
+        terminal.info("the words are not off the disk yet")
+
+
+async def _erased(bus: Bus, event_ids: tuple[str, ...]) -> dict[str, Any]:
+    """Delete each post at this home, whoever wrote it."""
+    total: dict[str, Any] = {"deleted": 0, "erased": True}
+    for event_id in event_ids:
+        one = await _deleted(bus, {"event_id": event_id}, node=bus.peer.node_id)
+        total = {"deleted": total["deleted"] + one["deleted"], "erased": total["erased"] and one["erased"]}
+    return total
+
+
+async def _deleted(bus: Bus, fields: dict[str, Any], node: str = "") -> dict[str, Any]:
     total: dict[str, Any] = {"deleted": 0, "erased": True}
     while True:
         request = {"params": {}, "input": {"client_id": ids.new_ulid(), **fields}}
-        reply = await bus.call("market.delete@1.0", request)
+        reply = await bus.call("market.delete@1.0", request, node=node)
         erased = total["erased"] and bool(reply.meta.get("erased"))
         total = {"deleted": total["deleted"] + reply.output["deleted"], "erased": erased}
         if not reply.output["remaining"] or "all" not in fields:

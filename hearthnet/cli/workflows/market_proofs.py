@@ -28,6 +28,7 @@ _CAPABILITIES: Final = {
 _SIGNED_NAMES: Final = {"target_event_id": "event_id"}
 """Members of an event that have another name in the request."""
 _ABOUT_THE_CALL: Final = "expected_lamport"
+_HASH: Final = "blake3:"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -36,6 +37,8 @@ def problem(event: dict[str, Any], roster: Roster) -> str:
     try:
         if not event["frame"]:
             return "its frame is kept back: a token in it could be used by anybody"
+        if event["frame"].startswith(_HASH):
+            return "its frame was too large to keep: the home has its hash alone, which proves nothing"
         raw = ids.unb64(event["frame"])
         header = headers.decode(raw.split(b"\n", 2)[1])
         return _differences(event, frames.read_signed(raw, header.sender), roster)

@@ -18,15 +18,22 @@ import msgspec
 
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
-from hearthnet.core.canonical_json import read_json
+from hearthnet.core.canonical_json import content_hash, read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.call import Call
 from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.day_quota import DayQuota
 from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, DiskGuard, Message, WrongSequence
 from hearthnet.trust.authorization.approval import Approval
 
+MAX_FRAME_BYTES: Final = 32 * 1024
+"""Maximum size of a frame that an event holds: of the largest post, in any letters, with its approval. Of a
+larger one, which has members that nobody knows, the event holds the hash.
+"""
+MAX_DAY_BYTES: Final = 4 * 1024 * 1024
+"""Maximum of bytes that another node, or a guest of this one, may add in a day: some 1,700 posts."""
 _PAUSE_SECONDS: Final = 0.2
 _LOG: Final = "the event log"
 
@@ -34,7 +41,8 @@ _LOG: Final = "the event log"
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event of the log.
 
-    `frame` is the author's signed frame (base64url), the proof of its request.
+    `frame` is the author's signed frame (base64url), the proof of its request; of more than `MAX_FRAME_BYTES`
+    its hash.
     """
 
     event_id: str
@@ -69,28 +77,47 @@ class EventLog:
     """One stream of events under one subject prefix, for appending and reading."""
 
     def __init__(
-        self, store: Store, stream: str, prefix: str, community: str, *, home: Home | None = None
+        self,
+        store: Store,
+        stream: str,
+        prefix: str,
+        community: str,
+        *,
+        home: Home | None = None,
+        own: str = "",
     ) -> None:
-        """Use the stream; `home` is the folder of the node that stores it, checked for free space."""
+        """Use the stream; `home` is the folder of the node that stores it, checked for free space.
+
+        With `own`, the id of that node, what others add in a day is bounded.
+        """
         self._store = store
         self._stream = stream
         self._prefix = prefix
         self._community = community
         self._room = DiskGuard(home)
+        self._quota = DayQuota(store, own, stream.lower(), MAX_DAY_BYTES) if own else None
 
     async def append(
-        self, call: Call[Any, Any], event_type: str, data: dict[str, Any], *, after: int | None = None
+        self,
+        call: Call[Any, Any],
+        event_type: str,
+        data: dict[str, Any],
+        *,
+        after: int | None = None,
+        takes_back: bool = False,
     ) -> Recorded:
         """Append the event of `call`, at most once ever for its author and client id.
 
         With `after` it becomes the next event of the log behind that place or is not appended, so that a
-        decision made from the log still holds.
+        decision made from the log still holds. For an event that `takes_back` others the caller's quota
+        is twice as large.
 
         Raises:
             LogAdvanced: Another event follows `after`.
             HearthNetError: `bad_request` if that client id was used for other arguments; `expired` for an
-                approval that is too old and was never used; `capacity_exceeded` if the disk is full and
-                `partition` if the log cannot be reached, both before the call's deadline.
+                approval that is too old and was never used; `rate_limited` if the caller has added
+                `MAX_DAY_BYTES` today; `capacity_exceeded` if the disk is full and `partition` if the log
+                cannot be reached, both before the call's deadline.
         """
         subject = self._subject(call)
         if call.evidence is None:
@@ -108,10 +135,13 @@ class EventLog:
             client_id=call.idempotency_key,
             data=data,
             arguments_digest=call.arguments_digest,
-            frame=ids.b64(call.evidence),
+            frame=_evidence(call.evidence),
             approval=call.approval,
         )
-        return await self._claim(subject, event, call, after)
+        encoded = msgspec.json.encode(event)
+        if self._quota is not None:
+            await self._quota.charge(call.caller, call.principal, len(encoded), reserve=takes_back)
+        return await self._claim(subject, event, encoded, call, after)
 
     async def at(self, lamport: int) -> Recorded | None:
         """Return the event at that place, None if it was erased."""
@@ -175,11 +205,12 @@ class EventLog:
     def _place_of(self, principal: str, client_id: str) -> str:
         return f"{self._prefix}.{ids.subject_token(principal)}.{client_id}"
 
-    async def _claim(self, subject: str, event: Event, call: Call[Any, Any], after: int | None) -> Recorded:
+    async def _claim(
+        self, subject: str, event: Event, data: bytes, call: Call[Any, Any], after: int | None
+    ) -> Recorded:
         """Append until the winner is known; a lost answer is settled by reading the subject."""
         from nats.js import api
 
-        data = msgspec.json.encode(event)
         unused = {str(api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value): "0"}
         if after is not None:
             unused[str(api.Header.EXPECTED_LAST_SEQUENCE.value)] = str(after)
@@ -210,6 +241,11 @@ class EventLog:
     async def _read(self, subject: str, seconds: float) -> Recorded | None:
         found = await jetstream_records.last(self._store, self._stream, subject, _LOG, seconds)
         return None if found is None else _decode(found)
+
+
+def _evidence(frame: bytes) -> str:
+    """Return the caller's signed frame as events keep it: whole, or its hash if large."""
+    return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
 
 
 def _decode(message: Message) -> Recorded:

@@ -154,6 +154,26 @@ async def write(
         raise StoreTimeout from error
 
 
+async def increment(store: Store, subject: str, by: int) -> int:
+    """Add to a counter and return its value, which no other call receives.
+
+    Raises:
+        StoreTimeout: The result is unknown.
+        HearthNetError: The server refuses the message.
+    """
+    from nats import errors
+    from nats.js import errors as js_errors
+
+    try:
+        with heeding_cancellation():
+            ack = await store.js.publish(subject, timeout=WRITE_SECONDS, headers={"Nats-Incr": f"{by:+d}"})
+        return int(ack.val or "")
+    except js_errors.APIError as error:
+        raise unwritable(error) from error
+    except (errors.Error, TimeoutError, ValueError) as error:
+        raise StoreTimeout from error
+
+
 async def write_until(
     store: Store,
     stream: str,

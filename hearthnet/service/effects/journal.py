@@ -21,6 +21,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import process_lock
@@ -34,6 +36,7 @@ from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.claims import ClaimStore
+from hearthnet.service.effects.day_quota import DayQuota
 from hearthnet.service.effects.exactly_once import Effects, Work
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import ConsentRefused, Key, Refusals, of_call
@@ -49,9 +52,18 @@ Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
 """Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
 
 
+MAX_DAY_BYTES: Final = 16 * 1024 * 1024
+"""Maximum of bytes that the calls of another node, or of a guest of this one, may add to the audit log in a
+day: some 7,000 calls.
+"""
+_CLOSING_BYTES: Final = 1024
+"""Bytes of the signature and the chain of an entry, and of the entry that ends the call."""
+
+
 class _Parts(NamedTuple):
     audit: AuditLog
     effects: Effects
+    quota: DayQuota
 
 
 class Records:
@@ -100,12 +112,12 @@ class Records:
         Raises:
             HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
                 another effect; `expired` for consent that is too old for an effect that is not known;
-                `capacity_exceeded` if the disk is full; `partition` if the store does not answer in time.
+                `rate_limited` if the caller's calls have added `MAX_DAY_BYTES` today; `capacity_exceeded` if
+                the disk is full; `partition` if the store does not answer in time.
         """
         _check_names(call)
         parts = await self._parts()
         await self._check_time(parts.effects, call, event_sourced)
-        await parts.effects.claim_consent(call, event_sourced=event_sourced)
         evidence = call.evidence or b""
         entry = self._entry(
             kind="began",
@@ -122,6 +134,9 @@ class Records:
             idempotency_key=call.idempotency_key,
             frame=content_hash(evidence) if erasable else audit_chain.evidence(evidence),
         )
+        size = len(msgspec.json.encode(entry)) + _CLOSING_BYTES
+        await parts.quota.charge(call.caller, call.principal, size)
+        await parts.effects.claim_consent(call, event_sourced=event_sourced)
         async with self._noting:
             if not self._open and self._lock is not None:
                 self._lock.note((await parts.audit.place(call.allowed())).sequence)
@@ -201,6 +216,7 @@ class Records:
                 self._opened = _Parts(
                     AuditLog(store, self._peer.identity, room),
                     Effects(ClaimStore(store, room), self._peer.instance, lives),
+                    DayQuota(store, self._peer.node_id, "audit", MAX_DAY_BYTES),
                 )
             return self._opened
 

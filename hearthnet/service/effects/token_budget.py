@@ -22,13 +22,11 @@ from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.rate_limits import Rates
-from hearthnet.core.tasks import heeding_cancellation
 from hearthnet.core.times import steady_ms
 from hearthnet.service.effects import claims, jetstream_records
-from hearthnet.service.effects.jetstream_records import DiskGuard
+from hearthnet.service.effects.jetstream_records import DiskGuard, StoreTimeout
 from hearthnet.trust.authorization.token import Claims
 
-_INCREMENT: Final = {"Nats-Incr": "+1"}
 _SECONDS: Final = 2.0
 _EFFECTS: Final = "effects"
 
@@ -80,23 +78,12 @@ class Budget:
     async def _count_call(self, claims: Claims, limit: int) -> None:
         # By issuer, too: an issuer chooses the jti, and must not be able to use up another's token.
         subject = f"ct.{ids.token_form(claims.iss)}.{claims.jti}.calls"
-        if await self._add_one(subject) > limit:
-            raise _used_up("calls", limit)
-
-    async def _add_one(self, subject: str) -> int:
-        """Add one to the counter and return its value, which no other call receives."""
-        from nats import errors
-        from nats.js import errors as js_errors
-
-        store = await self._store()
         try:
-            with heeding_cancellation():
-                ack = await store.js.publish(subject, timeout=_SECONDS, headers=_INCREMENT)
-            return int(ack.val or "")
-        except js_errors.APIError as error:
-            raise jetstream_records.unwritable(error) from error
-        except (errors.Error, TimeoutError, ValueError) as error:
+            count = await jetstream_records.increment(await self._store(), subject, 1)
+        except StoreTimeout as error:
             raise _uncounted() from error
+        if count > limit:
+            raise _used_up("calls", limit)
 
     async def _count_effect(self, token: Claims, limit: int, idempotency_key: str) -> None:
         records = claims.ClaimStore(await self._store(), self._room)

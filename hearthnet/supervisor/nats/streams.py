@@ -1,9 +1,10 @@
 """The streams of JetStream: made by the supervisor alone, refused if weaker than promised.
 
-    MARKET      mk.post.<author>.<client id>      one event a subject; what its author deletes is erased
+    MARKET      mk.post.<author>.<client id>      one event a subject; what is deleted is erased
     COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, permanently
                 cm.revoked.<issuer>.<token id>
-    COUNTERS    ct.<token id>.<what>              counters (`Nats-Incr`), gone 25 h after the last increment
+    COUNTERS    ct.<issuer>.<token id>.calls,     counters (`Nats-Incr`), gone 25 h after the last increment
+                ct.<account>.<log>.<day>
     KV_claims   $KV.claims.<key>                  one record a key, changed by compare-and-set
     AUDIT       au.entry                          the audit log, in order
     RUNS        rn.run.<run>,                     a run of the tool loop as it was saved last, and the

@@ -19,6 +19,7 @@ EXPIRED: Final = "market.post.expired"
 DELETED: Final = "market.post.deleted"
 _LAST: Final = 2**63 - 1
 MODERATORS: Final = frozenset({"trusted", "anchor"})
+LOCATION: Final = ("lat", "lng", "label")
 MOST_UPDATES: Final = 100
 """Updates of one post."""
 
@@ -208,6 +209,14 @@ def check_text(fields: dict[str, Any], at: str = "/input") -> None:
                 f"{name} is blank; write something that can be read",
                 details={"path": f"{at}/{name}", "rule": "blank"},
             )
+
+
+def without_unknown(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return `fields` with those members of the location that a post has: others would be kept and shown."""
+    location = fields.get("location")
+    if location is None:
+        return fields
+    return {**fields, "location": {name: location[name] for name in LOCATION}}
 
 
 def sweep_id(event_id: str) -> str:

@@ -21,7 +21,7 @@ import msgspec
 
 from hearthnet import Call, HearthNetError, NodeContext, Reply, Service, capability
 from hearthnet.bus import Outbox
-from hearthnet.core import TaskSet, now_ms
+from hearthnet.core import TaskSet, now_ms, short_id
 from hearthnet.service import EventLog, LogAdvanced, Recorded
 from hearthnet_market.database import DamagedView
 from hearthnet_market.export import exported
@@ -45,6 +45,7 @@ from hearthnet_market.schemas import (
     check_update,
     no_post,
     sweep_id,
+    without_unknown,
 )
 from hearthnet_market.semantic_search import SemanticIndex
 
@@ -55,6 +56,8 @@ _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each reading of the log: an event is announced while it is still on its way to disk."""
 _SWEPT_AT_ONCE: Final = 100
 _ERASED_AT_ONCE: Final = 500
+_QUOTA_RULE: Final = "bytes_a_day"
+_DAY_MS: Final = 24 * 3_600_000
 _Answer = TypeVar("_Answer")
 _Decision = Callable[[], Awaitable[tuple[dict[str, Any], int]]]
 """Returns an event's data and the place of the log on which it is based, or raises the refusal."""
@@ -73,13 +76,22 @@ class MarketService(Service):
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Lock()
         self._tasks = TaskSet()
+        self._noted_day = 0
+        """The day (UTC) of `note`, counted from 1970."""
 
     async def start(self, node: NodeContext) -> None:
         """Open the view, bring it up to the log, and start the background tasks."""
         self._node = node
         self._view = await asyncio.to_thread(View, node.data / "view.db")
         self._meanings = SemanticIndex(node.bus, self._view, self._look)
-        self._events = EventLog(await node.store(), STREAM, PREFIX, node.bus.peer.community, home=node.home)
+        self._events = EventLog(
+            await node.store(),
+            STREAM,
+            PREFIX,
+            node.bus.peer.community,
+            home=node.home,
+            own=node.identity.node_id,
+        )
         await self._catch_up()
         await self._events.watch(self._woken)
         self._meanings.open()
@@ -116,11 +128,11 @@ class MarketService(Service):
     @capability("market.post@1.0", event_sourced=True, erasable=True)
     async def post(self, call: Call[Any, PostInput]) -> Reply:
         """Create a post, once for each client id of its author."""
-        data = msgspec.to_builtins(call.input)
+        data = without_unknown(msgspec.to_builtins(call.input))
         check_text(data)
         if (erased := await self._erased(call)) is not None:
             return erased
-        recorded = await self._events.append(call, CREATED, data)
+        recorded = await self._append(call, CREATED, data)
         # The event is recorded, so the reply is a success even if the view cannot follow yet (a full disk).
         await self._guarded(self._catch_up(), "following what was recorded")
         # Another process may have deleted the post before this process read that event.
@@ -140,7 +152,7 @@ class MarketService(Service):
             return {
                 "client_id": wanted.client_id,
                 "target_event_id": wanted.event_id,
-                "fields": wanted.fields,
+                "fields": without_unknown(wanted.fields),
             }, place
 
         return await self._erased(call) or _reply(await self._decided(call, UPDATED, decide))
@@ -168,15 +180,19 @@ class MarketService(Service):
 
     @capability("market.delete@1.0", event_sourced=True)
     async def delete(self, call: Call[Any, DeleteInput]) -> Reply:
-        """Delete one post or all posts of the caller from the view, the log and its disk."""
-        wanted = call.input
+        """Delete one post or all posts of the caller from the view, the log and its disk.
+
+        The home's owner may delete the post of anybody. A token does not carry that right.
+        """
+        wanted, own = call.input, self._node.identity.node_id
+        is_owner = call.caller == call.principal == own and not call.token
 
         async def decide() -> tuple[dict[str, Any], int]:
             found, left, place = await self._look(self._view.written, call.principal, wanted.event_id)
             if not found:
                 what = f"no post {wanted.event_id}" if wanted.event_id else "nothing of yours"
                 raise HearthNetError("not_found", f"there is {what}; see: market.export")
-            if any(not answers_for(call.principal, post["author"]) for post in found):
+            if not is_owner and any(not answers_for(call.principal, post["author"]) for post in found):
                 raise HearthNetError("unauthorized", "only its author may delete a post; see: market.expire")
             return {"client_id": wanted.client_id, "posts": found, "remaining": left}, place
 
@@ -252,7 +268,7 @@ class MarketService(Service):
                 await self._catch_up()
                 continue
             try:
-                recorded = await self._events.append(call, event_type, data, after=place)
+                recorded = await self._append(call, event_type, data, after=place)
             except LogAdvanced:
                 await self._catch_up()
                 continue
@@ -263,6 +279,22 @@ class MarketService(Service):
             "too much happens on the market just now; send it again",
             details={"rule": "contended"},
         )
+
+    async def _append(
+        self, call: Call[Any, Any], event_type: str, data: dict[str, Any], after: int | None = None
+    ) -> Recorded:
+        """Append an event; a member that has used up its quota is named in the status of the service."""
+        takes_back = event_type in (EXPIRED, DELETED)
+        try:
+            return await self._events.append(call, event_type, data, after=after, takes_back=takes_back)
+        except HearthNetError as error:
+            if error.rule == _QUOTA_RULE and self.note is None:
+                self.note = (
+                    f"{short_id(call.caller)} has added all that it may today; see: hearthnet market erase"
+                )
+                self._noted_day = now_ms() // _DAY_MS
+                self.offers_changed()
+            raise
 
     async def _catch_up(self) -> None:
         """Read the log up to its end, so that events of this process are visible in the view."""
@@ -319,6 +351,9 @@ class MarketService(Service):
         await self._guarded(self._erase(), "erasing what was deleted")
         while True:
             await asyncio.sleep(self.sweep_seconds)
+            if self.note is not None and self._noted_day != now_ms() // _DAY_MS:
+                self.note = None
+                self.offers_changed()
             await self._guarded(self._sweep_once(), "sweeping")
             await self._guarded(self._erase(), "erasing what was deleted")
 

@@ -126,6 +126,19 @@ def test_what_one_wrote_is_deleted_with_a_yes(shell: Shell) -> None:
     assert (again.returncode, "see: market.export" in again.stderr) == (5, True), again.stderr
 
 
+@pytest.mark.req("MARKET-25")
+def test_posts_are_erased_with_a_yes(shell: Shell) -> None:
+    posted = [
+        shell.json("market", "post", "--title", f"Post {n}", "--body", "Soon.", "--json")["event_id"]
+        for n in range(2)
+    ]
+    assert shell.run("market", "erase", *posted).returncode == 7
+    done = shell.run("market", "erase", *posted, "--yes")
+    assert (done.returncode, done.stdout) == (0, "erased: 2 posts\n"), done.stderr
+    again = shell.run("market", "erase", posted[0], "--yes")
+    assert again.returncode == 5, again.stderr
+
+
 @pytest.mark.req("MARKET-22", "MARKET-17")
 def test_a_post_waits_for_the_node_and_is_withdrawn_or_posted_once(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "later")

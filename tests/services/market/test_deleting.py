@@ -107,7 +107,7 @@ async def test_all_of_ones_own_goes_in_steps_and_nothing_of_others(
         hers = await anna.do("post", category="offer", title="Kites", body="To fly.")
         for number in range(3):
             await post(bus, f"post {number}")
-        assert (await refused(bus, "delete", event_id=theirs)).code == "unauthorized"
+        assert (await refused(member, "delete", event_id=hers["event_id"])).code == "unauthorized"
         first = await do(bus, "delete", all=True)
         assert (first["deleted"], first["remaining"]) == (2, 1)
         last = await do(bus, "delete", all=True)
@@ -162,3 +162,44 @@ async def test_a_member_takes_along_all_it_wrote_and_nobody_else_does(mesh: Mesh
         assert (await do(bus, "export", event_id=own))["events"] == whole["events"][1:2]
         assert (await refused(bus, "export", event_id=ended)).code == "not_found"
         assert len((await do(member, "export", event_id=ended))["events"]) == 2
+
+
+@pytest.mark.req("MARKET-25")
+async def test_the_homes_owner_erases_anybodys_post_and_it_stays_away(mesh: Mesh) -> None:
+    given = {"client_id": ids.new_ulid(), "category": "offer", "title": SECRET, "body": f"A {SECRET}."}
+    async with await mesh.bus() as bus, await mesh.guest_bus() as member:
+        async with mesh.hosting(MarketService()):
+            theirs = await do(member, "post", **given)
+            kept = await post(member, "Kept")
+            ended = await post(member, "Ended")
+            await do(member, "expire", event_id=ended, reason="fulfilled", note=SECRET)
+            anna = Guest(mesh, bus)
+            with pytest.raises(HearthNetError, match="only its author"):
+                await anna.do("delete", event_id=kept)
+            with pytest.raises(HearthNetError, match="only its author"):
+                await Guest(mesh, bus, "").do("delete", event_id=kept)
+            for event_id in (theirs["event_id"], ended):
+                reply = await bus.call("market.delete@1.0", body(client_id=ids.new_ulid(), event_id=event_id))
+                assert (reply.output["deleted"], reply.meta["erased"]) == (1, True)
+            assert await do(member, "post", **given) == theirs, "a repetition brings nothing back"
+            assert list(await listed(bus)) == [kept]
+            gone = (await do(member, "list", since_lamport=1))["ended"]
+            assert {one["by"] for one in gone} == {mesh.identity.node_id}
+        assert _on_disk(mesh.home.path, SECRET) == []
+        for file in mesh.home.service("market").glob("view.*"):
+            file.unlink()
+        async with mesh.hosting(MarketService()):
+            assert list(await listed(bus)) == [kept]
+            assert await do(member, "post", **given) == theirs
+            assert await found(bus, SECRET) == []
+
+
+@pytest.mark.req("MARKET-26")
+async def test_members_of_a_location_that_nobody_knows_are_not_kept(mesh: Mesh) -> None:
+    place = {"lat": 52, "lng": 8.5, "label": "Mill Lane"}
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        one = await post(bus, location={**place, "junk": SECRET})
+        assert (await listed(bus))[one]["location"] == place
+        await do(bus, "update", event_id=one, fields={"location": {**place, "lat": 53, "junk": SECRET}})
+        assert (await listed(bus))[one]["location"] == {**place, "lat": 53}
+        assert "junk" not in str([event["data"] for event in (await do(bus, "export"))["events"]])

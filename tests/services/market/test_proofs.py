@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -11,7 +13,7 @@ from hearthnet.core import ids
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.header import Header
-from hearthnet.service.effects.event_log import Event, Recorded
+from hearthnet.service.effects.event_log import MAX_FRAME_BYTES, Event, Recorded
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
 from hearthnet_market import MarketService
@@ -93,3 +95,18 @@ async def test_a_frame_with_a_token_for_anybody_is_not_handed_over() -> None:
     unread = _recorded("", identity, "!")
     found = exported([bound, free, unread])["events"]
     assert [bool(event["frame"]) for event in found] == [True, False, False]
+
+
+@pytest.mark.req("MARKET-26")
+async def test_a_large_frame_is_kept_as_its_hash_and_proves_nothing(mesh: Mesh) -> None:
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
+        for size in (MAX_FRAME_BYTES - 2_000, MAX_FRAME_BYTES):
+            given = {"client_id": ids.new_ulid(), "category": "offer", "title": "Large", "body": "To lend."}
+            await do(bus, "post", **given, unknown="x" * size)
+        events = (await do(bus, "export"))["events"]
+    whole, hashed = (event["frame"] for event in events)
+    assert MAX_FRAME_BYTES - 2_000 < len(ids.unb64(whole)) <= MAX_FRAME_BYTES
+    assert re.fullmatch("blake3:[0-9a-f]{64}", hashed)
+    assert "x" * 100 not in str([event["data"] for event in events])
+    roster = load_roster(mesh.guest.roster)
+    assert market_proofs.problem(events[1], roster).startswith("its frame was too large to keep")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
@@ -52,7 +54,10 @@ async def listed(bus: Bus) -> dict[str, dict[str, Any]]:
 
 
 class Guest:
-    """A guest of the founder's gateway: its calls are under a session token, approved by the gateway."""
+    """A guest of the founder's gateway: its calls are under a session token, approved by the gateway.
+
+    Without a name it is the founder, who lent the token and approves.
+    """
 
     def __init__(self, mesh: Mesh, bus: Bus, name: str = "anna") -> None:
         self._mesh = mesh
@@ -87,7 +92,7 @@ class Guest:
             id=ids.new_ulid(),
             community=self._bus.peer.community,
             approver=node,
-            via="gateway",
+            via=msgspec.UNSET if self.principal == f"{node}/" else "gateway",
             actor=node,
             provider="*",
             capability=f"market.{verb}@1.0",

@@ -1,0 +1,91 @@
+"""What others may add to a log in a day: shared by processes, kept over restarts, and told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects import day_quota, journal
+from hearthnet.service.effects.day_quota import BLOCK_BYTES, DayQuota
+from tests.helpers.mesh import Mesh
+from tests.helpers.probe import POST, ProbeService, post
+
+pytestmark = pytest.mark.asyncio
+DAY_MS = 24 * 3_600_000
+LIMIT = 4 * BLOCK_BYTES
+
+
+async def _refusal(quota: DayQuota, caller: str, size: int, principal: str = "") -> HearthNetError:
+    with pytest.raises(HearthNetError) as caught:
+        await quota.charge(caller, principal or caller, size)
+    return caught.value
+
+
+@pytest.mark.req("EFFECT-10")
+async def test_processes_share_a_quota_and_a_restart_keeps_it(
+    mesh: Mesh, clock: Callable[[int], None]
+) -> None:
+    clock(20_000 * DAY_MS + 1)
+    own, member, other = (
+        mesh.identity.node_id,
+        f"{mesh.identity.node_id}/anna",
+        f"{mesh.identity.node_id}/ben",
+    )
+    async with await mesh.store() as store:
+        first, second = (DayQuota(store, own, "market", LIMIT) for _ in range(2))
+        # In small parts, and by both at once: a part costs what it has.
+        for _ in range(64):
+            await first.charge(own, member, BLOCK_BYTES // 64)
+        await asyncio.gather(*(each.charge(own, member, BLOCK_BYTES) for each in (first, second, second)))
+        for restarted in (first, second, DayQuota(store, own, "market", LIMIT)):
+            error = await _refusal(restarted, own, 1, member)
+            assert (error.code, error.rule, error.details["limit"]) == ("rate_limited", "bytes_a_day", LIMIT)
+            assert error.retry_after_ms == DAY_MS - 1
+        # What takes back has as much again; the own node, others and other logs are not concerned.
+        await second.charge(own, member, BLOCK_BYTES, reserve=True)
+        await second.charge(own, own, 100 * LIMIT)
+        await second.charge(own, other, LIMIT)
+        await DayQuota(store, own, "audit", LIMIT).charge(own, member, LIMIT)
+        clock(20_001 * DAY_MS)
+        await first.charge(own, member, LIMIT)
+
+
+@pytest.mark.req("EFFECT-10")
+async def test_what_was_refused_is_not_taken(mesh: Mesh, clock: Callable[[int], None]) -> None:
+    clock(20_000 * DAY_MS)
+    async with await mesh.store() as store:
+        quota, member = DayQuota(store, mesh.identity.node_id, "market", LIMIT), ids.node_id(bytes(32))
+        await _refusal(quota, member, LIMIT + 1)
+        await quota.charge(member, member, LIMIT - 10)
+        await _refusal(quota, member, 11)
+        await quota.charge(member, member, 10)
+
+
+@pytest.mark.req("EFFECT-10")
+async def test_calls_of_others_are_refused_over_the_quota_of_the_audit_log(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MAX_DAY_BYTES", BLOCK_BYTES)
+    service = ProbeService()
+    async with mesh.hosting(service), await mesh.guest_bus() as member, await mesh.bus() as bus:
+        refused = None
+        while refused is None:
+            try:
+                await member.call(POST, post(ids.new_ulid()))
+            except HearthNetError as error:
+                refused = error
+        assert (refused.code, refused.rule) == ("rate_limited", "bytes_a_day")
+        count = len(service.calls)
+        assert BLOCK_BYTES // 8192 < count < BLOCK_BYTES // 1024
+        assert (await bus.call(POST, post(ids.new_ulid()))).output
+        assert len(service.calls) == count + 1
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the time of the quotas, in ms."""
+    return lambda now: monkeypatch.setattr(day_quota, "now_ms", lambda: now)
