@@ -176,9 +176,11 @@ def largest(schema: Any) -> float:
     if not isinstance(schema, dict) or not schema:
         return math.inf
     if "enum" in schema or "const" in schema:
-        return max(len(json.dumps(value)) for value in schema.get("enum", [schema.get("const")]))
+        values: list[Any] = schema["enum"] if "enum" in schema else [schema["const"]]
+        return max(len(json.dumps(value)) for value in values)
     if "type" not in schema:
-        return max(largest(one) for one in schema.get("anyOf", schema.get("oneOf", [{}])))
+        alternatives: list[Any] = schema.get("anyOf") or schema.get("oneOf") or [{}]
+        return max(map(largest, alternatives))
     types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     return max(_largest_of(kind, schema) for kind in types)
 
@@ -187,15 +189,19 @@ def _largest_of(kind: str, schema: dict[str, Any]) -> float:
     if kind == "string":
         pattern = schema.get("pattern", "")
         closed = pattern.startswith("^") and pattern.endswith("$") and "[^" not in pattern
-        width = _parser.parse(pattern).getwidth()[1] if closed else math.inf
+        width = float(_parser.parse(pattern).getwidth()[1]) if closed else math.inf
         width = math.inf if width >= _parser.MAXREPEAT else width
-        return 2 + min(4 * schema.get("maxLength", math.inf), width)
+        return 2.0 + min(4 * float(schema.get("maxLength", math.inf)), width)
     if kind == "array":
-        return 2 + schema.get("maxItems", math.inf) * (1 + largest(schema.get("items")))
+        return 2 + float(schema.get("maxItems", math.inf)) * (1 + largest(schema.get("items")))
     if kind == "object":
         named = sum(len(name) + 4 + largest(inner) for name, inner in schema.get("properties", {}).items())
         others = schema.get("additionalProperties")
-        return 2 + named + (schema.get("maxProperties", math.inf) * (70 + largest(others)) if others else 0)
+        return (
+            2
+            + named
+            + (float(schema.get("maxProperties", math.inf)) * (70 + largest(others)) if others else 0)
+        )
     return 24
 
 
