@@ -43,6 +43,37 @@ def problem(entry: AuditEntry) -> str:
         return f"the caller's frame proves nothing: {error}"
 
 
+class SignedCall(msgspec.Struct, frozen=True):
+    """What a caller signed: the arguments, and who consented by an approval or a standing grant, if any."""
+
+    arguments: dict[str, Any]
+    approver: str = ""
+    grantor: str = ""
+
+
+def signed_call(entry: AuditEntry) -> SignedCall | None:
+    """Return the signed call in an `entry` without a `problem`; None if it has only its hash, or none.
+
+    Raises:
+        HearthNetError: `invalid_signature` if the approval in it is for another call.
+    """
+    if entry.kind != "began" or entry.frame.startswith(_HASH):
+        return None
+    frame = frames.read_signed(ids.unb64(entry.frame), entry.caller)
+    body, header = read_json(frame.body, _BODY), frame.header
+    if header.grant is not None:
+        return SignedCall(body, grantor=grants.decode(header.grant).approver)
+    if header.approval is None:
+        return SignedCall(body)
+    approval = approvals.decode(header.approval)
+    bound = approval.arguments_digest, approval.idempotency_key, approval.run, _name(approval.capability)
+    if bound != (entry.digest, entry.idempotency_key, entry.run, _name(entry.capability)):
+        raise HearthNetError(
+            "invalid_signature", f"the approval in entry {entry.sequence} is for another call"
+        )
+    return SignedCall(body, approver=approval.approver)
+
+
 def _differences(entry: AuditEntry, frame: Frame) -> str:
     header = frame.header
     for what, said, kept in (

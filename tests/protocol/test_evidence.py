@@ -9,6 +9,7 @@ import pytest
 
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash, digest
+from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import evidence, frame
 from hearthnet.protocol.header import Header
 from hearthnet.trust import audit_chain
@@ -171,3 +172,25 @@ def test_a_frame_that_proves_nothing_is_told(changes: dict[str, Any]) -> None:
 def test_what_is_kept_as_a_hash_and_what_keeps_nothing_is_not_wrong() -> None:
     assert evidence.problem(entry(frame=content_hash(b"large"))) == ""
     assert evidence.problem(entry(kind="ended", frame="")) == ""
+
+
+@pytest.mark.req("AUDIT-13")
+def test_what_the_caller_signed_is_shown() -> None:
+    for frame_of, approver, grantor in (
+        (proof(), ANNA.node_id, ""),
+        (proof(**GRANTED), "", ANNA.node_id),
+        (proof(approval=None), "", ""),
+    ):
+        shown = evidence.signed_call(entry(frame=frame_of))
+        assert shown is not None
+        assert (shown.arguments, shown.approver, shown.grantor) == (BODY, approver, grantor)
+    assert evidence.signed_call(entry(frame=content_hash(b"frame"))) is None
+    assert evidence.signed_call(entry(kind="decided")) is None
+
+
+@pytest.mark.req("AUDIT-13")
+def test_an_approval_of_another_call_is_none_of_this_one() -> None:
+    for change in ({"arguments_digest": digest({})}, {"idempotency_key": "x"}, {"run": "x"}):
+        other = sign_approval(ANNA, msgspec.structs.replace(APPROVAL, **change))
+        with pytest.raises(HearthNetError, match="is for another call"):
+            evidence.signed_call(entry(frame=proof(approval=msgspec.to_builtins(other))))

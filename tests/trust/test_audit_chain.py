@@ -220,3 +220,144 @@ def test_a_head_is_signed_by_the_node_it_names() -> None:
         with pytest.raises(HearthNetError, match=said) as caught:
             audit_chain.read_head(bad)
         assert caught.value.code == code
+
+
+def removed(count: int, hashed: str) -> AuditEntry:
+    """An audit checkpoint for the entries up to `count`."""
+    fields = {"node": ANNA.node_id, "community": ROOT.node_id, "sequence": 0, "previous": "", "time": 50}
+    return AuditEntry(**fields, kind="removed", call="", instance="", count=count, outcome=hashed, rule="age")  # type: ignore[arg-type]
+
+
+GONE = 4
+VOUCHED, VOUCHED_END = chain(
+    *(entry(number) for number in range(1, 2 * CALLS + 1)), removed(GONE, content_hash(LINES[GONE - 1]))
+)
+VOUCHED_HEAD = audit_chain.read_head(audit_chain.head(ANNA, ROOT.node_id, VOUCHED_END, 99))
+
+
+@pytest.mark.req("AUDIT-11")
+@pytest.mark.parametrize("gone", range(2 * CALLS + 2))
+def test_a_checkpoint_stands_for_entries_up_to_its_own(gone: int) -> None:
+    """All of them, or those that are not removed yet; and no later one."""
+    verifier = Verifier(ANNA.node_id)
+    for line in VOUCHED[gone:]:
+        verifier.feed(line)
+    found = verifier.end(VOUCHED_HEAD)
+    if gone <= GONE:
+        assert found is None
+        assert verifier.start.sequence == gone
+        assert verifier.checkpoint is not None
+        assert verifier.checkpoint.count == GONE
+    else:
+        assert found is not None
+        problem = "cut off" if gone > 2 * CALLS else "missing"
+        assert (found.entry, found.problem) == (1, problem)
+
+
+@pytest.mark.req("AUDIT-11")
+@pytest.mark.parametrize(
+    ("named", "hashed", "gone"),
+    [(4, content_hash(b"another"), 4), (9, END.hash, 0), (12, END.hash, 2)],
+)
+def test_a_checkpoint_that_names_another_entry_is_altered(named: int, hashed: str, gone: int) -> None:
+    """Even one that the node itself has signed."""
+    lines, _ = chain(*(entry(number) for number in range(1, 2 * CALLS + 1)), removed(named, hashed))
+    found = verdict(lines[gone:], head=None)
+    assert found is not None
+    assert found[:2] == (9, "altered")
+    assert f"vouches for another entry {named}" in found[2]
+
+
+@pytest.mark.req("AUDIT-11")
+def test_a_forged_checkpoint_is_none() -> None:
+    forged = resigned(VOUCHED[-1], by=ROOT, count=6, outcome=content_hash(LINES[5]))
+    for line, problem in (
+        (forged, "altered"),
+        (resigned(VOUCHED[-1], by=BERTA), "foreign"),
+        (VOUCHED[-1].replace(b'"count":4', b'"count":6'), "altered"),
+    ):
+        found = verdict([*LINES[6:], line], head=None)
+        assert found is not None
+        assert found[:2] == (9, problem)
+    # One of another place in the chain.
+    other, _ = chain(entry(1), removed(6, content_hash(LINES[5])))
+    found = verdict([*LINES[6:], other[1]], head=None)
+    assert found is not None
+    assert found[:2] == (2, "reordered")
+
+
+@pytest.mark.req("AUDIT-12")
+def test_a_part_is_verified_as_a_part_only() -> None:
+    place = ChainPosition(6, content_hash(LINES[5]))
+    head = audit_chain.read_head(audit_chain.head(ANNA, ROOT.node_id, place, 99, first=3))
+    assert head.first == 3
+    for lines, finding in (
+        (LINES[2:6], None),
+        (LINES[3:6], "missing"),
+        (LINES[1:6], "missing"),
+        (LINES[:6], "missing"),
+        (LINES[2:5], "cut off"),
+        (LINES[2:7], "altered"),
+        ([], "cut off"),
+    ):
+        verifier = Verifier(ANNA.node_id, first=3)
+        for line in lines:
+            verifier.feed(line)
+        found = verifier.end(head)
+        assert (found and found.problem) == finding
+    assert verdict(LINES[2:6], head=head) is not None, "without its first entry's number it is no part"
+
+
+def proof_of(*numbers: int) -> Lines:
+    """The proof of these entries."""
+    lines = [LINES[number - 1] for number in numbers]
+    return [audit_chain.head(ANNA, ROOT.node_id, END, 99, proves=lines), *lines]
+
+
+@pytest.mark.req("AUDIT-13")
+def test_a_proof_is_read_back() -> None:
+    for numbers in ((3, 4), (3,), (8,), (7, 8)):
+        head, entries = audit_chain.proven(proof_of(*numbers))
+        assert [entry.sequence for entry in entries] == list(numbers)
+        assert ChainPosition(head.sequence, head.hash) == END
+
+
+@pytest.mark.req("AUDIT-13")
+def test_no_byte_of_a_proof_can_be_changed_unnoticed() -> None:
+    whole = b"\n".join(proof_of(3, 4))
+    for place in range(len(whole)):
+        for mask in (1, 0x20, 0x80):
+            changed = bytearray(whole)
+            changed[place] ^= mask
+            with pytest.raises(HearthNetError):
+                audit_chain.proven(bytes(changed).split(b"\n"))
+
+
+@pytest.mark.req("AUDIT-13")
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([], "bad_request"),
+        ([audit_chain.head(ANNA, ROOT.node_id, END, 99), LINES[0]], "bad_request"),
+        (proof_of(3, 4)[:2], "bad_request"),
+        ([*proof_of(3, 4), LINES[4]], "bad_request"),
+        (proof_of(1, 3, 4), "bad_request"),
+        ([proof_of(3, 4)[0], LINES[3], LINES[2]], "invalid_signature"),
+        (proof_of(4, 3), "invalid_signature"),
+        (proof_of(3, 6), "invalid_signature"),
+        ([proof_of(3)[0], LINES[0]], "invalid_signature"),
+        # What the node itself signs and is not so.
+        ([audit_chain.head(ANNA, ROOT.node_id, END, 9, proves=[line := resigned(LINES[7], time=1)]), line],
+         "invalid_signature"),
+        ([audit_chain.head(ANNA, ROOT.node_id, ChainPosition(2, ""), 9, proves=LINES[2:3]), LINES[2]],
+         "invalid_signature"),
+        ([audit_chain.head(BERTA, ROOT.node_id, END, 9, proves=LINES[2:3]), LINES[2]], "invalid_signature"),
+        ([audit_chain.head(ANNA, ROOT.node_id, END, 9, proves=[line := resigned(LINES[2], by=BERTA)]), line],
+         "invalid_signature"),
+        ([proof_of(3)[0].replace(b',"time"', b', "time"'), LINES[2]], "invalid_signature"),
+    ],
+)  # fmt: skip
+def test_what_is_no_proof_is_refused(lines: Lines, code: str) -> None:
+    with pytest.raises(HearthNetError) as caught:
+        audit_chain.proven(lines)
+    assert caught.value.code == code

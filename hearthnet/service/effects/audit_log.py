@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
@@ -29,8 +29,16 @@ from hearthnet.trust.keys import Identity
 STREAM: Final = "AUDIT"
 SUBJECT: Final = "au.entry"
 _WHAT: Final = "the audit log"
-_OWED: Final = frozenset({"ended", "decided"})
-"""Kinds of entries about something that has begun."""
+_OWED: Final = frozenset({"ended", "decided", "removed"})
+"""Kinds of entries about something that has begun, or that make room."""
+
+
+class LogExtent(NamedTuple):
+    """The part of the chain that is there; `first` is greater than `last` if there is none."""
+
+    first: int
+    last: int
+    size_bytes: int
 
 
 class AuditLog:
@@ -105,6 +113,17 @@ class AuditLog:
         async with self._turn:
             self._place = self._place or await self.end(seconds)
             return self._place
+
+    async def extent(self) -> LogExtent:
+        """Return the numbers of the first and the last entry that are there, and their size."""
+        async with jetstream_records.answering(_WHAT):
+            state = (await self._store.js.stream_info(STREAM)).state
+        return LogExtent(max(1, state.first_seq), state.last_seq, state.bytes)
+
+    async def line(self, number: int) -> bytes | None:
+        """Return the line of one entry; None if it is not there."""
+        found = await jetstream_records.at(self._store, STREAM, number, _WHAT) if number > 0 else None
+        return None if found is None else found.data
 
     async def lines(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
         """Yield the lines of the entries after number `after`, up to `upto`, in batches."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,14 +14,19 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.session.keyring import load_identity
+from hearthnet.cli.workflows.audit_proof import verify_proof
+from hearthnet.cli.workflows.audit_trail import Part, export_to
 from hearthnet.core.canonical_json import canonical_json
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import ChainPosition
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here
+from tests.helpers.audited_calls import write_calls
+from tests.helpers.mesh import Mesh
 from tests.helpers.probe import post
-from tests.helpers.shell import Shell
+from tests.helpers.shell import HEARTHNET, Shell
 
 Lines = list[bytes]
 
@@ -40,7 +49,8 @@ def exported(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Lines:
     file = tmp_path_factory.mktemp("audit") / "log.jsonl"
     said = shell.json("audit", "export", file, "--json")
     lines = file.read_bytes().splitlines()
-    assert said == {"path": str(file), "entries": len(lines) - 1}
+    count = len(lines) - 1
+    assert said == {"path": str(file), "entries": count, "first": 1, "last": count, "more": False}
     assert file.stat().st_mode & 0o777 == 0o600
     return lines
 
@@ -202,3 +212,132 @@ def test_where_it_cannot_be_asked_it_says_so(
     assert nowhere.returncode == 1
     assert "cannot write" in nowhere.stderr
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
+
+
+@pytest.mark.req("AUDIT-12")
+def test_a_part_is_exported_and_proved_as_such(
+    here: Here, shell: Shell, exported: Lines, tmp_path: Path
+) -> None:
+    file = tmp_path / "part.jsonl"
+    said = shell.json("audit", "export", file, "--from", "3", "--to", "6", "--json")
+    assert (said["first"], said["last"], said["more"]) == (3, 6, False)
+    assert file.read_bytes().splitlines()[1:] == exported[3:7]
+    assert here("audit", "verify", file, "--roster", _roster(shell), "--json") == 0
+    verdict = json.loads(here.out)
+    assert (verdict["whole"], verdict["part"], verdict["first"], verdict["entries"]) == (False, True, 3, 4)
+    assert here("audit", "verify", file, "--roster", _roster(shell)) == 0
+    assert here.out.startswith("part: 4 entries of ")
+    assert "entries 3 to 6; says nothing about others" in here.out
+    # What it has of the log is the log's, and no more and no less than its head says.
+    for lines in (exported[4:7], exported[3:6], exported[3:8], exported[1:7]):
+        changed = written(tmp_path, [file.read_bytes().splitlines()[0], *lines])
+        assert here("audit", "verify", changed, "--roster", _roster(shell)) == 4
+    for bad in (("--from", "100000"), ("--from", "4", "--to", "3"), ("--to", "100000")):
+        refused = shell.run("audit", "export", tmp_path / "none.jsonl", *bad)
+        assert refused.returncode == 5
+        assert "the log has the entries 1 to " in refused.stderr
+
+
+_MEGABYTE = 1_000_000
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("AUDIT-12")
+async def test_an_export_of_100_mb_holds_little_of_it(mesh: Mesh, tmp_path: Path) -> None:
+    async with await mesh.store() as store:
+        line = b"x" * 64_000
+        for _ in range(1_600):
+            await store.js.publish_async("au.entry", line)
+        await store.js.publish_async_completed()
+        await write_calls(mesh.identity, store, 1, 0)
+    seen: list[tuple[int, int]] = []
+    with mesh.published():
+        tracemalloc.start()
+        try:
+            part = Part(max_bytes=200 * _MEGABYTE)
+            done = await asyncio.to_thread(
+                export_to, mesh.home, tmp_path / "log", part, lambda *at: seen.append(at)
+            )
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert (done.first, done.last, done.end) == (1, 1_602, 1_602)
+        assert (tmp_path / "log").stat().st_size > 100 * _MEGABYTE
+        assert peak < 50 * _MEGABYTE
+        assert seen[-1] == (1_602, 1_602)
+        assert len(seen) > 5
+        small = Part(max_bytes=2 * _MEGABYTE)
+        done = await asyncio.to_thread(export_to, mesh.home, tmp_path / "small", small, lambda *_: None)
+        assert (done.last, done.end) == (31, 1_602)
+        assert (tmp_path / "small").stat().st_size < 2 * _MEGABYTE + 1_000
+
+
+def stranger(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command of somebody without a home, in an empty folder, without any address to connect to."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"}
+    command = [HEARTHNET, *arguments]
+    return subprocess.run(
+        command, env=environ, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.req("AUDIT-13")
+def test_a_stranger_verifies_a_proof_of_one_entry(shell: Shell, exported: Lines, tmp_path: Path) -> None:
+    entries = [audit_chain.read(line) for line in exported[1:]]
+    began = next(entry for entry in entries if entry.kind == "began" and len(entry.frame) > 100)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = shell.run("audit", "prove", str(began.sequence), "--output", empty / "proof.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert (empty / "proof.jsonl").stat().st_mode & 0o777 == 0o600
+    lines = (empty / "proof.jsonl").read_bytes().splitlines()
+    assert lines[1] == exported[began.sequence]
+    assert len(lines) == 3
+    told = stranger(empty, "audit", "verify", "proof.jsonl", "--json")
+    assert told.returncode == 0, told.stderr
+    verdict = json.loads(told.stdout)
+    assert (verdict["proof"], verdict["node"]) == (True, began.node)
+    assert verdict["entry"]["sequence"] == began.sequence
+    assert verdict["arguments"]["input"]["client_id"] == began.idempotency_key
+    assert [path.name for path in empty.iterdir()] == ["proof.jsonl"], "no home is made"
+    shown = stranger(empty, "audit", "verify", "proof.jsonl").stdout
+    assert f"{began.node} wrote entry {began.sequence} of its audit log" in shown
+    assert f"{began.caller} signed this call" in shown
+    assert "not proven:" in shown
+    assert "whose keys these are" in shown
+    named = stranger(empty, "audit", "verify", "proof.jsonl", "--roster", _roster(shell))
+    assert named.returncode == 0
+    assert "whose keys these are" not in named.stdout
+    # By the number of its end it is the same proof; of a call whose frame is a hash the caller is not proven.
+    other = shell.run("audit", "prove", str(began.sequence + 1)).stdout.encode().splitlines()
+    assert other[1:] == lines[1:]
+    hashed = next(entry for entry in entries if entry.frame.startswith("blake3:"))
+    (empty / "hashed").write_text(shell.run("audit", "prove", str(hashed.sequence)).stdout)
+    shown = stranger(empty, "audit", "verify", "hashed").stdout
+    assert f"that {hashed.caller} signed the call: the log has only blake3:" in shown
+    absent = shell.run("audit", "prove", "100000")
+    assert absent.returncode == 5
+    assert "the log has the entries 1 to " in absent.stderr
+    assert shell.run("audit", "prove", "1", "--output", empty / "hashed").returncode == 2
+
+
+@pytest.mark.req("AUDIT-13")
+def test_no_byte_of_a_proof_can_be_changed(here: Here, shell: Shell, exported: Lines, tmp_path: Path) -> None:
+    entries = [audit_chain.read(line) for line in exported[1:]]
+    began = next(entry for entry in entries if entry.kind == "began" and len(entry.frame) > 100)
+    whole = shell.run("audit", "prove", str(began.sequence)).stdout.encode()
+    file = tmp_path / "proof.jsonl"
+    file.write_bytes(whole)
+    assert verify_proof(file).head.node == began.node
+    for place in range(len(whole)):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << place % 8
+        file.write_bytes(changed)
+        with pytest.raises(HearthNetError):
+            verify_proof(file)
+    for cut in (whole[:-1], whole + b"\n", whole + whole, b"\n" + whole, b"x" * 2_000_000):
+        file.write_bytes(cut)
+        with pytest.raises(HearthNetError):
+            verify_proof(file)
+    file.write_bytes(whole.replace(b'"code":""', b'"code":"x"').replace(b"market", b"morket"))
+    assert here("audit", "verify", file) in (2, 4)
