@@ -291,6 +291,18 @@ class FileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_free_mb: Annotated[int, msgspec.Meta(ge=0)] = 1_000
 
 
+class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[audit]: how long the audit log keeps its entries, and how much of it other members may fill.
+
+    Beyond `keep_days`, or `max_mb` megabytes of a million bytes, the oldest entries are removed. A member's
+    effects are refused beyond `member_mb_per_day` of entries. 0 means no limit.
+    """
+
+    keep_days: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 365
+    max_mb: Annotated[int, msgspec.Meta(ge=0)] = 1_000
+    member_mb_per_day: Annotated[int, msgspec.Meta(ge=0)] = 16
+
+
 PerSecond = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -352,6 +364,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: McpConfig = McpConfig()
     file: FileConfig = FileConfig()
     limits: LimitsConfig = LimitsConfig()
+    audit: AuditConfig = AuditConfig()
     gateway: GatewayConfig = GatewayConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 

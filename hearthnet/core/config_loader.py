@@ -77,6 +77,14 @@ quota_mb = 20000
 # What has to stay free on the disk, in MB.
 keep_free_mb = 1000
 
+[audit]
+# How long entries of the audit log are kept, in days, and how much of it, in MB; beyond that the oldest are
+# removed, never those of the last 25 hours. 0: no limit.
+keep_days = 365
+max_mb = 1000
+# How much of it another member may fill with effects in a day, in MB. 0: any amount.
+member_mb_per_day = 16
+
 [limits]
 # How many calls a second another member's node may make of each service here: of one capability, and of all
 # together. 0: any number. Over the soft limits it is told when to come back, over the hard ones to stay away

@@ -28,6 +28,7 @@ from hearthnet.gateway.auth import login_links
 from hearthnet.supervisor.community.community_sync import Community
 from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
+from hearthnet.supervisor.nats.audit_retention import Retention
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_process import NAME
 from hearthnet.supervisor.nats.nats_server import Server
@@ -70,6 +71,8 @@ class Supervisor:
         operators = Operators(self._home, self._screen.line)
         self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news, operators.logins)
         self._community = Community(prepared, self._server.admit, self._server_news, operators)
+        community = prepared.roster.community_id
+        self._retention = Retention(self._home, prepared.identity, community, prepared.config.audit)
         # No process writes into this pipe; its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
         self._children = tuple(
@@ -125,6 +128,7 @@ class Supervisor:
             tasks.create_task(cancellable(self._server.guard()))
             tasks.create_task(cancellable(self._server.watch_link()))
             tasks.create_task(cancellable(self._community.follow(self._server.state.url)))
+            tasks.create_task(cancellable(self._retention.follow(self._server.state.url)))
             tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())

@@ -25,7 +25,7 @@ from hearthnet.service.effects.jetstream_records import StoreTimeout
 RULE: Final = "bytes_a_day"
 BLOCK_BYTES: Final = 64 * 1024
 _DAY_MS: Final = 24 * 60 * 60 * 1000
-_MB: Final = 1024 * 1024
+_MB: Final = 1_000_000
 _MOST_ACCOUNTS: Final = 4_096
 """Accounts in memory; beyond it all are forgotten, and what they had left of their blocks is lost."""
 
@@ -40,7 +40,7 @@ class _Account(NamedTuple):
 class DayQuota:
     """The quota of one log, at the node `own` to which `store` belongs.
 
-    `log` is a word for its subjects; `limit` is in bytes.
+    `log` is a word for its subjects; `limit` is in bytes, 0 for any number.
     """
 
     def __init__(self, store: Store, own: str, log: str, limit: int) -> None:
@@ -61,6 +61,8 @@ class DayQuota:
             HearthNetError: `rate_limited` with the time until the next day; `partition` or
                 `capacity_exceeded` if the store cannot count.
         """
+        if not self._limit:
+            return
         if caller != self._own:
             account = caller
         elif principal == caller:

@@ -32,7 +32,7 @@ MAX_FRAME_BYTES: Final = 32 * 1024
 """Maximum size of a frame that an event holds: of the largest post, in any letters, with its approval. Of a
 larger one, which has members that nobody knows, the event holds the hash.
 """
-MAX_DAY_BYTES: Final = 4 * 1024 * 1024
+MAX_DAY_BYTES: Final = 4_000_000
 """Maximum of bytes that another node, or a guest of this one, may add in a day: some 1,700 posts."""
 _PAUSE_SECONDS: Final = 0.2
 _LOG: Final = "the event log"

@@ -35,6 +35,8 @@ _BATCH_BYTES: Final = 16 * 1024 * 1024
 _SEQUENCE: Final = -4
 """Index of the stream sequence in the acknowledgement subject of a consumer's message."""
 _NO_SUCH_MESSAGE: Final = 10043
+_TOO_LARGE_FOR_STREAM: Final = 10054
+"""The server's code while the audit log is closed; no other stream has such a limit (supervisor/nats)."""
 _FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.1
@@ -59,6 +61,10 @@ class WrongSequence(Exception):
 
 class StoreTimeout(Exception):
     """Raised when the server did not answer; the message is perhaps written."""
+
+
+class StreamClosed(StoreTimeout):
+    """Raised when the stream takes nothing for a moment; nothing was written."""
 
 
 class DiskGuard:
@@ -149,6 +155,8 @@ async def write(
     except js_errors.APIError as error:
         if error.err_code in _WRONG_SEQUENCE:
             raise WrongSequence from error
+        if error.err_code == _TOO_LARGE_FOR_STREAM:
+            raise StreamClosed from error
         raise unwritable(error) from error
     except (errors.Error, TimeoutError) as error:
         raise StoreTimeout from error
@@ -202,6 +210,8 @@ async def write_until(
         except WrongSequence as taken:
             taken.is_unsure = unsure
             raise
+        except StreamClosed:
+            await asyncio.sleep(_PAUSE_SECONDS)
         except StoreTimeout:
             unsure = True
             room.unwritten()

@@ -27,11 +27,13 @@ from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import process_lock
 from hearthnet.core.canonical_json import content_hash, digest
+from hearthnet.core.config import AuditConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.process_lock import DeadProcess, ProcessLock
-from hearthnet.core.times import now_ms
+from hearthnet.core.rate_limits import TokenBucket
+from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
@@ -48,14 +50,14 @@ _LONGEST_NAME: Final = 64
 _LEAST_SECONDS: Final = 2.0
 """Minimum time for recording the end of a call, even if its caller has given up."""
 UNKNOWN: Final = "outcome_unknown"
+_ENTRIES_BYTES: Final = 2_000
+"""What the entries of a call have, the caller's frame not counted."""
+_DAY_SECONDS: Final = 24 * 60 * 60
+_MB: Final = 1_000_000
 Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
 """Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
 
 
-MAX_DAY_BYTES: Final = 16 * 1024 * 1024
-"""Maximum of bytes that the calls of another node, or of a guest of this one, may add to the audit log in a
-day: some 7,000 calls.
-"""
 _CLOSING_BYTES: Final = 1024
 """Bytes of the signature and the chain of an entry, and of the entry that ends the call."""
 
@@ -70,12 +72,19 @@ class Records:
     """The records of one process of the node in `home`; `store` is called for the first one."""
 
     def __init__(
-        self, home: Home, peer: Session, service: str, store: Callable[[], Awaitable[Store]]
+        self,
+        home: Home,
+        peer: Session,
+        service: str,
+        store: Callable[[], Awaitable[Store]],
+        settings: AuditConfig,
     ) -> None:
         self._home = home
         self._peer = peer
         self._service = service
         self._store = store
+        self._day_bytes = settings.member_mb_per_day * _MB
+        self._refused_bytes = TokenBucket(self._day_bytes, self._day_bytes / _DAY_SECONDS)
         self._outcome: Outcome | None = None
         self._opened: _Parts | None = None
         self._opening = asyncio.Lock()
@@ -112,13 +121,14 @@ class Records:
         Raises:
             HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
                 another effect; `expired` for consent that is too old for an effect that is not known;
-                `rate_limited` if the caller's calls have added `MAX_DAY_BYTES` today; `capacity_exceeded` if
+                `rate_limited` if the caller's calls have used up their quota of today; `capacity_exceeded` if
                 the disk is full; `partition` if the store does not answer in time.
         """
         _check_names(call)
+        evidence = call.evidence or b""
+        frame = content_hash(evidence) if erasable else audit_chain.evidence(evidence)
         parts = await self._parts()
         await self._check_time(parts.effects, call, event_sourced)
-        evidence = call.evidence or b""
         entry = self._entry(
             kind="began",
             call=call.id,
@@ -132,7 +142,7 @@ class Records:
             use=call.use,
             digest=call.arguments_digest,
             idempotency_key=call.idempotency_key,
-            frame=content_hash(evidence) if erasable else audit_chain.evidence(evidence),
+            frame=frame,
         )
         size = len(msgspec.json.encode(entry)) + _CLOSING_BYTES
         await parts.quota.charge(call.caller, call.principal, size)
@@ -165,9 +175,10 @@ class Records:
     def refused(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
         """Record a refused consent; `evidence` is the caller's signed frame."""
         key = Key(header.sender, error.rule, error.code)
-        self.refusals.record(
-            key, functools.partial(of_call, self._peer, header, evidence, error.arguments_digest)
-        )
+        describe = functools.partial(of_call, self._peer, header, evidence, error.arguments_digest)
+        bounded = self._day_bytes and header.sender != self._peer.node_id
+        single = not bounded or self._refused_bytes.take(header.sender, _ENTRIES_BYTES, steady_ms())
+        self.refusals.record(key, describe, single=single)
 
     def instances(self) -> int:
         """Return the number of live processes of this service on this node, this one included."""
@@ -216,7 +227,7 @@ class Records:
                 self._opened = _Parts(
                     AuditLog(store, self._peer.identity, room),
                     Effects(ClaimStore(store, room), self._peer.instance, lives),
-                    DayQuota(store, self._peer.node_id, "audit", MAX_DAY_BYTES),
+                    DayQuota(store, self._peer.node_id, "audit", self._day_bytes),
                 )
             return self._opened
 

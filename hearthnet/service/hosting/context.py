@@ -31,7 +31,7 @@ class NodeContext:
         self._status = status
         self._store: Store | None = None
         self._joining = asyncio.Lock()
-        self.records = Records(home, bus.peer, service, self.store)
+        self.records = Records(home, bus.peer, service, self.store, config.audit)
         self.budget = Budget(self.store, bus.peer, self.records.instances)
         self.memory = CommunityState(self.store, home, bus.peer)
         self.data = home.service(service)

@@ -6,7 +6,7 @@
     COUNTERS    ct.<issuer>.<token id>.calls,     counters (`Nats-Incr`), gone 25 h after the last increment
                 ct.<account>.<log>.<day>
     KV_claims   $KV.claims.<key>                  one record a key, changed by compare-and-set
-    AUDIT       au.entry                          the audit log, in order
+    AUDIT       au.entry                          the audit log, in order; the oldest go by `trim_audit`
     RUNS        rn.run.<run>,                     a run of the tool loop as it was saved last, and the
                 rn.said.<run>.<confirmation id>   decisions about its calls; gone 25 h after it was written
     OBJ_blobs   $O.blobs.>                        documents by their hash
@@ -21,12 +21,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hearthnet.bus.store import BLOBS, CLAIMS
 from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.audit_log import STREAM as AUDIT
 
 if TYPE_CHECKING:
     from nats.js import JetStreamContext
     from nats.js.api import StreamConfig
 
 _NO_RESOURCES: Final = frozenset({10023, 10028, 10047})
+_TRIMMING: Final = frozenset({"discard", "max_msgs", "max_msg_size"})
+"""The settings of the audit log's stream that differ while its oldest entries are removed."""
+_CLOSED_BYTES: Final = 1
+"""A limit on the size of messages that no entry meets."""
 
 COUNTED_SECONDS: Final = 25 * 60 * 60
 """The lifetime of a counter: longer than the longest life of a token, a day, and its hour of grace."""
@@ -51,7 +56,7 @@ def promised_streams() -> tuple[StreamConfig, ...]:
         _stream("COUNTERS", "ct.>", allow_msg_counter=True, max_age=COUNTED_SECONDS, **newest),
         _stream(f"KV_{CLAIMS}", f"$KV.{CLAIMS}.>", max_msgs_per_subject=1),
         # One subject, so that its sequence is the chain's.
-        _stream("AUDIT", "au.entry"),
+        _stream(AUDIT, "au.entry"),
         _stream("RUNS", "rn.run.*", "rn.said.*.*", max_age=RUN_SECONDS, **newest),
         # It cannot deny purging: an object's entry replaces the previous one by a roll-up, which the server
         # forbids together with purging. Its content is addressed by hash.
@@ -107,6 +112,8 @@ async def _ensure(js: JetStreamContext, promised: StreamConfig, folder: Path) ->
         found = (await js.stream_info(str(promised.name))).config
     except errors.NotFoundError:
         found = (await js.add_stream(promised)).config
+    if promised.name == AUDIT and is_trimming(found):
+        found = (await js.update_stream(promised)).config
     if different := differences(promised, found):
         raise HearthNetError(
             "bad_request",
@@ -122,6 +129,36 @@ def differences(promised: StreamConfig, found: StreamConfig) -> list[str]:
     return [
         f"{key} is {getattr(found, key)}" for key, value in demanded.items() if getattr(found, key) != value
     ]
+
+
+def is_trimming(found: StreamConfig) -> bool:
+    """Return whether the audit log's stream is as `trim_audit` leaves it where it is interrupted."""
+    different = {setting.partition(" ")[0] for setting in differences(_audit(), found)}
+    return found.max_msg_size == _CLOSED_BYTES and different <= _TRIMMING
+
+
+async def trim_audit(js: JetStreamContext, upto: int) -> None:
+    """Remove the entries of the audit log up to number `upto`, and no other.
+
+    The stream denies purging for good, so its limit on messages does it. Meanwhile it takes no entry, whose
+    place would cost one more: the writers wait and repeat. `reopen_audit` ends that, also after an error.
+    """
+    from nats.js.api import DiscardPolicy
+
+    closed = _audit().evolve(max_msg_size=_CLOSED_BYTES)
+    state = (await js.update_stream(closed)).state
+    left = state.last_seq - upto
+    if left > 0 and state.messages > left:
+        await js.update_stream(closed.evolve(discard=DiscardPolicy.OLD, max_msgs=left))
+
+
+async def reopen_audit(js: JetStreamContext) -> None:
+    """Give the audit log's stream its promised settings, with which it takes entries."""
+    await js.update_stream(_audit())
+
+
+def _audit() -> StreamConfig:
+    return next(stream for stream in promised_streams() if stream.name == AUDIT)
 
 
 def _refused(promised: StreamConfig, error: Any) -> HearthNetError:

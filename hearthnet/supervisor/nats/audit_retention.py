@@ -1,0 +1,214 @@
+"""Retention of the audit log: its oldest entries are removed, each behind a checkpoint in the chain.
+
+    the log exceeds a limit --> the newest entry that may go --> audit checkpoint, on the disk
+    --> the stream is closed, trimmed up to that entry, and opened again --> the next step
+
+The supervisor alone does it, in steps of at most `STEP_ENTRIES`. Interrupted before the trimming, it leaves a
+checkpoint whose entries are still there; the next pass decides anew. Interrupted within it, the log takes no
+entry until the next pass or start opens it. Entries younger than `KEPT_MS`, calls that have not ended, and
+all entries behind one of these stay.
+
+See: docs/protocol/audit.md#retention, docs/decisions/0196-retention-of-the-audit-log.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, NamedTuple
+
+from hearthnet.bus.store import Store
+from hearthnet.core import process_lock
+from hearthnet.core.canonical_json import content_hash
+from hearthnet.core.config import AuditConfig
+from hearthnet.core.config_follower import ConfigFollower
+from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects.audit_log import STREAM, AuditLog
+from hearthnet.service.effects.jetstream_records import DiskGuard
+from hearthnet.supervisor.nats import streams
+from hearthnet.supervisor.os.cancellation import heed_cancelling
+from hearthnet.trust import audit_chain
+from hearthnet.trust.audit_chain import AuditEntry
+from hearthnet.trust.keys import Identity
+
+_log = logging.getLogger(__name__)
+PASS_SECONDS: Final = 600.0
+STEP_ENTRIES: Final = 20_000
+KEPT_MS: Final = 25 * 60 * 60 * 1000
+"""Longer than a run, an approval or a grant may be used: nothing younger is removed."""
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_MB: Final = 1_000_000
+_TRIMMED_SHARE: Final = 0.9
+"""What a log over its limit of size is trimmed to, so that not each entry is a step of its own."""
+_STORED_BYTES: Final = 30
+"""What the server stores with a message, its subject included."""
+_WRITE_SECONDS: Final = 15.0
+_PAUSE_SECONDS: Final = 1.0
+_WHAT: Final = "the audit log"
+Limit = Literal["age", "size"]
+
+
+class Removable(NamedTuple):
+    """The newest entry that may be removed, and the limit that demands it."""
+
+    upto: int
+    limit: Limit
+
+
+class Retention:
+    """The retention of the audit log of the node in `home`."""
+
+    def __init__(self, home: Home, identity: Identity, community: str, settings: AuditConfig) -> None:
+        self._home = home
+        self._identity = identity
+        self._community = community
+        self._settings = settings
+        self._searched_to = 0
+        self._unended: frozenset[int] = frozenset()
+        """Calls without an end up to entry `_searched_to`."""
+
+    async def follow(self, url: str) -> None:
+        """Remove what exceeds the settings, now, every ten minutes and after each change; until cancelled."""
+        follower = ConfigFollower(self._home, "the limits of the audit log", lambda config: config.audit)
+        changes = follower.changes()
+        change = asyncio.ensure_future(anext(changes))
+        try:
+            while True:
+                heed_cancelling()
+                await self._pass(url)
+                await asyncio.wait({change}, timeout=PASS_SECONDS)
+                if change.done():
+                    self._settings = change.result() or self._settings
+                    change = asyncio.ensure_future(anext(changes))
+        finally:
+            change.cancel()
+
+    async def _pass(self, url: str) -> None:
+        """Remove in steps until nothing exceeds the settings; what fails is for the next pass."""
+        try:
+            async with await Store.join(self._home, url, "retention") as store:
+                await self._reopen(store)
+                while await self.step(store):
+                    heed_cancelling()
+        except (HearthNetError, OSError) as error:
+            _log.error("the audit log is not trimmed now: %s", error)
+
+    async def step(self, store: Store) -> bool:
+        """Remove up to `STEP_ENTRIES` entries behind one checkpoint; return whether any were."""
+        log = AuditLog(store, self._identity, DiskGuard(self._home))
+        # Files are listed before the log is read: a process's file goes after its last entry is written.
+        owing = {path.name for path in await asyncio.to_thread(process_lock.everybody, self._home)}
+        found = await self._removable(log, owing)
+        if found is None:
+            return False
+        last = await log.line(found.upto)
+        if last is None:
+            return False
+        checkpoint = self._entry(
+            kind="removed", call="", count=found.upto, outcome=content_hash(last), rule=found.limit
+        )
+        number = await log.append(checkpoint, _WRITE_SECONDS)
+        await self._until_done(lambda: streams.trim_audit(store.js, found.upto))
+        await self._reopen(store)
+        _log.info("audit log: entries up to %d removed by %s; checkpoint %d", found.upto, found.limit, number)
+        return True
+
+    async def _reopen(self, store: Store) -> None:
+        async def reopen() -> None:
+            if streams.is_trimming((await store.js.stream_info(STREAM)).config):
+                await streams.reopen_audit(store.js)
+
+        await self._until_done(reopen)
+
+    async def _until_done(self, request: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `request` until the server has answered it, or this is cancelled.
+
+        The server may carry out an unanswered request late, so the next one is not sent before: a trimming
+        behind the reopening would remove more.
+        """
+        while True:
+            heed_cancelling()
+            try:
+                async with jetstream_records.answering(_WHAT, _WRITE_SECONDS):
+                    return await request()
+            except HearthNetError as error:
+                _log.warning("the audit log takes no entries until this succeeds: %s", error.message)
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _removable(self, log: AuditLog, owing: set[str]) -> Removable | None:
+        there, now, settings = await log.extent(), now_ms(), self._settings
+        before, most = there.first - 1, settings.max_mb * _MB
+        excess = there.size_bytes - _TRIMMED_SHARE * most if 0 < most < there.size_bytes else 0.0
+        oldest = now - settings.keep_days * _DAY_MS if settings.keep_days else 0
+        ends = [await log.line(number) for number in (there.first, there.last)]
+        first, newest = [None if line is None else audit_chain.read(line) for line in ends]
+        # A clock that was put back says nothing about ages.
+        if first is None or newest is None or now < newest.time:
+            return None
+        if not excess and first.time >= oldest:
+            return None
+        upto, unended = before, dict[int, AuditEntry]()
+        limit: Limit = "age"
+        async for batch in log.lines(before, min(before + STEP_ENTRIES, there.last)):
+            for message in batch:
+                entry = audit_chain.read(message.data)
+                too_old, too_large = entry.time < oldest, excess > 0
+                if now - KEPT_MS < entry.time <= now or not (too_old or too_large):
+                    break
+                upto, limit = message.sequence, "age" if too_old else "size"
+                excess -= len(message.data) + _STORED_BYTES
+                _follow(unended, entry)
+            else:
+                continue
+            break
+        upto = await self._before_unended(log, unended, upto, there.last, owing)
+        return Removable(upto, limit) if upto > before else None
+
+    async def _before_unended(
+        self, log: AuditLog, unended: dict[int, AuditEntry], upto: int, last: int, owing: set[str]
+    ) -> int:
+        """Return the newest entry up to `upto` before any of `unended` that has no end in the log."""
+        after = max(upto, self._searched_to) if unended.keys() <= self._unended else upto
+        if unended:
+            async for batch in log.lines(after, last):
+                for message in batch:
+                    entry = audit_chain.read(message.data)
+                    if entry.kind == "ended":
+                        unended.pop(entry.began, None)
+                if not unended:
+                    break
+        self._unended, self._searched_to = frozenset(unended), last
+        for number, entry in unended.items():
+            if entry.instance not in owing:
+                await self._end(log, number, entry)
+        return min(unended, default=upto + 1) - 1
+
+    async def _end(self, log: AuditLog, began: int, entry: AuditEntry) -> None:
+        """Record the end of a call that no process will record, such as after the loss of `run/instances`."""
+        ended = self._entry(
+            kind="ended", call=entry.call, service=entry.service, began=began, code="outcome_unknown"
+        )
+        await log.append(ended, _WRITE_SECONDS)
+
+    def _entry(self, **fields: object) -> AuditEntry:
+        return AuditEntry(
+            node=self._identity.node_id,
+            community=self._community,
+            sequence=0,
+            previous="",
+            time=now_ms(),
+            instance="",
+            **fields,  # type: ignore[arg-type]
+        )
+
+
+def _follow(unended: dict[int, AuditEntry], entry: AuditEntry) -> None:
+    """Keep the calls that have begun and not ended."""
+    if entry.kind == "began":
+        unended[entry.sequence] = entry
+    elif entry.kind == "ended":
+        unended.pop(entry.began, None)
