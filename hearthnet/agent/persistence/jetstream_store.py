@@ -146,8 +146,9 @@ class StoredRuns:
         log: list[AuditEntry] = []
         audit_log = (await self._open()).audit
         async for batch in audit_log.lines(since, await self.audit_position()):
-            log += [audit_chain.read(message.data) for message in batch]
-        return entries_of(run, log)
+            # Only those of the run are held, however many others were written meanwhile.
+            log = entries_of(run, log + [audit_chain.read(message.data) for message in batch])
+        return log
 
     async def _last(self, subject: str) -> Message | None:
         """Return the newest message of a subject; retry while the server restarts."""

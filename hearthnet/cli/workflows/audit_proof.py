@@ -210,7 +210,8 @@ def verify_proof(file: Path, roster: Roster | None = None) -> Proof:
             raise HearthNetError("invalid_signature", f"entry {entry.sequence}: {wrong}")
     names: dict[str, str] = {}
     if roster is not None:
-        if head.community != roster.community_id or roster.member(head.node) is None:
+        known = roster.member(head.node) is not None or roster.is_revoked(head.node)
+        if head.community != roster.community_id or not known:
             raise HearthNetError(
                 "unauthorized", f"{ids.short_id(head.node)} is not in the community {one_line(roster.name)}"
             )

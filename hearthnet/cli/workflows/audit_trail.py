@@ -52,6 +52,8 @@ _FIELDS: Final = (
     "count",
 )
 _CALLS: Final = frozenset({"began", "refused"})
+_MAX_LINE_BYTES: Final = 1024 * 1024
+"""Far more than the longest entry has: what a file of others may have the verifier hold."""
 Result = TypeVar("Result")
 Progress = Callable[[int, int], object]
 """Takes the entries that are done, and all of them."""
@@ -335,9 +337,11 @@ def _file_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of a file, without an incomplete last one."""
     try:
         with file.open("rb") as opened:
-            for line in opened:
-                if line.endswith(b"\n"):
-                    yield line[:-1]
+            while (line := opened.readline(_MAX_LINE_BYTES + 1)).endswith(b"\n"):
+                yield line[:-1]
+            if len(line) > _MAX_LINE_BYTES:
+                message = f"{one_line(str(file))} has a line of over {_MAX_LINE_BYTES} bytes: no audit log"
+                raise HearthNetError("bad_request", message)
     except FileNotFoundError as error:
         raise HearthNetError("not_found", f"there is no file {one_line(str(file))}") from error
     except OSError as error:

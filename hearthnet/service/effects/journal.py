@@ -176,9 +176,12 @@ class Records:
         """Record a refused consent; `evidence` is the caller's signed frame."""
         key = Key(header.sender, error.rule, error.code)
         describe = functools.partial(of_call, self._peer, header, evidence, error.arguments_digest)
-        bounded = self._day_bytes and header.sender != self._peer.node_id
-        single = not bounded or self._refused_bytes.take(header.sender, _ENTRIES_BYTES, steady_ms())
-        self.refusals.record(key, describe, single=single)
+        self.refusals.record(key, describe, functools.partial(self._may_write, header.sender))
+
+    def _may_write(self, sender: str) -> bool:
+        if not self._day_bytes or sender == self._peer.node_id:
+            return True
+        return self._refused_bytes.take(sender, _ENTRIES_BYTES, steady_ms())
 
     def instances(self) -> int:
         """Return the number of live processes of this service on this node, this one included."""

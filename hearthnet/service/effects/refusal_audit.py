@@ -86,14 +86,14 @@ class RefusalCounter:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
 
-    def add(self, key: Key, now: int, single: bool = True) -> bool:
-        """Count one more refusal; return True if it gets an entry of its own instead, if `single`."""
+    def add(self, key: Key, now: int, may_write: Callable[[], bool] = lambda: True) -> bool:
+        """Count one more refusal; return True if it gets an entry of its own instead, if it `may_write`."""
         if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:
             key = OTHERS
         window = self._windows.get(key.caller)
         if window is None:
             window = self._windows[key.caller] = _Window(now)
-        if single and window.single and key != OTHERS:
+        if window.single and key != OTHERS and may_write():
             window.single -= 1
             return True
         window.counts[key] += 1
@@ -138,13 +138,17 @@ class Refusals:
         self._tasks = TaskSet()
 
     def record(
-        self, key: Key, describe: Callable[[], dict[str, Any]], *, single: bool = True
+        self,
+        key: Key,
+        describe: Callable[[], dict[str, Any]],
+        may_write: Callable[[], bool] = lambda: True,
     ) -> asyncio.Task[None] | None:
         """Count one more; return the task that writes an entry of its own, if it gets one.
 
-        It gets none unless `single`. `describe` returns the further fields of that entry.
+        It gets none unless it `may_write`, which is asked only for one that would. `describe` returns the
+        further fields of that entry.
         """
-        return self._write(key, 1, describe()) if self._tally.add(key, steady_ms(), single) else None
+        return self._write(key, 1, describe()) if self._tally.add(key, steady_ms(), may_write) else None
 
     def tick(self) -> None:
         """Write the counts that are due; to be called about once a second, or before each `record`."""

@@ -53,8 +53,9 @@ Limit = Literal["age", "size"]
 
 
 class Removable(NamedTuple):
-    """The newest entry that may be removed, and the limit that demands it."""
+    """The oldest entry, the newest that may be removed, and the limit that demands it."""
 
+    first: int
     upto: int
     limit: Limit
 
@@ -115,7 +116,8 @@ class Retention:
         await self._until_done(lambda: streams.trim_audit(store.js, found.upto))
         await self._reopen(store)
         _log.info("audit log: entries up to %d removed by %s; checkpoint %d", found.upto, found.limit, number)
-        return True
+        # Of a log that the disk has damaged, the server may keep as many entries more as were lost.
+        return (await log.extent()).first > found.first
 
     async def _reopen(self, store: Store) -> None:
         async def reopen() -> None:
@@ -149,7 +151,8 @@ class Retention:
         # A clock that was put back says nothing about ages.
         if first is None or newest is None or now < newest.time:
             return None
-        if not excess and first.time >= oldest:
+        # Of what grows too old one entry after the other, a day goes at a time.
+        if not excess and first.time >= oldest - _DAY_MS:
             return None
         upto, unended = before, dict[int, AuditEntry]()
         limit: Limit = "age"
@@ -166,7 +169,7 @@ class Retention:
                 continue
             break
         upto = await self._before_unended(log, unended, upto, there.last, owing)
-        return Removable(upto, limit) if upto > before else None
+        return Removable(there.first, upto, limit) if upto > before else None
 
     async def _before_unended(
         self, log: AuditLog, unended: dict[int, AuditEntry], upto: int, last: int, owing: set[str]
@@ -181,6 +184,8 @@ class Retention:
                         unended.pop(entry.began, None)
                 if not unended:
                     break
+        if unended and unended.keys() != self._unended:
+            _log.warning("audit log: nothing goes from entry %d on, a call without an end", min(unended))
         self._unended, self._searched_to = frozenset(unended), last
         for number, entry in unended.items():
             if entry.instance not in owing:

@@ -11,19 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from hearthnet.bus.session.keyring import load_identity
-from hearthnet.cli.workflows.audit_proof import verify_proof
+from hearthnet.bus.session.keyring import load_identity, load_roster
+from hearthnet.cli.workflows.audit_proof import prove_to, verify_proof
 from hearthnet.cli.workflows.audit_trail import Part, export_to
+from hearthnet.core import ids
 from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
+from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.trust import audit_chain
-from hearthnet.trust.audit_chain import ChainPosition
+from hearthnet.trust.audit_chain import AuditEntry, ChainPosition
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here
-from tests.helpers.audited_calls import write_calls
+from tests.helpers.audited_calls import entry_fields, write_calls
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import post
 from tests.helpers.shell import HEARTHNET, Shell
@@ -341,3 +344,42 @@ def test_no_byte_of_a_proof_can_be_changed(here: Here, shell: Shell, exported: L
             verify_proof(file)
     file.write_bytes(whole.replace(b'"code":""', b'"code":"x"').replace(b"market", b"morket"))
     assert here("audit", "verify", file) in (2, 4)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("AUDIT-13")
+async def test_an_entry_that_the_chain_left_is_not_proved(mesh: Mesh, tmp_path: Path) -> None:
+    async with await mesh.store() as store:
+        await write_calls(mesh.identity, store, 2, 0)
+        log = AuditLog(store, mesh.identity)
+        entry = audit_chain.read(await log.line(4) or b"")
+        line, _ = audit_chain.write(entry, ChainPosition(4, "blake3:" + "0" * 64), mesh.identity)
+        await store.js.publish("au.entry", line)
+    with mesh.published():
+        prove = asyncio.to_thread(prove_to, mesh.home, 4, tmp_path / "proof")
+        with pytest.raises(HearthNetError, match="entry 4 was altered: the next one follows another"):
+            await prove
+        assert await asyncio.to_thread(prove_to, mesh.home, 1, tmp_path / "proof") == [1, 2]
+    head, began, _ = (tmp_path / "proof").read_bytes().splitlines()
+    roster, stranger = load_roster(mesh.home.roster), Identity.generate()
+    assert verify_proof(tmp_path / "proof", roster).names[mesh.identity.node_id]
+    decided = AuditEntry(kind="decided", call="x", **entry_fields(stranger, 0))
+    line, place = audit_chain.write(decided, ChainPosition(), stranger)
+    head = audit_chain.head(stranger, roster.community_id, place, 1, proves=[line])
+    assert verify_proof(written(tmp_path, [head, line])).head.node == stranger.node_id
+    with pytest.raises(HearthNetError, match="is not in the community"):
+        verify_proof(written(tmp_path, [head, line]), roster)
+    # The node says what the caller did not sign: neither its entry nor its head helps.
+    lied = msgspec.structs.replace(audit_chain.read(began), frame=ids.b64(b"no frame"))
+    line, place = audit_chain.write(lied, ChainPosition(), mesh.identity)
+    head = audit_chain.head(mesh.identity, mesh.identity.node_id, place, 1, proves=[line])
+    file = written(tmp_path, [head, line])
+    with pytest.raises(HearthNetError, match="entry 1: the caller's frame proves nothing"):
+        verify_proof(file)
+
+
+@pytest.mark.req("AUDIT-12")
+def test_a_line_without_an_end_is_not_read(here: Here, shell: Shell, exported: Lines, tmp_path: Path) -> None:
+    file = written(tmp_path, [*exported[:2], b"x" * 2 * _MEGABYTE])
+    assert here("audit", "verify", file, "--roster", _roster(shell)) == 2
+    assert "has a line of over 1048576 bytes" in here.err

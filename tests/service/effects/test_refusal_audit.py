@@ -46,6 +46,14 @@ def test_the_first_few_have_an_entry_and_the_rest_of_the_minute_is_counted() -> 
     assert tally.pop_due(WINDOW_MS + 1) == []
 
 
+@pytest.mark.req("AUDIT-10")
+def test_without_a_share_of_the_log_a_refusal_is_counted_only() -> None:
+    tally, left = RefusalCounter(), iter([True, True])
+    written = [tally.add(KEY, 0, lambda: next(left, False)) for _ in range(SINGLE)]
+    assert written == [True, True, *[False] * (SINGLE - 2)]
+    assert tally.pop_due(WINDOW_MS) == [(KEY, SINGLE - 2)]
+
+
 def test_who_goes_on_is_told_of_ever_more_rarely_and_who_stops_is_forgotten() -> None:
     tally, now, at = RefusalCounter(), 0, []
     for _ in range(SINGLE):
