@@ -3,7 +3,7 @@
     the log exceeds a limit --> the newest entry that may go --> audit checkpoint, on the disk
     --> the stream is closed, trimmed up to that entry, and opened again --> the next step
 
-The supervisor alone does it, in steps of at most `STEP_ENTRIES`. Interrupted before the trimming, it leaves a
+The supervisor alone does it, in steps of `STEP_ENTRIES` at most. Interrupted before the trimming, it leaves a
 checkpoint whose entries are still there; the next pass decides anew. Interrupted within it, the log takes no
 entry until the next pass or start opens it. Entries younger than `KEPT_MS`, calls that have not ended, and
 all entries behind one of these stay.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Literal, NamedTuple
 
 from hearthnet.bus.store import Store
@@ -38,6 +38,7 @@ from hearthnet.trust.keys import Identity
 _log = logging.getLogger(__name__)
 PASS_SECONDS: Final = 600.0
 STEP_ENTRIES: Final = 20_000
+STEP_BYTES: Final = 64 * 1024 * 1024
 KEPT_MS: Final = 25 * 60 * 60 * 1000
 """Longer than a run, an approval or a grant may be used: nothing younger is removed."""
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -154,20 +155,20 @@ class Retention:
         # Of what grows too old one entry after the other, a day goes at a time.
         if not excess and first.time >= oldest - _DAY_MS:
             return None
-        upto, unended = before, dict[int, AuditEntry]()
+        upto, size, unended = before, 0, dict[int, AuditEntry]()
         limit: Limit = "age"
-        async for batch in log.lines(before, min(before + STEP_ENTRIES, there.last)):
-            for message in batch:
-                entry = audit_chain.read(message.data)
-                too_old, too_large = entry.time < oldest, excess > 0
-                if now - KEPT_MS < entry.time <= now or not (too_old or too_large):
-                    break
-                upto, limit = message.sequence, "age" if too_old else "size"
-                excess -= len(message.data) + _STORED_BYTES
-                _follow(unended, entry)
-            else:
-                continue
-            break
+        async for entry, line_bytes in _entries(log, before, min(before + STEP_ENTRIES, there.last)):
+            size += line_bytes
+            too_old, too_large = entry.time < oldest, excess > 0
+            is_recent = now - KEPT_MS < entry.time <= now
+            if is_recent or size > STEP_BYTES or not (too_old or too_large):
+                break
+            _follow(unended, entry)
+            excess -= line_bytes + _STORED_BYTES
+            # One with a time to come is as old as the entries behind it.
+            if entry.time <= now:
+                upto, limit = entry.sequence, "age" if too_old else "size"
+        unended = {number: entry for number, entry in unended.items() if number <= upto}
         upto = await self._before_unended(log, unended, upto, there.last, owing)
         return Removable(there.first, upto, limit) if upto > before else None
 
@@ -175,22 +176,24 @@ class Retention:
         self, log: AuditLog, unended: dict[int, AuditEntry], upto: int, last: int, owing: set[str]
     ) -> int:
         """Return the newest entry up to `upto` before any of `unended` that has no end in the log."""
-        after = max(upto, self._searched_to) if unended.keys() <= self._unended else upto
-        if unended:
-            async for batch in log.lines(after, last):
-                for message in batch:
-                    entry = audit_chain.read(message.data)
-                    if entry.kind == "ended":
-                        unended.pop(entry.began, None)
-                if not unended:
-                    break
-        if unended and unended.keys() != self._unended:
+        if not unended:
+            return upto
+        place = max(upto, self._searched_to) if unended.keys() <= self._unended else upto
+        async for entry, _ in _entries(log, place, last):
+            place = entry.sequence
+            if entry.kind == "ended":
+                unended.pop(entry.began, None)
+            if not unended:
+                return upto
+        if place < last:
+            return 0  # Not all of it was read: the ends may be there.
+        if unended.keys() != self._unended:
             _log.warning("audit log: nothing goes from entry %d on, a call without an end", min(unended))
         self._unended, self._searched_to = frozenset(unended), last
         for number, entry in unended.items():
             if entry.instance not in owing:
                 await self._end(log, number, entry)
-        return min(unended, default=upto + 1) - 1
+        return min(unended) - 1
 
     async def _end(self, log: AuditLog, began: int, entry: AuditEntry) -> None:
         """Record the end of a call that no process will record, such as after the loss of `run/instances`."""
@@ -209,6 +212,13 @@ class Retention:
             instance="",
             **fields,  # type: ignore[arg-type]
         )
+
+
+async def _entries(log: AuditLog, after: int, upto: int) -> AsyncIterator[tuple[AuditEntry, int]]:
+    """Yield the entries after number `after`, up to `upto`, with the sizes of their lines."""
+    async for batch in log.lines(after, upto):
+        for message in batch:
+            yield audit_chain.read(message.data), len(message.data)
 
 
 def _follow(unended: dict[int, AuditEntry], entry: AuditEntry) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,6 +16,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.process_lock import ProcessLock
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects.audit_log import STREAM, AuditLog
+from hearthnet.service.effects.jetstream_records import Message
 from hearthnet.supervisor.nats import audit_retention, streams
 from hearthnet.supervisor.nats.audit_retention import KEPT_MS, Retention
 from hearthnet.trust import audit_chain
@@ -33,6 +35,7 @@ from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.store import Store
 from hearthnet.core.config import AuditConfig
 from hearthnet.core.home import Home
+from hearthnet.service.effects.jetstream_records import Message
 from hearthnet.supervisor.nats import audit_retention, streams
 
 home, url, at = Home.resolve(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
@@ -134,6 +137,54 @@ async def test_nothing_exceeded_is_removed(mesh: Mesh) -> None:
         await write(mesh, store, 1, -1)
         assert not await retention(mesh).step(store)
         assert (await verified(mesh, store)).start.sequence == 0
+
+
+@pytest.mark.req("AUDIT-10")
+async def test_an_entry_of_a_wrong_clock_is_as_old_as_the_next(mesh: Mesh) -> None:
+    """Written while the clock was ahead, and older than what follows."""
+    tiny, frame = AuditConfig(max_mb=1), 300_000
+    async with await mesh.store() as store:
+        await write(mesh, store, 1, 3)
+        await write(mesh, store, 3, -300, frame_bytes=frame)
+        await write(mesh, store, 1, 0, frame_bytes=frame)
+        assert await retention(mesh, tiny).step(store)
+        assert (await verified(mesh, store)).start.sequence == 2, "perhaps they are of today"
+        await write(mesh, store, 1, 2)
+        assert not await retention(mesh, tiny).step(store)
+
+
+@pytest.mark.req("AUDIT-10")
+async def test_a_step_is_bounded_in_bytes(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_retention, "STEP_BYTES", 200_000)
+    async with await mesh.store() as store:
+        await write(mesh, store, 3, OLD_DAYS, frame_bytes=90_000)
+        assert await retention(mesh).step(store)
+        assert (await verified(mesh, store)).start.sequence == 4
+
+
+@pytest.mark.req("AUDIT-10")
+async def test_where_the_log_was_not_read_to_its_end_no_end_is_written(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second end of a call would break the chain for good."""
+    async with await mesh.store() as store:
+        log = AuditLog(store, mesh.identity)
+        began = AuditEntry(kind="began", call="late", **entry_fields(mesh.identity, OLD_DAYS))
+        await log.append(began, SECONDS)
+        await write(mesh, store, 20, OLD_DAYS)
+        ended = AuditEntry(kind="ended", call="late", began=1, **entry_fields(mesh.identity, OLD_DAYS))
+        await log.append(ended, SECONDS)
+        lines = AuditLog.lines
+
+        def cut_off(log: AuditLog, after: int, upto: int) -> AsyncIterator[list[Message]]:
+            return lines(log, after, min(upto, 30))
+
+        monkeypatch.setattr(AuditLog, "lines", cut_off)
+        assert not await retention(mesh).step(store)
+        monkeypatch.undo()
+        assert (await log.extent()).last == 42
+        assert await retention(mesh).step(store)
+        await verified(mesh, store)
 
 
 @pytest.mark.req("AUDIT-10")
