@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hearthnet.core.config_follower import ConfigFollower
     from hearthnet.core.errors import CONTEXT_LENGTH
     from hearthnet.core.errors import first_of as first_error
-    from hearthnet.core.home import ROOM_BYTES
     from hearthnet.core.ids import b64, new_ulid, short_id, unb64
     from hearthnet.core.node_state import read_node_state
     from hearthnet.core.process_lock import living as living_processes
@@ -41,7 +40,6 @@ else:
             ),
             "hearthnet.core.config_follower": "ConfigFollower",
             "hearthnet.core.errors": "CONTEXT_LENGTH first_error=first_of",
-            "hearthnet.core.home": "ROOM_BYTES",
             "hearthnet.core.ids": "b64 new_ulid short_id unb64",
             "hearthnet.core.node_state": "read_node_state",
             "hearthnet.core.process_lock": "living_processes=living",
@@ -52,7 +50,6 @@ else:
 
 __all__ = [
     "CONTEXT_LENGTH",
-    "ROOM_BYTES",
     "Capability",
     "ConfigFollower",
     "EmbedModelConfig",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hearthnet.service.decorators import Endpoint
     from hearthnet.service.effects.community_log import CommunityLog
     from hearthnet.service.effects.event_log import Event, EventLog, LogAdvanced, Recorded
+    from hearthnet.service.worker_pool import WorkerPool
 else:
     __getattr__ = lazy(
         __name__,
@@ -24,6 +25,7 @@ else:
             "hearthnet.service.decorators": "Endpoint",
             "hearthnet.service.effects.community_log": "CommunityLog",
             "hearthnet.service.effects.event_log": "Event EventLog LogAdvanced Recorded",
+            "hearthnet.service.worker_pool": "WorkerPool",
         },
     )
 
@@ -36,4 +38,5 @@ __all__ = [
     "EventLog",
     "LogAdvanced",
     "Recorded",
+    "WorkerPool",
 ]

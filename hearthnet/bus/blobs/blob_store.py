@@ -213,7 +213,7 @@ class Blobs:
         await self.link.purge(meta_subject(cid), before=place + 1)
 
     def check_room(self, size: int = 0, keep: int = ROOM_BYTES) -> None:
-        """Check that after `size` more bytes `keep` bytes stay free.
+        """Check that after `size` more bytes `keep` bytes stay free, and never less than every home needs.
 
         Raises:
             HearthNetError: `capacity_exceeded` if they do not.
@@ -224,6 +224,7 @@ class Blobs:
             free = self._home.free_bytes()
         except OSError:
             return
+        keep = max(keep, ROOM_BYTES)
         missing = size + keep - free
         if missing > 0:
             raise HearthNetError(

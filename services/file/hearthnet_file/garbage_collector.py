@@ -19,7 +19,7 @@ from typing import Final
 
 from hearthnet import HearthNetError
 from hearthnet.bus import Blobs
-from hearthnet.core import ROOM_BYTES, FileConfig, now_ms
+from hearthnet.core import FileConfig, now_ms
 from hearthnet_file.catalogue import Catalogue
 from hearthnet_file.uploads import Uploads
 
@@ -38,7 +38,7 @@ class Sweeper:
         self._blobs = blobs
         self._catalogue = catalogue
         self._quota = settings.quota_mb * MB
-        self._keep_free = max(settings.keep_free_mb * MB, ROOM_BYTES)
+        self._keep_free = settings.keep_free_mb * MB
         self.uploads: Uploads = Uploads(blobs, self.make_room)
         """The uploads that use the room made here."""
         self._damaged: set[str] = set()

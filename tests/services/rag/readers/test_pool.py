@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_rag.readers import document_builder, read_as, read_document, worker_process
-from hearthnet_rag.readers.content_type import kind_of
-from hearthnet_rag.readers.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
-from hearthnet_rag.readers.pool import ReaderPool
-from hearthnet_rag.readers.worker_ipc import (
+from hearthnet.service import worker_process
+from hearthnet.service.worker_process import (
     Accepted,
     Job,
-    ReadProgress,
-    ReadResult,
+    JobFailed,
+    JobProgress,
+    JobResult,
     Rejected,
     answer_decoder,
     receive,
     send,
 )
+from hearthnet_rag.readers import document_builder, job, read_as, read_document
+from hearthnet_rag.readers.content_type import kind_of
+from hearthnet_rag.readers.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
+from hearthnet_rag.readers.job import ReadJob, document_decoder, encoder
+from hearthnet_rag.readers.pool import MEMORY_BYTES, ReaderPool
 from tests.helpers.processes import child_environment
 from tests.services.rag.made import docx, epub, paragraph, pdf
 
@@ -102,13 +105,13 @@ def test_encodings_of_text(encoding: str, text: str) -> None:
     assert read_document(text.encode(encoding), PLAIN).body == text
 
 
-def ask(data: bytes, **job: object) -> list[object]:
+def ask(data: bytes) -> list[object]:
     """What the reading process answers to one job."""
     there, back = io.BytesIO(), io.BytesIO()
-    send(there, Job(**{"kind": "pdf", "data": data, "name": "file", "seconds": 100_000, **job}))  # type: ignore[arg-type]
+    send(there, Job(encoder.encode(ReadJob("pdf", data, "file")), 100_000))
     there.seek(0)
-    assert worker_process.serve(there, back)
-    assert not worker_process.serve(there, back)
+    assert worker_process.serve(there, back, job.read_job)
+    assert not worker_process.serve(there, back, job.read_job)
     back.seek(0)
     answers = []
     while (answer := receive(back, 10_000_000)) is not None:
@@ -121,33 +124,44 @@ def test_the_reading_process_tells_how_far_it_is() -> None:
     took, first, last, read = ask(ALL["pdf"])
     assert (took, first, last) == (
         Accepted(),
-        ReadProgress("reading pages", 0, 1),
-        ReadProgress("reading pages", 1, 1),
+        JobProgress("reading pages", 0, 1),
+        JobProgress("reading pages", 1, 1),
     )
-    assert isinstance(read, ReadResult)
-    assert read.document == read_document(ALL["pdf"], PDF, "file")
+    assert isinstance(read, JobResult)
+    assert document_decoder.decode(read.body) == read_document(ALL["pdf"], PDF, "file")
 
 
 @pytest.mark.req("RAG-35")
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "answer", "words"),
     [
-        (MemoryError(), "file takes more memory to read than there is for one document; split it"),
-        (ZeroDivisionError(), "file is broken: reading it ended with ZeroDivisionError"),
-        (HearthNetError("bad_request", "no", details={"limit": 1}), "no"),
+        (
+            MemoryError(),
+            JobFailed("MemoryError", memory=True),
+            "takes more memory to read than there is for one document; split it",
+        ),
+        (
+            ZeroDivisionError(),
+            JobFailed("ZeroDivisionError", memory=False),
+            "is broken: reading it ended with ZeroDivisionError",
+        ),
+        (
+            HearthNetError("bad_request", "no", details={"limit": 1}),
+            Rejected("bad_request", "no", {"limit": 1}),
+            "",
+        ),
     ],
 )
 def test_the_reading_process_answers_whatever_happens(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+    monkeypatch: pytest.MonkeyPatch, error: Exception, answer: JobFailed | Rejected, words: str
 ) -> None:
     def fail(*given: object) -> None:
         raise error
 
-    monkeypatch.setattr(worker_process, "read_as", fail)
-    took, refused = ask(b"")
-    assert took == Accepted()
-    assert isinstance(refused, Rejected)
-    assert refused.message == words
+    monkeypatch.setattr(job, "read_as", fail)
+    assert ask(b"") == [Accepted(), answer]
+    if isinstance(answer, JobFailed):
+        assert ReaderPool()._reason("memory" if answer.memory else "crash", answer.exception) == words
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0", b"\0\0\0\5ab", b"\xff\xff\xff\xff"])
@@ -163,7 +177,7 @@ def test_every_format_is_read_in_another_process_as_it_is_here() -> None:
         document = readers.read(data, PLAIN, name, lambda *how: told.append(how))
         assert document == read_as(kind_of(data, PLAIN, name), data, name, lambda *how: None)
     assert ("reading pages", 1, 1) in told
-    assert len(readers._all) == 1
+    assert len(readers.workers._all) == 1
     assert readers.read(b"Boil it.", PLAIN, None, lambda *how: None).body == "Boil it."
     with pytest.raises(HearthNetError, match="PNG"):
         readers.read(b"\x89PNG\r\n\x1a\n\0", PDF, None, lambda *how: None)
@@ -179,11 +193,11 @@ def test_every_format_is_read_in_another_process_as_it_is_here() -> None:
 def test_a_process_that_ended_while_it_was_idle_is_replaced() -> None:
     readers = ReaderPool()
     readers.read(PAGE, HTML, None, lambda *how: None)
-    [old] = readers._all
+    [old] = readers.workers._all
     old._process.kill()
     old._process.wait()
     assert readers.read(PAGE, HTML, None, lambda *how: None).title == "Soup"
-    assert old not in readers._all
+    assert old not in readers.workers._all
     readers.close()
 
 
@@ -191,10 +205,10 @@ def test_a_process_that_ended_while_it_was_idle_is_replaced() -> None:
 def test_a_document_that_takes_too_long_is_given_up_and_the_next_one_is_read() -> None:
     readers = ReaderPool(seconds=60.0)
     readers.read(PAGE, HTML, None, lambda *how: None)
-    readers._seconds = 0.5
+    readers._seconds = readers.workers._seconds = 0.5
     with pytest.raises(HearthNetError, match="slow takes more than 0 seconds to read; split it"):
         readers.read(b"<html>" + b"<div>" * 200_000, HTML, "slow", lambda *how: None)
-    readers._seconds = 60.0
+    readers._seconds = readers.workers._seconds = 60.0
     assert readers.read(PAGE, HTML, None, lambda *how: None).title == "Soup"
     readers.close()
 
@@ -205,7 +219,7 @@ def test_a_process_that_dies_over_a_document_costs_that_document() -> None:
     long = pdf(["One of very many pages, each with some text on it."] * 2000)
 
     def kill(stage: str, current: int, total: int) -> None:
-        for one in readers._all:
+        for one in readers.workers._all:
             one._process.kill()
 
     with pytest.raises(HearthNetError, match="deadly is broken, or takes too much to read") as caught:
@@ -243,16 +257,17 @@ def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.req("RAG-35")
 def test_the_reading_process_ends_with_its_input() -> None:
     there = io.BytesIO()
-    send(there, Job("html", PAGE, "soup", 60))
-    command = [sys.executable, "-m", "hearthnet_rag.readers.worker_process"]
+    send(there, Job(encoder.encode(ReadJob("html", PAGE, "soup")), 60))
+    program = [sys.executable, "-m", "hearthnet.service.worker_process"]
+    command = [*program, "hearthnet_rag.readers.job:read_job", str(MEMORY_BYTES)]
     done = subprocess.run(
         command, input=there.getvalue(), capture_output=True, env=child_environment(), timeout=60, check=True
     )
     back = io.BytesIO(done.stdout)
     assert answer_decoder.decode(receive(back, 10_000) or b"") == Accepted()
     read = answer_decoder.decode(receive(back, 10_000) or b"")
-    assert isinstance(read, ReadResult)
-    assert read.document.title == "Soup"
+    assert isinstance(read, JobResult)
+    assert document_decoder.decode(read.body).title == "Soup"
     assert back.read() == b""
 
 
