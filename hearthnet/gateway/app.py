@@ -15,6 +15,7 @@ from hearthnet.gateway import page
 from hearthnet.gateway.api import call_routes
 from hearthnet.gateway.auth import session_routes
 from hearthnet.gateway.context import Gateway
+from hearthnet.gateway.http import body_gate
 from hearthnet.gateway.http.errors import HANDLERS
 from hearthnet.gateway.mcp import endpoint
 from hearthnet.gateway.middleware import AuthMiddleware, origin_pattern
@@ -29,7 +30,7 @@ _EXPOSED: Final = ("mcp-session-id", "retry-after", "www-authenticate", "x-shoul
 
 def build(gateway: Gateway) -> ASGIApp:
     """Return the application: all parts behind one guard."""
-    app: ASGIApp = Starlette(routes=routes_of(gateway), exception_handlers=HANDLERS)
+    app = body_gate.answering(Starlette(routes=routes_of(gateway), exception_handlers=HANDLERS))
     origins = gateway.config.gateway.origins
     return AuthMiddleware(_readable_from(app, origins) if origins else app, gateway)
 

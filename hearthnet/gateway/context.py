@@ -12,6 +12,7 @@ from hearthnet.core.home import Home
 from hearthnet.gateway.auth.client_store import ClientStore
 from hearthnet.gateway.auth.clients import Clients, local_capabilities
 from hearthnet.gateway.auth.login_links import LinkBook
+from hearthnet.gateway.http.body_gate import BodyGate
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.runs.runs import GatewayRuns
 
@@ -27,6 +28,7 @@ class Gateway:
     links: LinkBook
     limits: RateLimits
     runs: GatewayRuns
+    bodies: BodyGate
     url: str = ""
     sockets: Any = None
     """The WebSocket part, once the application is built."""
@@ -39,4 +41,5 @@ class Gateway:
         limits = RateLimits()
         clients = Clients(bus.peer, ClientStore(home), limits)
         clients.more_capabilities = partial(local_capabilities, home)
-        return cls(bus, home, config, clients, LinkBook(home), limits, GatewayRuns.of(bus, home, clients))
+        runs = GatewayRuns.of(bus, home, clients)
+        return cls(bus, home, config, clients, LinkBook(home), limits, runs, BodyGate(clients))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import ipaddress
 import logging
 import socket
@@ -22,15 +23,13 @@ from hearthnet.core.node_state import GATEWAY
 from hearthnet.gateway.app import build, lifespan
 from hearthnet.gateway.context import Gateway
 from hearthnet.gateway.http.connection_limits import ConnectionLimits, is_loopback, protocol
-from hearthnet.gateway.socket.engine import WebSocketConnection
+from hearthnet.gateway.socket.engine import MAX_MESSAGE_BYTES, WebSocketConnection
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.service import Service
 
 GRACE_SECONDS: Final = 2
 """The time for open requests when the gateway ends; the supervisor waits for 3.2 s."""
 KEEP_ALIVE_SECONDS: Final = 15
-MOST_FRAME_BYTES: Final = 4_194_304
-"""The largest WebSocket message that is received at all; the protocol's own limit is smaller."""
 _BACKLOG: Final = 512
 _log = logging.getLogger(__name__)
 
@@ -69,12 +68,12 @@ class _Server(uvicorn.Server):
 def _loaded(gateway: Gateway, patience: ConnectionLimits) -> uvicorn.Config:
     """Return uvicorn's settings, with the certificate loaded."""
     configured = gateway.config.gateway
-    http: Any = protocol(patience)
+    http: Any = protocol(patience, gateway.bodies)
     settings = uvicorn.Config(
         build(gateway),
         http=http,
         **_tls(gateway.home.path, configured),
-        ws=WebSocketConnection,
+        ws=functools.partial(WebSocketConnection, gateway.bodies),  # type: ignore[arg-type]
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -82,7 +81,7 @@ def _loaded(gateway: Gateway, patience: ConnectionLimits) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        ws_max_size=MOST_FRAME_BYTES,
+        ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=configured.ping_seconds,
         ws_ping_timeout=configured.ping_seconds,
         ws_per_message_deflate=False,

@@ -98,10 +98,10 @@ async def test_a_body_has_a_limit_whether_it_says_its_size_or_not(shared: House)
         for _ in range(40):
             yield b" " * 65_536
 
-    async with shared.http() as http:
-        said = await http.post("/v1/session", content=b" " * 1_048_577)
-        unsaid = await http.post("/v1/session", content=endless())
-        odd = await http.post("/v1/session", content=b" " * 1_048_575 + b"{")
+    async with shared.http(shared.guest(), headers={"content-type": "application/json"}) as http:
+        said = await http.post("/v1/call", content=b" " * 1_048_577)
+        unsaid = await http.post("/v1/call", content=endless())
+        odd = await http.post("/v1/call", content=b" " * 1_048_575 + b"{")
     assert (said.status_code, said.json()["error"]) == (413, "payload_too_large")
     assert (unsaid.status_code, unsaid.json()["error"]) == (413, "payload_too_large")
     assert (odd.status_code, odd.json()["error"]) == (400, "bad_request")

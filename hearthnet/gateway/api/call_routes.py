@@ -99,6 +99,8 @@ class CallRoutes:
         """
         clients = self._gateway.clients
         shown = "authorization" in request.headers or clients.cookie in request.cookies
+        if token := clients.member_token(request):
+            shown, received = False, {"token": token, **received}
         client = await clients.from_request(request) if shown else None
         if client is not None and client.key and _NAME in request.path_params:
             raise HearthNetError(

@@ -164,6 +164,29 @@ class Clients:
         self.limits.request(client.id)
         return client
 
+    def account(self, connection: HTTPConnection) -> tuple[str, bool]:
+        """Return to whom the body of a request is counted, and whether that is the owner of this node.
+
+        Clients of other nodes count by the node that signed their token, which could make any number of them.
+        Nothing is counted here. Raises as `from_request`, and takes the token of a member, too.
+        """
+        token = self.member_token(connection)
+        if token:
+            return self._proved(token).iss, False
+        client = self._authenticated(connection, "")
+        if client.bearer:
+            return client.principal.partition("/")[0], False
+        return client.id, client.principal == f"{self._peer.node_id}/{OWNER}"
+
+    def member_token(self, connection: HTTPConnection) -> str:
+        """Return the token of a member in the Authorization header, empty where there is none.
+
+        It counts only with a call that the member's key has signed, and lets the body of that call be read.
+        """
+        kind, _, shown = connection.headers.get("authorization", "").partition(" ")
+        token = shown.strip() if kind.lower() == "bearer" else ""
+        return token if token and not self.is_bearer(token) else ""
+
     def is_bearer(self, shown: str) -> bool:
         """Return whether `shown` alone identifies the client: a key or a session token.
 

@@ -1,7 +1,8 @@
 """TCP connections of the gateway, with limits on their number and slowness.
 
 A client that sends the head or the body of a request too slowly, or reads its answer too slowly, is
-disconnected: each such connection would hold memory and a place without end.
+disconnected: each such connection would hold memory and a place without end. A body is buffered only where
+its head was admitted (`body_gate.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ import ipaddress
 import logging
 import resource
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hearthnet.gateway.http import body_gate
+from hearthnet.gateway.http.body_gate import BodyGate
 
 _log = logging.getLogger(__name__)
 _MOST_HEAD_BYTES: Final = 65_536
@@ -47,9 +52,12 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 class GuardedProtocol(HttpToolsProtocol):
     """HTTP on one connection; for `uvicorn.Config(http=...)`."""
 
-    def __init__(self, patience: ConnectionLimits, **given: Any) -> None:
+    def __init__(self, patience: ConnectionLimits, bodies: BodyGate, **given: Any) -> None:
         super().__init__(**given)
         self._patience = patience
+        self._bodies = bodies
+        self._refused = False
+        """Whether the body that comes now is dropped."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """The running timers, by what the client does too slowly when one ends."""
         self._head_bytes = 0
@@ -65,8 +73,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start(_SENDS, self._patience.head)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
+        """Stop all timers, and give back the room of requests that were not begun."""
         self._stop(_SENDS, _READS)
+        for cycle, _app in self.pipeline:
+            body_gate.release(cast("Scope", cycle.scope))
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -91,10 +101,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
-        """Start the timer of the body."""
+        """Start the timer of the body, and decide whether it is read."""
         self._head_bytes, self._in_body = 0, True
         self._start(_SENDS, self._patience.body)
         super().on_headers_complete()
+        scope = cast("Scope", self.scope)
+        # A request for a WebSocket has no path yet, and no body.
+        self._refused = "path" in scope and not self._bodies.admit(scope)
+
+    def on_body(self, body: bytes) -> None:
+        """Receive a piece of a body; drop it where the body was refused."""
+        if not self._refused:
+            super().on_body(body)
+        elif not self.scope[body_gate.ADMITTED].is_dropped:  # type: ignore[typeddict-item]
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         """Stop the timer of the body."""
@@ -146,10 +166,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport.abort()
 
 
-def protocol(patience: ConnectionLimits) -> Callable[..., GuardedProtocol]:
+def protocol(patience: ConnectionLimits, bodies: BodyGate) -> Callable[..., GuardedProtocol]:
     """Return the factory of connections for `uvicorn.Config(http=...)`."""
     limits = msgspec.structs.replace(patience, most=min(patience.most, max(8, _files() - _SPARE_FILES)))
-    return functools.partial(GuardedProtocol, limits)
+    return functools.partial(GuardedProtocol, limits, bodies)
 
 
 def _files() -> int:

@@ -17,6 +17,7 @@ from hearthnet.gateway.runs.run import FollowUp, NewRun, RunRequest
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Channels
 from hearthnet.gateway.socket.conversation import Conversation, Receive, Scope, Send
+from hearthnet.gateway.socket.engine import KNOWN
 from hearthnet.gateway.socket.frames import CallFrame, First, Resume, Subscribe
 from hearthnet.gateway.socket.protocol import Closed, SocketSettings
 from hearthnet.gateway.socket.topic import Feeds, Topic
@@ -72,6 +73,7 @@ class Hub:
             client = await self._authenticated(conversation, frame)
             self._gateway.limits.opened(client.id)
             conversation.client = client
+            conversation.scope["extensions"][KNOWN]["known"]()
             match frame:
                 case CallFrame():
                     await self._call(conversation, client, frame)

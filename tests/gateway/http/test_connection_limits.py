@@ -191,11 +191,11 @@ async def test_broken_answer_is_not_whole(
     [(1024, 4096, 3968), (1024, -1, 4000), (-1, -1, 4000), (100, 100, 8), (9000, 9000, 4000)],
 )
 async def test_connections_leave_files_for_the_rest(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, most: int
+    shared: House, monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, most: int
 ) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _what: (soft, hard))
     monkeypatch.setattr("resource.setrlimit", lambda _what, _limits: None)
-    (patience,) = protocol(ConnectionLimits()).args  # type: ignore[attr-defined]
+    patience, _ = protocol(ConnectionLimits(), shared.gateway.bodies).args  # type: ignore[attr-defined]
     assert patience.most == most
 
 

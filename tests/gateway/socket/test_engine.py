@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
@@ -46,6 +47,13 @@ class App:
         self.ended.append(message["code"])
 
 
+class Open:
+    """Takes every socket, as of a client that is known."""
+
+    def admit_socket(self, scope: MutableMapping[str, Any]) -> bool:
+        return True
+
+
 class Written:
     """A transport that counts what is written to it."""
 
@@ -73,7 +81,7 @@ class Server(uvicorn.Server):
 async def serving(app: App, ping: float | None = None) -> AsyncIterator[tuple[Server, str]]:
     config = uvicorn.Config(
         app,
-        ws=WebSocketConnection,
+        ws=functools.partial(WebSocketConnection, Open()),  # type: ignore[arg-type]
         lifespan="off",
         log_config=None,
         ws_ping_interval=ping,

@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.socket.conversation import Conversation
-from hearthnet.gateway.socket.engine import ABORT, SEND
+from hearthnet.gateway.socket.engine import ABORT, KNOWN, SEND
 from hearthnet.gateway.socket.frames import SUBPROTOCOL, ClientFrame
 from hearthnet.gateway.socket.protocol import SocketProtocol, SocketSettings
 from hearthnet.gateway.socket.topic import Topic
@@ -297,7 +297,11 @@ class Stuck:
         self.scope: dict[str, Any] = {
             "type": "websocket",
             "subprotocols": [],
-            "extensions": {ABORT: {"abort": self.gone.set}, SEND: {"send": self.send_texts}},
+            "extensions": {
+                ABORT: {"abort": self.gone.set},
+                SEND: {"send": self.send_texts},
+                KNOWN: {"known": int},
+            },
         }
         self.begun = False
 
