@@ -9,7 +9,7 @@ import pytest
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.effects import day_quota
+from hearthnet.service.effects import day_quota, journal
 from hearthnet.service.effects.day_quota import BLOCK_BYTES, DayQuota
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, ProbeService, post
@@ -67,8 +67,9 @@ async def test_what_was_refused_is_not_taken(mesh: Mesh, clock: Callable[[int], 
 
 @pytest.mark.req("EFFECT-10")
 async def test_calls_of_others_are_refused_over_the_quota_of_the_audit_log(
-    mesh: Mesh,
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(journal, "_MB", BLOCK_BYTES)
     mesh.home.config_file.write_text("[audit]\nmember_mb_per_day = 1\n")
     service = ProbeService()
     async with mesh.hosting(service), await mesh.guest_bus() as member, await mesh.bus() as bus:
@@ -80,7 +81,7 @@ async def test_calls_of_others_are_refused_over_the_quota_of_the_audit_log(
                 refused = error
         assert (refused.code, refused.rule) == ("rate_limited", "bytes_a_day")
         count = len(service.calls)
-        assert 1_000_000 // 8192 < count < 1_000_000 // 1024
+        assert BLOCK_BYTES // 8192 < count < BLOCK_BYTES // 1024
         assert (await bus.call(POST, post(ids.new_ulid()))).output
         assert len(service.calls) == count + 1
 
