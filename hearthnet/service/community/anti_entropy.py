@@ -79,7 +79,7 @@ class AntiEntropy:
         `remembered` is on disk already and is not stored again. Those of its events that the roster file of
         `home` lacks were stored by an earlier process that ended before it published them.
         """
-        self._events = {event.hash for event in remembered.events}
+        self._events = {event.hash for event in remembered.events} | remembered.known
         self._revocations = {_name(one) for one in remembered.revocations}
         await self._peer.link.subscribe(subjects.events_of(HEADS), self._on_heads)
         self._peer.link.on_restored(self._back)

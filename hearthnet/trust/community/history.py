@@ -49,10 +49,10 @@ class History:
     def tips(self) -> dict[str, list[CommunityEvent]]:
         """The events of each author that none of its others follows, the longest chain last."""
         followed = {event.previous for event in self.events}
+        ends = (event for hash_, event in self._by_hash.items() if hash_ not in followed)
         found: dict[str, list[CommunityEvent]] = {}
-        for event in sorted(self.events, key=lambda one: (one.sequence, one.hash)):
-            if event.hash not in followed:
-                found.setdefault(event.author, []).append(event)
+        for event in sorted(ends, key=lambda one: (one.sequence, one.hash)):
+            found.setdefault(event.author, []).append(event)
         return found
 
     def below(self, author: str, heads: Iterable[str]) -> frozenset[str]:

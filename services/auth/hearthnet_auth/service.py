@@ -64,7 +64,7 @@ class AuthService(Service):
         self._log = CommunityLog(await node.store(), node.home)
         self._chain = EventChain(peer, self._log)
         self._exchange = AntiEntropy(node.bus, self._log)
-        remembered = await self._log.read()
+        remembered = await self._log.read(peer.roster.history)
         await peer.membership.add(remembered.events, remembered.revocations)
         await self._exchange.open(remembered, node.home)
 

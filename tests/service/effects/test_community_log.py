@@ -19,8 +19,10 @@ from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.community_log import STREAM, CommunityLog, CommunityState, StoredCommunity
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization import revocation
-from hearthnet.trust.community import commands
+from hearthnet.trust.community import commands, events
+from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent
+from hearthnet.trust.community.history import History
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.mesh import Mesh
@@ -57,6 +59,31 @@ async def test_all_that_others_wrote_is_kept_also_what_they_wrote_twice_in_one_p
             await log.keep(event)
         kept = [one.hash for one in (await log.read()).events]
         assert sorted(kept) == sorted(one.hash for one in forks)
+
+
+@pytest.mark.req("ATTACK-36", "COMMUNITY-6")
+async def test_events_that_are_held_are_not_decoded_again(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is the form of an earlier version lost, which was not the one that is hashed."""
+    async with await mesh.store() as store, await mesh.bus() as bus:
+        log, held = CommunityLog(store, mesh.home), bus.peer.roster
+        first, second = invited(held, bus.peer.identity), invited(held, bus.peer.identity)
+        await log.keep(first)
+        await store.js.publish("cm.event.x.1", second.encode())
+        decoded = list[bytes]()
+        decode = events.decode
+
+        def decoding(data: bytes) -> CommunityEvent:
+            decoded.append(data)
+            return decode(data)
+
+        monkeypatch.setattr(events, "decode", decoding)
+        remembered = await log.read(rosters.merge(held, [first, second]).history)
+        assert [one.hash for one in remembered.events] == [second.hash]
+        assert remembered.known == {first.hash}
+        assert decoded == [second.encode()]
+        assert [one.hash for one in (await log.read(held.history)).events] == [first.hash, second.hash]
 
 
 @pytest.mark.req("COMMUNITY-3", "COMMUNITY-5")
@@ -129,7 +156,8 @@ async def test_what_is_damaged_in_it_is_passed_over(mesh: Mesh, caplog: pytest.L
         await store.js.publish("cm.revoked.x.1", b"{}")
         event = invited(bus.peer.roster, bus.peer.identity)
         await log.keep(event)
-        assert await log.read() == ((event,), ())
+        remembered = await log.read()
+        assert (remembered.events, remembered.revocations) == ((event,), ())
     assert caplog.text.count("is damaged") == 2
 
 
@@ -252,9 +280,9 @@ async def test_what_is_told_while_a_process_reads_the_log_is_not_lost(
                 await gossip_frames.publish(writer.peer.sender, LOG, body)
             await writer.peer.link.flush_subscriptions()
 
-        async def read_between(self: CommunityLog) -> StoredCommunity:
+        async def read_between(self: CommunityLog, *held: History) -> StoredCommunity:
             await write()
-            remembered = await read(self)
+            remembered = await read(self, *held)
             await write()
             return remembered
 
