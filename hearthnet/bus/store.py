@@ -27,15 +27,14 @@ CLAIMS: Final = "claims"
 
 
 class Store:
-    """A connection to the STORE account."""
+    """A connection to the STORE account, without its blobs."""
 
     def __init__(self, link: StoreLink, home: Home | None = None) -> None:
         self.link = link
         self.js: JetStreamContext = link.client.jetstream(timeout=10)
-        self.blobs = Blobs(BlobLink(self.js, link), home)
 
     @classmethod
-    async def connect(cls, home: Home, name: str) -> Store:
+    async def connect(cls, home: Home, name: str) -> Self:
         """Connect to the store of the node that runs in `home`.
 
         Raises:
@@ -44,10 +43,31 @@ class Store:
         return await cls.join(home, read_node_state(home).server.url, name)
 
     @classmethod
-    async def join(cls, home: Home, url: str, name: str) -> Store:
+    async def join(cls, home: Home, url: str, name: str) -> Self:
         """Connect as `connect`, at a given address."""
         login = load_identity(home.device_key).store_login()
         return cls(await StoreLink.connect(url, login, name), home)
+
+    async def close(self) -> None:
+        """Disconnect from the store."""
+        await self.link.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class HomeStore(Store):
+    """The store with all blobs of the home, for processes that act for the home alone.
+
+    A service does not: it reads blobs by `NodeContext.open_blob`, with the rights of a call.
+    """
+
+    def __init__(self, link: StoreLink, home: Home | None = None) -> None:
+        super().__init__(link, home)
+        self.blobs = Blobs(BlobLink(self.js, link), home)
 
     async def put_blob(self, data: bytes) -> str:
         """Store `data` once for this home itself; return its CID."""
@@ -60,13 +80,3 @@ class Store:
             HearthNetError: `not_found` if they are not stored here.
         """
         return await self.blobs.read(cid)
-
-    async def close(self) -> None:
-        """Disconnect from the store."""
-        await self.link.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 _ENDS: Final = ("/chat/completions", "/completions", "/embeddings")
-_NEAR: Final = (".local", ".lan", ".home.arpa", ".internal")
+_NEAR: Final = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 
 
 def base(url: str, below: str = "") -> str:

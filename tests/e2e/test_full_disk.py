@@ -15,7 +15,7 @@ from hearthnet.bus import blob_transfer
 from hearthnet.bus.blob_transfer import Options
 from hearthnet.bus.blobs.metadata import Hold
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet.core.node_state import read_node_state
@@ -118,7 +118,7 @@ async def test_a_disk_that_fills_up_is_said_by_each_and_all_goes_on_when_there_i
     shell, ballast = Shell(home.path), home.path / "ballast"
     with shell.node():
         first = {service.name: service.pid for service in read_node_state(home).services}
-        async with await Bus.connect(home, "test") as bus, await Store.connect(home, "test") as store:
+        async with await Bus.connect(home, "test") as bus, await HomeStore.connect(home, "test") as store:
             water, wood = [await store.blobs.put_bytes(text) for text in (b"Boil it.", b"Dry it.")]
             small = await store.blobs.put_bytes(SMALL, Hold())
             await bus.call("rag.ingest@1.0", ingestion(water, "Water"), timeout_seconds=60)

@@ -18,7 +18,7 @@ import pytest
 from hearthnet.bus import blob_transfer
 from hearthnet.bus.blob_transfer import Options, TransferResult
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from hearthnet.core.node_state import read_node_state
@@ -178,7 +178,7 @@ async def _cut_off_at_work(
 ) -> Ingestions:
     """Begins all three, and cuts the node off when each of them has got somewhere and none has ended."""
     state = read_node_state(neighbourhood.founder)
-    async with await Store.join(neighbourhood.founder, state.server.url, "test") as store:
+    async with await HomeStore.join(neighbourhood.founder, state.server.url, "test") as store:
         ingestions = Ingestions([await store.put_blob(document(number)) for number in range(20)])
     async with connected(neighbourhood) as bus:
         works = [
@@ -209,7 +209,7 @@ async def _check_upload(bus: Bus, upload: Upload) -> None:
     assert refused.value.code == "not_found"
     done = await upload.put(bus)
     assert 0 < done.chunks < CHUNKS
-    async with await Store.connect(bus.peer.home, "test") as store:
+    async with await HomeStore.connect(bus.peer.home, "test") as store:
         assert await store.get_blob(cid) == upload.data
 
 

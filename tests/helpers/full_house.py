@@ -13,7 +13,7 @@ from typing import Any, Final
 from hearthnet.bus.blobs.metadata import Hold
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.home import Home
 from hearthnet.core.ids import new_ulid
@@ -104,7 +104,7 @@ def full_house(folder: Path, *members: str, settings: str = "", gateway: bool = 
 
 async def _filled(home: Home, url: str) -> Stock:
     """Stores what the examples of the contracts speak of, a corpus and some posts."""
-    async with await Store.join(home, url, "stock") as store:
+    async with await HomeStore.join(home, url, "stock") as store:
         for text in documents():
             await store.blobs.put_bytes(text.encode(), Hold(shared=True))
         cid = await store.blobs.put_bytes(DOCUMENT.encode(), Hold(shared=True))

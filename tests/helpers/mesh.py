@@ -19,7 +19,7 @@ import msgspec
 from hearthnet import NodeContext, Service
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.session import keyring
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, ServiceState
@@ -66,9 +66,9 @@ class Mesh:
         """The second member's node, on the same server."""
         return await Bus.join(self.guest, self.server.url, name)
 
-    async def store(self, at: Home | None = None, url: str = "") -> Store:
+    async def store(self, at: Home | None = None, url: str = "") -> HomeStore:
         """The node's store, or that of the node `at` another home; by way of `url`, where that is given."""
-        return await Store.join(at or self.home, url or self.server.url, "test store")
+        return await HomeStore.join(at or self.home, url or self.server.url, "test store")
 
     @contextlib.contextmanager
     def published(self, *services: ServiceState, at: Home | None = None) -> Iterator[None]:

@@ -129,6 +129,11 @@ async def test_a_service_is_given_its_node(mesh: Mesh, caplog: pytest.LogCapture
     assert node.identity.node_id == mesh.identity.node_id
     assert (node.home, node.data) == (mesh.home, mesh.home.service("probe"))
     assert node.data.is_dir()
-    assert await node.store() is await node.store()
+    store = await node.store()
+    assert store is await node.store()
+    assert not hasattr(store, "blobs"), "blobs are read with the rights of a call"
+    with pytest.raises(HearthNetError, match="use open_blob") as refused:
+        await node.blobs()
+    assert refused.value.code == "unauthorized"
     await node.close()
     assert "'stage': 'loading'" in caplog.text

@@ -14,7 +14,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
-    from hearthnet.bus.store import Store
+    from hearthnet.bus.store import HomeStore
 
 HOLD_MS: Final = 24 * 3600 * 1000
 _PIECE: Final = 256 * 1024
@@ -28,17 +28,17 @@ class HomeResults:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._store: Store | None = None
+        self._store: HomeStore | None = None
         self._lock = asyncio.Lock()
 
     async def put(self, data: bytes) -> str:
-        """Store a result and return its CID. Raises as `Blobs.put` and `Store.connect`."""
+        """Store a result and return its CID. Raises as `Blobs.put` and `HomeStore.connect`."""
         hold = Hold(name="result of a tool", until=now_ms() + HOLD_MS)
         pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
         return await (await self._blobs()).put(pieces, hold)
 
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:
-        """Return a part of a result, and its whole size. Also raises as `Store.connect`.
+        """Return a part of a result, and its whole size. Also raises as `HomeStore.connect`.
 
         Raises:
             HearthNetError: `not_found` if it is no longer stored.
@@ -47,11 +47,11 @@ class HomeResults:
         return await blob.read(min(offset, blob.size), length), blob.size
 
     async def _blobs(self) -> Blobs:
-        from hearthnet.bus.store import Store
+        from hearthnet.bus.store import HomeStore
 
         async with self._lock:
             if self._store is None:
-                self._store = await Store.connect(self._home, "results of tools")
+                self._store = await HomeStore.connect(self._home, "results of tools")
         return self._store.blobs
 
     async def close(self) -> None:

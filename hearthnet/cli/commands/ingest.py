@@ -22,7 +22,7 @@ from hearthnet.core.home import Home
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
     from hearthnet.bus.routing.offer_registry import OfferView
-    from hearthnet.bus.store import Store
+    from hearthnet.bus.store import HomeStore
     from hearthnet.cli.input.text_files import TextFile
 
 _CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
@@ -106,9 +106,9 @@ async def _ingest(
     home: Home, order: _Order, texts: list[TextFile], summary: dict[str, Any], display: ProgressDisplay
 ) -> None:
     from hearthnet.bus.bus import Bus
-    from hearthnet.bus.store import Store
+    from hearthnet.bus.store import HomeStore
 
-    async with await Bus.connect(home, name="cli") as bus, await Store.connect(home, name="cli") as store:
+    async with await Bus.connect(home, name="cli") as bus, await HomeStore.connect(home, name="cli") as store:
         most = largest(await bus.offers("rag.ingest"))
         outcomes: dict[int, dict[str, Any] | HearthNetError] = {}
         waiting = iter(enumerate(texts))
@@ -137,7 +137,7 @@ def is_full(failure: dict[str, Any]) -> bool:
 
 
 async def _outcome(
-    bus: Bus, store: Store, order: _Order, file: TextFile, most: int | None, display: ProgressDisplay
+    bus: Bus, store: HomeStore, order: _Order, file: TextFile, most: int | None, display: ProgressDisplay
 ) -> dict[str, Any] | HearthNetError:
     """Return the result or error of one file.
 

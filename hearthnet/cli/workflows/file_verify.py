@@ -17,7 +17,7 @@ from hearthnet.protocol.manifest import chunk_count
 if TYPE_CHECKING:
     from hearthnet.bus.blob_transfer import OnProgress
     from hearthnet.bus.blobs.metadata import BlobRecord
-    from hearthnet.bus.store import Store
+    from hearthnet.bus.store import HomeStore
 
 _MAX_LISTED: Final = 8
 
@@ -61,9 +61,9 @@ async def verified(home: Home, prefixes: Sequence[str], *, quiet: bool) -> Verif
     Raises:
         HearthNetError: `not_found` for a beginning without content; `bad_request` for one of several hashes.
     """
-    from hearthnet.bus.store import Store
+    from hearthnet.bus.store import HomeStore
 
-    async with await Store.connect(home, name="cli") as store:
+    async with await HomeStore.connect(home, name="cli") as store:
         records: dict[str, BlobRecord] = {}
         async for entry, _ in store.blobs.entries():
             records.pop(entry.name, None)
@@ -109,7 +109,7 @@ def _meant(text: str, known: Sequence[str]) -> str:
     return found[0]
 
 
-async def _read(store: Store, entries: list[BlobRecord], quiet: bool) -> list[Bad]:
+async def _read(store: HomeStore, entries: list[BlobRecord], quiet: bool) -> list[Bad]:
     from hearthnet.bus.blobs.reader import damage
 
     bad: list[Bad] = []

@@ -125,18 +125,19 @@ class Chat:
     async def completions(self, request: Request) -> Response:
         """Handle `POST /v1/chat/completions`."""
         client = await self._client(request)
-        completion = await self._read_request(request)
+        completion = await self._read_request(request, client)
         form = Form(f"chatcmpl-{ids.new_ulid()}", int(time.time()), completion.model)
         if completion.stream:
             return await streamed(request.receive, self._pieces(client, completion, form), _failed)
         return JSONResponse(await while_there(request.receive, self._whole(client, completion, form)))
 
-    async def _read_request(self, request: Request) -> OpenAIRequest:
+    async def _read_request(self, request: Request, client: Client) -> OpenAIRequest:
         """Return the request; limit large ones and store their images."""
         if not is_large(request):
             return read_request(await read_object(request))
         async with self._large:
-            return await with_images_stored(read_request(await read_object(request)), self._gateway.home)
+            completion = read_request(await read_object(request))
+            return await with_images_stored(completion, self._gateway.home, client.principal)
 
     async def _client(self, request: Request) -> Client:
         """Return the client; refuse one that signs its calls, which this API does not support."""

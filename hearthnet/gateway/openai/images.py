@@ -1,7 +1,7 @@
 """Images that are too large for a bus message: stored in the node's store, named by hash.
 
-They are kept there for a day, as runs are, for the node's own processes: only models of this node can read
-them, and no others are called.
+They are kept there for a day, as runs are, for the client that sent them: a model reads them with the rights
+of that client. Only models of this node can read them, and no others are called.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from starlette.requests import Request
 
 from hearthnet.bus.blobs.metadata import Hold
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES
@@ -32,8 +32,8 @@ def is_large(request: Request) -> bool:
     return said.isdigit() and int(said) > MOST_BODY_BYTES
 
 
-async def with_images_stored(completion: OpenAIRequest, home: Home) -> OpenAIRequest:
-    """Return `completion` with `image_cid` in place of the data of each larger image.
+async def with_images_stored(completion: OpenAIRequest, home: Home, principal: str) -> OpenAIRequest:
+    """Return `completion` of `principal` with `image_cid` in place of the data of each larger image.
 
     Errors of the store are passed through.
 
@@ -48,8 +48,8 @@ async def with_images_stored(completion: OpenAIRequest, home: Home) -> OpenAIReq
     ]
     if not found:
         return completion
-    hold = Hold(name="image of a question", until=now_ms() + HOLD_MS)
-    async with await Store.connect(home, "gateway images") as store:
+    hold = Hold(principal, "image of a question", until=now_ms() + HOLD_MS)
+    async with await HomeStore.connect(home, "gateway images") as store:
         for part, path in found:
             data = await asyncio.to_thread(_decoded, part.pop("data"), path)
             part["image_cid"] = await store.blobs.put_bytes(data, hold)

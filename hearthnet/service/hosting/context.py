@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, Final
 
+from hearthnet.bus.blobs.blob_store import Blobs, no_blob
+from hearthnet.bus.blobs.metadata import BlobRecord
+from hearthnet.bus.blobs.reader import Blob
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore, Store
 from hearthnet.core.config import Config
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.times import now_ms
+from hearthnet.service.call import Call
 from hearthnet.service.effects.community_log import CommunityState
 from hearthnet.service.effects.journal import Records
 from hearthnet.service.effects.token_budget import Budget
 from hearthnet.service.hosting.status import Status
 from hearthnet.trust.keys import Identity
 
+_KEEPER: Final = "file"
+"""The service that decides about calls for blobs by itself, and writes them."""
+
 
 class NodeContext:
     """The node as its services see it.
 
     `data` folder, settings, bus, store, and the progress of the start; `records`, `budget` and `memory` are
-    for the library.
+    for the library. Blobs are read by `open_blob`.
     """
 
     def __init__(self, home: Home, config: Config, url: str, service: str, bus: Bus, status: Status) -> None:
@@ -29,7 +39,7 @@ class NodeContext:
         self._url = url
         self._service = service
         self._status = status
-        self._store: Store | None = None
+        self._store: tuple[Store, HomeStore] | None = None
         self._joining = asyncio.Lock()
         self.records = Records(home, bus.peer, service, self.store, config.audit)
         self.budget = Budget(self.store, bus.peer, self.records.instances)
@@ -48,9 +58,59 @@ class NodeContext:
 
     async def store(self) -> Store:
         """Return the node's store, connected at first use."""
+        return (await self._stores())[0]
+
+    async def open_blob(self, cid: str, call: Call[Any, Any] | None) -> Blob:
+        """Open a blob with the rights of the caller of `call`.
+
+        None stands for this node itself, which reads every blob: only for a CID that the service has recorded
+        itself, after a call that was allowed to read it.
+
+        Raises:
+            HearthNetError: `not_found` if it is not stored here, and likewise if the caller may not read it;
+                `internal_error` if it is damaged.
+        """
+        blobs = await self._all_blobs()
+        if call is not None:
+            entry = await blobs.find(cid)
+            if entry is None or not self.may_read(call, entry):
+                raise no_blob(cid)
+        return await blobs.open(cid)
+
+    def may_read(self, call: Call[Any, Any], entry: BlobRecord) -> bool:
+        """Return whether the caller of `call` may read a blob and learn of it.
+
+        See: docs/file.md#who-may-read-it.
+        """
+        now = now_ms()
+        return bool(entry.holds(now)) and (self.is_self(call) or entry.readable_by(call.principal, now))
+
+    def is_self(self, call: Call[Any, Any]) -> bool:
+        """Return whether this node calls in its own name; a token that it issued does not count."""
+        return call.caller == call.principal == self.identity.node_id
+
+    async def blobs(self) -> Blobs:
+        """Return all blobs, for the service that keeps them.
+
+        Raises:
+            HearthNetError: `unauthorized` for any other service.
+        """
+        if self._service != _KEEPER:
+            raise HearthNetError("unauthorized", "only the file service has all blobs; use open_blob")
+        return await self._all_blobs()
+
+    async def check_room(self) -> None:
+        """Check that the disk has room. Raises as `Blobs.check_room`."""
+        (await self._all_blobs()).check_room()
+
+    async def _all_blobs(self) -> Blobs:
+        return (await self._stores())[1].blobs
+
+    async def _stores(self) -> tuple[Store, HomeStore]:
         async with self._joining:
             if self._store is None:
-                self._store = await Store.join(self.home, self._url, f"{self._service} store")
+                store = await HomeStore.join(self.home, self._url, f"{self._service} store")
+                self._store = Store(store.link), store
             return self._store
 
     async def close(self) -> None:
@@ -58,5 +118,5 @@ class NodeContext:
         await self.memory.close()
         await self.records.close()
         if self._store is not None:
-            await self._store.close()
+            await self._store[0].close()
         await self.bus.close()

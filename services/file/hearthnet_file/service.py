@@ -40,7 +40,7 @@ class FileService(Service):
     async def start(self, node: NodeContext) -> None:
         """Open the store; its content is examined later, beside the calls."""
         self._node = node
-        self._blobs = (await node.store()).blobs
+        self._blobs = await node.blobs()
         self._catalogue = Catalogue(self._blobs)
         self._sweeper = Sweeper(self._blobs, self._catalogue, node.config.file)
         self._holders = await asyncio.to_thread(Holders, node.data / "holders.db")
@@ -74,7 +74,7 @@ class FileService(Service):
     @capability("file.put@1.0")
     async def put(self, call: Call[Any, PutInput], stream: Stream) -> Reply:
         """Store content; if it is stored already, add a hold of the caller."""
-        wanted, own = call.input, self._is_self(call)
+        wanted, own = call.input, self._node.is_self(call)
         level = self._node.bus.peer.roster.level(call.principal, now_ms())
         if not own and RANK.get(level, 0) < RANK["trusted"]:
             raise HearthNetError("unauthorized", "other nodes take content of trusted members only")
@@ -118,7 +118,7 @@ class FileService(Service):
     async def list_blobs(self, call: Call[Any, ListInput]) -> Reply:
         """Return the blobs that the caller may read, in the order of their CIDs."""
         await self._catalogue.look()
-        wanted, now, own = call.input, now_ms(), self._is_self(call)
+        wanted, now, own = call.input, now_ms(), self._node.is_self(call)
         shown: list[dict[str, Any]] = []
         after, more = wanted.after, True
         while more and len(shown) <= wanted.limit:
@@ -126,7 +126,7 @@ class FileService(Service):
             more = bool(page)
             after = page[-1].name if page else after
             shown += [
-                _listed(entry, call.principal, own, now) for entry in page if self._may_see(call, entry, now)
+                _listed(entry, call.principal, own, now) for entry in page if self._node.may_read(call, entry)
             ]
         blobs = shown[: wanted.limit]
         more = len(shown) > wanted.limit
@@ -141,7 +141,7 @@ class FileService(Service):
     @capability("file.remove@1.0")
     async def remove(self, call: Call[Any, RemoveInput]) -> Reply:
         """Release the caller's hold; a blob without holds is deleted."""
-        cid, own = call.input.cid, self._is_self(call)
+        cid, own = call.input.cid, self._node.is_self(call)
         if call.input.all and not own:
             raise HearthNetError(
                 "unauthorized",
@@ -166,22 +166,15 @@ class FileService(Service):
             HearthNetError: `not_found` if there is no such blob, and likewise if the caller may not read it.
         """
         entry, now = await self._blobs.find(cid), now_ms()
-        if entry is not None and self._may_see(call, entry, now):
+        if entry is not None and self._node.may_read(call, entry):
             return await self._blobs.open(cid)
-        if entry is None and self._is_self(call) and await self._blobs.lost(cid):
+        if entry is None and self._node.is_self(call) and await self._blobs.lost(cid):
             raise DamagedBlob(cid)
         holders = await asyncio.to_thread(self._holders.of, cid, now)
         raise NotFound(
             f"this node keeps no blob {cid[:23]}…; store it first",
             details={"alt_nodes": holders} if holders else None,
         )
-
-    def _may_see(self, call: Call[Any, Any], entry: BlobRecord, now: int) -> bool:
-        return bool(entry.holds(now)) and (self._is_self(call) or entry.readable_by(call.principal, now))
-
-    def _is_self(self, call: Call[Any, Any]) -> bool:
-        """Return whether this node calls in its own name; a token that it issued does not count."""
-        return call.caller == call.principal == self._node.identity.node_id
 
     def _update_note(self) -> None:
         self.note = self._scrubber.note

@@ -1,8 +1,7 @@
-"""Preparation of a request's media: images are fitted to limits, others get a media type.
+"""Preparation of a request's media: where they come from, images within limits, a media type for all else.
 
-The attempts for an image, in order: unchanged; scaled to the longest side; as PNG if it has transparency and
-is small enough, else as JPEG on white with decreasing quality; then ever smaller. Other media are known by
-their first bytes.
+Images are fitted by `images.py` in a process of its own, one at a time: a small file may decode to gigabytes.
+Other media are known by their first bytes, and are not decoded here.
 
 See: docs/vendors.md#images.
 """
@@ -12,37 +11,25 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import struct
-from collections.abc import Awaitable, Callable
-from io import BytesIO
-from typing import TYPE_CHECKING, Final
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import msgspec
 
 from hearthnet import HearthNetError
+from hearthnet.service import WorkerPool
+from hearthnet_llm.images import MOST_BYTES, FitJob, FittedImage, ImageLimits
+from hearthnet_llm.interface.caller import Caller, caller_of
 from hearthnet_llm.interface.content_parts import AudioPart, DocumentPart, ImagePart, Part, VideoPart
-from hearthnet_llm.interface.request import ChatRequest, Message
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.interface.validation import refusal
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-import re
-
-Fetch = Callable[[str], Awaitable[bytes]]
-"""Returns the blob of a content hash, or raises `not_found`."""
 _MIB: Final = 1 << 20
-MOST_BYTES: Final = 32 << 20
-MOST_PIXELS: Final = 50_000_000
-"""Limit of images that are decoded; a larger one would fill the memory."""
-
-_QUALITIES: Final = (90, 80, 65, 50)
-_SMALLER: Final = 0.7
-_SMALLEST_SIDE: Final = 64
-_READ: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
-_UNREADABLE: Final = (OSError, ValueError, SyntaxError, EOFError, struct.error)
-"""Exceptions of the library for damaged files and for files that are no images."""
-_UPRIGHT: Final = 0x0112
-"""The EXIF tag with the orientation of the camera."""
+SECONDS: Final = 20.0
+"""Limit for one image, of elapsed time as well as of processor time."""
+MEMORY_BYTES: Final = 640 * _MIB
+"""Address space of the process: 12 megapixels take about 300 MiB above the 60 MiB of an idle one."""
 _BEGINNINGS: Final = (
     (re.compile(rb"%PDF-"), "application/pdf"),
     (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wav"),
@@ -59,23 +46,69 @@ _LOOKED_AT: Final = 64
 """Characters of base64, a multiple of 4."""
 
 
-async def unknown(cid: str) -> bytes:
-    """Raise: there is no store to fetch from.
+class ImageFitter:
+    """The process that decodes images, for one service; it works on one image at a time."""
 
-    Raises:
-        HearthNetError: `not_found`, always.
-    """
-    raise HearthNetError("not_found", f"there is no store here to fetch {cid} from")
+    def __init__(self) -> None:
+        self._workers = WorkerPool(
+            "hearthnet_llm.images:fit_job", memory_bytes=MEMORY_BYTES, seconds=SECONDS, places=1
+        )
+        self._thread = ThreadPoolExecutor(1, "images")
+        self._turn = asyncio.Lock()
+
+    async def fit(self, part: ImagePart, limits: ImageLimits, caller: Caller, path: str) -> FittedImage:
+        """Return the image of `part` within `limits`; it is in memory only in its turn.
+
+        Raises:
+            HearthNetError: `not_found` if the caller may not read its blob; `bad_request` if it cannot be
+                read, or takes too much time or memory; `partition` if the service is stopping.
+        """
+        async with self._turn:
+            data = await _read(part, caller, path)
+            job = msgspec.msgpack.encode(FitJob(data, limits, path))
+            del data
+            result = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, job, path)
+        return msgspec.msgpack.decode(result, type=FittedImage)
+
+    def _run(self, job: bytes, path: str) -> bytes:
+        def failed(failure: str, _exception: str) -> HearthNetError:
+            return refusal(path, f"decoding the image {_FAILURES[failure]}")
+
+        return self._workers.run(job, failed)
+
+    def close(self) -> None:
+        """Kill the process; an image in progress fails."""
+        self._workers.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-async def prepared(request: ChatRequest, limits: ImageLimits, fetch: Fetch) -> ChatRequest:
+_FAILURES: Final = {
+    "time": f"took more than {int(SECONDS)} seconds; send a smaller one",
+    "memory": "took more memory than there is for one image; send a smaller one",
+    "crash": "failed; it is damaged, or made to harm: save it again, as PNG or JPEG",
+}
+
+
+async def _read(part: ImagePart, caller: Caller, path: str) -> bytes:
+    """Return the bytes of the image, which the caller may read."""
+    if part.image_cid is None:
+        return _decoded(part.data or "", path)
+    blob = await caller.open_blob(part.image_cid)
+    if blob.size > MOST_BYTES:
+        raise refusal(path, f"the image has {blob.size >> 20} MiB; at most {MOST_BYTES >> 20} are read")
+    return await blob.read(0, blob.size)
+
+
+async def prepared(request: ChatRequest, limits: ImageLimits, fitter: ImageFitter | None) -> ChatRequest:
     """Return the request with images as bytes within `limits` and media types for all else.
 
+    What is given by URL or by a vendor's id stays as it is (`backends/sources.py` decides about it).
+
     Raises:
-        HearthNetError: `bad_request` for a medium of unknown type, too many images, an unreadable image, or
-            an image URL that the vendor does not fetch, because this service fetches nothing from the
-            internet for a caller.
+        HearthNetError: `bad_request` for a medium of unknown type, too many images, and an unreadable image;
+            `not_found` for a blob that the caller may not read.
     """
+    caller = caller_of(request)
     count = sum(len(message.images) for message in request.messages)
     if count > limits.most_images:
         raise refusal(
@@ -83,27 +116,32 @@ async def prepared(request: ChatRequest, limits: ImageLimits, fetch: Fetch) -> C
         )
     share = min(limits.most_bytes, limits.all_bytes // max(count, 1))
     within = msgspec.structs.replace(limits, most_bytes=share)
-    messages = [await _message(place, one, within, fetch) for place, one in enumerate(request.messages)]
+
+    async def fit(part: Part, path: str) -> Part:
+        if isinstance(part, ImagePart) and part.url is None and part.file_id is None:
+            if fitter is None:
+                raise refusal(path, "no image is decoded here")
+            made = await fitter.fit(part, within, caller, path)
+            text = base64.b64encode(made.data).decode()
+            return msgspec.structs.replace(part, image_cid=None, data=text, media_type=made.media_type)
+        return _typed(part, path)
+
+    messages = []
+    for place, message in enumerate(request.messages):
+        if isinstance(message.content, list):
+            path = f"/input/messages/{place}/content"
+            parts = [await fit(part, f"{path}/{number}") for number, part in enumerate(message.content)]
+            message = msgspec.structs.replace(message, content=parts)
+        messages.append(message)
     return msgspec.structs.replace(request, messages=messages)
 
 
-async def _message(place: int, message: Message, limits: ImageLimits, fetch: Fetch) -> Message:
-    if not isinstance(message.content, list):
-        return message
-    path = f"/input/messages/{place}/content"
-    parts = [
-        await _part(part, limits, fetch, f"{path}/{number}") for number, part in enumerate(message.content)
-    ]
-    return msgspec.structs.replace(message, content=parts)
-
-
-async def _part(part: Part, limits: ImageLimits, fetch: Fetch, path: str) -> Part:
-    """Return the part as the vendors require it: an image within `limits`, other media with their type."""
-    if isinstance(part, ImagePart):
-        return await _image(part, limits, fetch, path)
-    if not isinstance(part, AudioPart | VideoPart | DocumentPart):
+def _typed(part: Part, path: str) -> Part:
+    """Return the part with its media type."""
+    if not isinstance(part, AudioPart | VideoPart | DocumentPart) or part.data is None:
         return part
-    if part.data is None or part.media_type is not None:
+    _check_base64(part.data, path)
+    if part.media_type is not None:
         return part
     family = str(part.__struct_config__.tag)
     kind = media_type_of(part.data, family)
@@ -112,15 +150,13 @@ async def _part(part: Part, limits: ImageLimits, fetch: Fetch, path: str) -> Par
     return msgspec.structs.replace(part, media_type=kind)
 
 
-async def _image(part: ImagePart, limits: ImageLimits, fetch: Fetch, path: str) -> ImagePart:
-    if part.file_id is not None or (part.url is not None and limits.urls):
-        return part
-    if part.url is not None:
-        raise refusal(path, "this model's server fetches no images; store it and give image_cid")
-    data = await fetch(part.image_cid) if part.image_cid is not None else _decoded(part.data or "", path)
-    small, kind = await asyncio.to_thread(fit_image, data, limits, path)
-    encoded = base64.b64encode(small).decode()
-    return msgspec.structs.replace(part, image_cid=None, data=encoded, media_type=kind)
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+
+
+def _check_base64(text: str, path: str) -> None:
+    """Refuse data that a server could take for something else than bytes, such as a path or a URL."""
+    if len(text) % 4 or not _BASE64.fullmatch(text):
+        raise refusal(path, "data must be base64")
 
 
 def _decoded(text: str, path: str) -> bytes:
@@ -132,119 +168,17 @@ def _decoded(text: str, path: str) -> bytes:
         raise refusal(path, "data must be base64") from error
 
 
-class ImageLimits(msgspec.Struct, frozen=True):
-    """Limits of images.
-
-    Of one image: media types, bytes (before base64), pixels of the longer side. Of a request: number of
-    images, and bytes of all of them. `urls` tells that the vendor fetches images itself.
-    """
-
-    types: tuple[str, ...] = ("image/jpeg", "image/png", "image/gif", "image/webp")
-    most_bytes: int = 5 * _MIB
-    longest_side: int = 2048
-    most_images: int = 20
-    all_bytes: int = 20 * _MIB
-    urls: bool = False
-
-
 LIMITS: Final[dict[str, ImageLimits]] = {
-    "anthropic": ImageLimits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568, urls=True),
+    "anthropic": ImageLimits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568),
     "bedrock-anthropic": ImageLimits(most_bytes=5 * _MIB * 3 // 4, longest_side=1568),
     "bedrock-converse": ImageLimits(most_bytes=15 * _MIB // 4, longest_side=1568),
     "gemini": ImageLimits(
         ("image/jpeg", "image/png", "image/webp"), most_bytes=7 * _MIB, longest_side=3072, all_bytes=14 * _MIB
     ),
     "ollama": ImageLimits(("image/jpeg", "image/png"), longest_side=1536, most_images=8),
-    "openai": ImageLimits(most_bytes=10 * _MIB, longest_side=2048, urls=True),
+    "openai": ImageLimits(most_bytes=10 * _MIB, longest_side=2048),
 }
 """By the name of the protocol. The longer sides are those above which the vendor scales down anyway."""
-
-
-def fit_image(data: bytes, limits: ImageLimits, path: str) -> tuple[bytes, str]:
-    """Return bytes and media type of the image within `limits`.
-
-    `path` is the path of the part, for errors.
-
-    Raises:
-        HearthNetError: `bad_request` if it is no image or is too large to be decoded.
-    """
-    image = _opened(data, path)
-    kind = f"image/{str(image.format).lower()}"
-    small = len(data) <= limits.most_bytes and max(image.size) <= limits.longest_side
-    try:
-        if kind in limits.types and small and image.getexif().get(_UPRIGHT, 1) == 1:
-            return data, kind
-        image.draft("RGB", (limits.longest_side, limits.longest_side))  # decode a large JPEG at reduced size
-        pixels = _loaded(image)
-    except _UNREADABLE as error:
-        raise refusal(path, "the image is damaged; send it again") from error
-    return _made(pixels, limits, path)
-
-
-def _opened(data: bytes, path: str) -> Image:
-    from PIL import Image as Pillow
-
-    if len(data) > MOST_BYTES:
-        raise refusal(path, f"the image has {len(data) >> 20} MiB; at most {MOST_BYTES >> 20} are read")
-    try:
-        image = Pillow.open(BytesIO(data), formats=_READ)
-    except (*_UNREADABLE, Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
-        raise refusal(path, "this is no image that can be read; send PNG, JPEG, GIF or WebP") from error
-    if image.width * image.height > MOST_PIXELS:
-        size = f"{image.width} x {image.height}"
-        raise refusal(
-            path, f"the image has {size} pixels; send one of at most {MOST_PIXELS // 10**6} million"
-        )
-    return image
-
-
-def _loaded(image: Image) -> Image:
-    """Return the upright pixels, with transparency, of the first frame."""
-    from PIL import ImageOps
-
-    turned = ImageOps.exif_transpose(image)
-    clear = "A" in turned.getbands() or "transparency" in turned.info
-    return turned.convert("RGBA" if clear else "RGB")
-
-
-def _made(image: Image, limits: ImageLimits, path: str) -> tuple[bytes, str]:
-    longest = min(limits.longest_side, max(image.size))
-    while longest >= min(_SMALLEST_SIDE, max(image.size)):
-        scaled = image.copy()
-        scaled.thumbnail((longest, longest))
-        if (made := _small_enough(scaled, limits)) is not None:
-            return made
-        longest = int(longest * _SMALLER)
-    raise refusal(path, f"the image cannot be made as small as {limits.most_bytes} bytes")
-
-
-def _small_enough(image: Image, limits: ImageLimits) -> tuple[bytes, str] | None:
-    """Return the image in the best format that fits, or None."""
-    if image.mode == "RGBA" and "image/png" in limits.types:
-        data = _saved(image, "PNG")
-        if len(data) <= limits.most_bytes:
-            return data, "image/png"
-    flat = _on_white(image)
-    for quality in _QUALITIES:
-        data = _saved(flat, "JPEG", quality)
-        if len(data) <= limits.most_bytes:
-            return data, "image/jpeg"
-    return None
-
-
-def _on_white(image: Image) -> Image:
-    from PIL import Image as Pillow
-
-    if image.mode != "RGBA":
-        return image
-    white = Pillow.new("RGBA", image.size, "white")
-    return Pillow.alpha_composite(white, image).convert("RGB")
-
-
-def _saved(image: Image, form: str, quality: int = 90) -> bytes:
-    written = BytesIO()
-    image.save(written, form, optimize=True, **({"quality": quality} if form == "JPEG" else {}))
-    return written.getvalue()
 
 
 def media_type_of(data: str, family: str) -> str | None:

@@ -35,6 +35,7 @@ from hearthnet_llm.builtin.lazy_backend import LazyBackend
 from hearthnet_llm.builtin.model_file import ModelLocator
 from hearthnet_llm.context.manager import Contexts
 from hearthnet_llm.interface.backend import Backend, FrameStream, Profile
+from hearthnet_llm.interface.caller import with_caller
 from hearthnet_llm.interface.frames import Continued, Done, to_event
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, ModelParams
 from hearthnet_llm.interface.validation import check
@@ -60,6 +61,7 @@ class LlmService(Service):
     _pool: Pool
     _settings: ConfigFollower[LlmConfig]
     _threads: Threads
+    _node: NodeContext
     _home: Path
     _bus: Bus
 
@@ -77,11 +79,8 @@ class LlmService(Service):
         """Find the configured models and validate the built-in one, which is not loaded yet."""
         config = node.config.llm
         self._memory = ProbeCache(node.data / "models-learned.json")
-
-        async def fetch(cid: str) -> bytes:
-            return await (await node.store()).get_blob(cid)
-
-        self._pool = Pool(self._memory, self._renew, fetch)
+        self._node = node
+        self._pool = Pool(self._memory, self._renew)
         self._settings = ConfigFollower(node.home, "the models", lambda config: config.llm)
         self._threads = Threads(node.data)
         self._home = node.home.path
@@ -140,8 +139,9 @@ class LlmService(Service):
             backends = capable_backends(self._named(call.params), call.params, turn.request)
             check(turn.request, backends[0].profile)
             answer = ResponseBuilder(backends[0].profile, expected=is_expected(turn.request.messages))
-            with spans.answered("chat", answer, turn.request):
-                await relay(call, stream, answer, self._frames(backends, answer, turn.request))
+            request = with_caller(turn.request, call, self._node)
+            with spans.answered("chat", answer, request):
+                await relay(call, stream, answer, self._frames(backends, answer, request))
         if turn.request.max_tokens == 0:
             return Reply(output=answer.output, meta=answer.meta())
         if turn.request.tools:

@@ -19,7 +19,7 @@ from hearthnet.core import TaskSet, new_ulid
 from hearthnet_rag.index.index import Ingested
 from hearthnet_rag.index.journal import Key, Record
 from hearthnet_rag.ingest.document_import import CORPUS as SYSTEM
-from hearthnet_rag.ingest.document_import import LARGEST_BYTES
+from hearthnet_rag.ingest.document_import import LARGEST_BYTES, check_size
 from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.library import Library
 from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, OneDocument, QueryInput
@@ -103,9 +103,9 @@ class RagService(Service):
         if made is not None:
             return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
         # Otherwise a small document fits into the spare room by which the node reports the full disk.
-        (await self._node.store()).blobs.check_room()
+        await self._node.check_room()
         with self._ingestions.begin(record.key) as on_progress:
-            data = await self._blob(wanted.doc_cid)
+            data = await self._read(record, call)
             # A separate pool keeps the loop's default threads free for searches.
             added = await asyncio.get_running_loop().run_in_executor(
                 self._adding, partial(self._library.ingest, record, data, on_progress, update=wanted.update)
@@ -142,7 +142,7 @@ class RagService(Service):
     async def list_corpora(self, call: Call[Any, Any]) -> Reply:
         """Return the corpora of this node; `personal` is shown to the node itself only."""
         corpora = await asyncio.to_thread(self._library.index.corpora)
-        shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._is_self(call)]
+        shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._node.is_self(call)]
         return Reply(output={"corpora": shown})
 
     @capability("rag.list_documents@1.0")
@@ -161,9 +161,11 @@ class RagService(Service):
         found = await asyncio.to_thread(self._library.index.find, *key)
         return {"state": "there" if found else "absent", "stage": "", "current": 0, "total": 0}
 
-    async def _blob(self, cid: str) -> bytes:
-        store = await self._node.store()
-        return await store.get_blob(cid)  # checked against its hash there
+    async def _read(self, record: Record, call: Call[Any, Any] | None) -> bytes:
+        """Return a document that the caller may read, or one of the journal; checked against its hash."""
+        blob = await self._node.open_blob(record.doc_cid, call)
+        check_size(record, blob.size)  # before it is in memory
+        return await blob.read(0, blob.size)
 
     async def _look(self) -> None:
         """Read the list of corpora, and renew the offers if it has changed."""
@@ -193,7 +195,8 @@ class RagService(Service):
         for number, record in enumerate(lost):
             self._node.progress(REBUILDING, number, len(lost))
             try:
-                await asyncio.to_thread(self._library.restore, record, await self._blob(record.doc_cid))
+                data = await self._read(record, None)
+                await asyncio.to_thread(self._library.restore, record, data)
             except HearthNetError as error:
                 missing += 1
                 _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
@@ -202,7 +205,7 @@ class RagService(Service):
             self.note = _rebuilt(aside.name, len(lost) - missing, missing)
 
     def _check_visible(self, call: Call[Any, Any], corpus: str) -> None:
-        visible = [name for name in self._corpora if name != PERSONAL or self._is_self(call)]
+        visible = [name for name in self._corpora if name != PERSONAL or self._node.is_self(call)]
         if corpus not in visible:
             raise no_such_corpus(corpus, visible)
 
@@ -216,15 +219,11 @@ class RagService(Service):
         self._check_personal(call, corpus)
 
     def _check_personal(self, call: Call[Any, Any], corpus: str) -> None:
-        if corpus == PERSONAL and not self._is_self(call):
+        if corpus == PERSONAL and not self._node.is_self(call):
             raise HearthNetError(
                 "unauthorized", "corpus personal takes documents from its own node only",
                 details={"path": "/params/corpus"},
             )  # fmt: skip
-
-    def _is_self(self, call: Call[Any, Any]) -> bool:
-        """Return whether this node calls in its own name; a token that it issued does not count."""
-        return call.caller == call.principal == self._node.identity.node_id
 
 
 def _how(outlook: QueryVector) -> dict[str, Any]:

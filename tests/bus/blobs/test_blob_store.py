@@ -23,7 +23,7 @@ from hearthnet.bus.blobs.metadata import (
 )
 from hearthnet.bus.blobs.stream import BlobLink, SequenceChanged
 from hearthnet.bus.blobs.writer import Writer
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import ROOM_BYTES, Home
@@ -42,7 +42,7 @@ async def refusal(work: Any) -> HearthNetError:
     return caught.value
 
 
-async def messages(store: Store) -> int:
+async def messages(store: HomeStore) -> int:
     return int((await store.js.stream_info(STREAM)).state.messages)
 
 

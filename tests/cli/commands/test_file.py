@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.blobs.metadata import CHUNKS
-from hearthnet.bus.store import Store
+from hearthnet.bus.store import HomeStore
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.times import from_rfc3339, now_ms
@@ -55,7 +55,7 @@ def large(tmp_path: Path) -> tuple[Path, str]:
 async def under_way(shell: Shell, cid: str, putting: subprocess.Popen[str]) -> None:
     """Holds the command `putting` as soon as some chunks have arrived in the node's store."""
     subject = f"{CHUNKS}put-{hash_of(cid).hex()}"
-    async with await Store.connect(Home(shell.home), "test") as store:
+    async with await HomeStore.connect(Home(shell.home), "test") as store:
 
         async def begun() -> bool:
             return (await store.blobs.link.subjects(subject)).get(subject, 0) > 3
@@ -137,7 +137,7 @@ def async_put(shell: Shell, data: bytes) -> None:
     """Content that a process of the home keeps."""
 
     async def put() -> None:
-        async with await Store.connect(Home(shell.home), "test") as store:
+        async with await HomeStore.connect(Home(shell.home), "test") as store:
             await store.put_blob(data)
 
     asyncio.run(put())

@@ -93,6 +93,8 @@ async def test_large_images_are_stored_and_named(shared: House, seeing: Seeing) 
     assert base64.b64decode(second["data"]) == small
     async with await shared.mesh.store() as store:
         assert await store.get_blob(first["image_cid"]) == large
+        (hold,) = (await store.blobs.entry(first["image_cid"])).notes.holds
+    assert (hold.by, hold.shared) == (seeing.calls[-1].principal, False)
 
 
 @pytest.mark.req("HTTP-22")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 from zlib import crc32
@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.images import ImageLimits, fit_image
+from hearthnet_llm.interface.caller import Caller, CallerRequest
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     CacheHint,
@@ -24,7 +26,7 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media import LIMITS, ImageLimits, fit_image, media_type_of, prepared, unknown
+from hearthnet_llm.media import LIMITS, ImageFitter, media_type_of, prepared
 from hearthnet_llm.vendors import WIRES
 from tests.services.llm.shapes import MP3, MP4, PDF, TEXT, WAV, picture, written
 
@@ -107,7 +109,7 @@ def header(width: int, height: int) -> bytes:
     [
         (b"<html></html>", "no image"),
         (b"", "no image"),
-        (header(60_000, 60_000), "no image"),
+        (header(60_000, 60_000), "too many pixels"),
         (header(10_000, 8_000), "10000 x 8000"),
         (picture(900, 900)[:600], "damaged"),
         (bytes((32 << 20) + 1), "MiB"),
@@ -125,30 +127,50 @@ def test_each_wire_has_its_limits() -> None:
     assert LIMITS.keys() == WIRES.keys()
 
 
-def asked(*parts: ImagePart | TextPart) -> ChatRequest:
-    """A question with images."""
-    return ChatRequest(messages=[Message("system", "x"), Message("user", list(parts))])
+def asked(*parts: Part, **known: bytes) -> ChatRequest:
+    """A question with media, of a caller that may read the blobs in `known`."""
 
-
-def blobs(**known: bytes) -> Callable[[str], Any]:
-    """Fetches what is known."""
-
-    async def fetch(cid: str) -> bytes:
+    async def open_blob(cid: str) -> Any:
         if cid not in known:
             raise HearthNetError("not_found", f"no blob {cid}")
-        return known[cid]
+        return StoredBytes(known[cid])
 
-    return fetch
+    return CallerRequest(
+        messages=[Message("system", "x"), Message("user", list(parts))], caller=Caller(open_blob)
+    )
+
+
+class StoredBytes:
+    """As much of a blob as is read here."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.size = len(data)
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """A part."""
+        return self.data[offset : offset + length]
+
+
+@pytest.fixture
+def fitter() -> Iterator[ImageFitter]:
+    """The process that decodes images."""
+    made = ImageFitter()
+    yield made
+    made.close()
 
 
 @pytest.mark.asyncio
-async def test_images_are_fetched_by_hash_and_put_in() -> None:
+async def test_images_are_fetched_by_hash_and_put_in(fitter: ImageFitter) -> None:
     data = picture()
     hint = CacheHint()
     request = asked(
-        TextPart("?"), ImagePart(image_cid=CID, cache=hint), ImagePart(base64.b64encode(data).decode())
+        TextPart("?"),
+        ImagePart(image_cid=CID, cache=hint),
+        ImagePart(base64.b64encode(data).decode()),
+        **{CID: data},
     )
-    made = await prepared(request, ImageLimits(), blobs(**{CID: data}))
+    made = await prepared(request, ImageLimits(), fitter)
     text = base64.b64encode(data).decode()
     assert made.messages[1].content == [
         TextPart("?"),
@@ -159,9 +181,9 @@ async def test_images_are_fetched_by_hash_and_put_in() -> None:
 
 
 @pytest.mark.asyncio
-async def test_what_is_said_of_an_image_stays_with_it() -> None:
+async def test_what_is_said_of_an_image_stays_with_it(fitter: ImageFitter) -> None:
     part = ImagePart(image_cid=CID, detail="low", name="p.png", signature="AA==")
-    made = await prepared(asked(part), ImageLimits(), blobs(**{CID: picture()}))
+    made = await prepared(asked(part, **{CID: picture()}), ImageLimits(), fitter)
     text = base64.b64encode(picture()).decode()
     assert made.messages[1].content == [
         ImagePart(text, media_type="image/png", detail="low", name="p.png", signature="AA==")
@@ -169,22 +191,14 @@ async def test_what_is_said_of_an_image_stays_with_it() -> None:
 
 
 @pytest.mark.asyncio
-async def test_all_images_of_a_request_share_its_bytes() -> None:
+async def test_all_images_of_a_request_share_its_bytes(fitter: ImageFitter) -> None:
     request = asked(*[ImagePart(base64.b64encode(noise(200, 200)).decode())] * 4)
-    made = await prepared(request, ImageLimits(all_bytes=40_000), blobs())
+    made = await prepared(request, ImageLimits(all_bytes=40_000), fitter)
     parts = made.messages[1].content
     assert isinstance(parts, list)
     sizes = [len(base64.b64decode(part.data or "")) for part in parts if isinstance(part, ImagePart)]
     assert len(sizes) == 4
     assert max(sizes) <= 10_000
-
-
-@pytest.mark.asyncio
-async def test_an_image_behind_a_url_goes_only_to_vendors_that_fetch_it() -> None:
-    request = asked(ImagePart(url="https://example.org/x.png"))
-    assert await prepared(request, ImageLimits(urls=True), blobs()) == request
-    with pytest.raises(HearthNetError, match="image_cid"):
-        await prepared(request, ImageLimits(), blobs())
 
 
 @pytest.mark.asyncio
@@ -198,17 +212,19 @@ async def test_an_image_behind_a_url_goes_only_to_vendors_that_fetch_it() -> Non
     ],
     ids=["many", "text", "lost", "heavy"],
 )
-async def test_images_that_cannot_be_sent_are_refused(parts: list[ImagePart], code: str, said: str) -> None:
+async def test_images_that_cannot_be_sent_are_refused(
+    parts: list[ImagePart], code: str, said: str, fitter: ImageFitter
+) -> None:
     with pytest.raises(HearthNetError) as caught:
-        await prepared(asked(*parts), ImageLimits(), blobs())
+        await prepared(asked(*parts), ImageLimits(), fitter)
     assert caught.value.code == code
     assert said in caught.value.message
 
 
 @pytest.mark.asyncio
-async def test_a_request_without_images_stays_the_same() -> None:
+async def test_a_request_without_images_stays_the_same(fitter: ImageFitter) -> None:
     request = asked(TextPart("?"))
-    assert await prepared(request, ImageLimits(), blobs()) == request
+    assert await prepared(request, ImageLimits(), fitter) == request
 
 
 @pytest.mark.req("LLM-148")
@@ -241,9 +257,9 @@ def test_the_first_bytes_tell_the_type(data: str, family: str, kind: str | None)
         (VideoPart(MP4), "video/mp4"),
     ],
 )
-async def test_a_type_that_is_unsaid_is_filled_in(part: Part, kind: str) -> None:
+async def test_a_type_that_is_unsaid_is_filled_in(part: Part, kind: str, fitter: ImageFitter) -> None:
     request = ChatRequest(messages=[Message("user", [part])])
-    made = await prepared(request, LIMITS["gemini"], unknown)
+    made = await prepared(request, LIMITS["gemini"], fitter)
     content = made.messages[0].content
     assert isinstance(content, list)
     assert getattr(content[0], "media_type", None) == kind
@@ -251,8 +267,8 @@ async def test_a_type_that_is_unsaid_is_filled_in(part: Part, kind: str) -> None
 
 @pytest.mark.req("LLM-148")
 @pytest.mark.asyncio
-async def test_an_unknown_type_is_asked_for_with_its_place() -> None:
+async def test_an_unknown_type_is_asked_for_with_its_place(fitter: ImageFitter) -> None:
     request = ChatRequest(messages=[Message("user", "?"), Message("user", [DocumentPart(TEXT)])])
     with pytest.raises(HearthNetError, match="say what the document is") as refused:
-        await prepared(request, LIMITS["gemini"], unknown)
+        await prepared(request, LIMITS["gemini"], fitter)
     assert refused.value.details["path"] == "/input/messages/1/content/0/media_type"

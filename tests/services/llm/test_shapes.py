@@ -25,9 +25,11 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet_llm.backends.sources import _FETCHED, check_sources
+from hearthnet_llm.interface.caller import Caller, CallerRequest
 from hearthnet_llm.interface.content_parts import Part
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media import LIMITS, prepared, unknown
+from hearthnet_llm.media import LIMITS, ImageFitter, prepared
 from hearthnet_llm.vendors import wire
 from hearthnet_llm.vendors.wire import Json, Target
 from tests.conformance.providers.compare import differences
@@ -174,21 +176,35 @@ REFUSED: Final = {
     "azure": 33,
     "compatible": 7,
     "anthropic": 27,
-    "bedrock messages": 29,
+    "bedrock messages": 31,
     "bedrock converse": 22,
-    "gemini": 18,
+    "gemini": 16,
     "ollama": 67,
 }
 """How many of the shapes each vendor has nothing for."""
+
+
+FITTER: Final = ImageFitter()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _end_of_images() -> Iterator[None]:
+    """Ends the process that decodes images."""
+    yield
+    FITTER.close()
 
 
 def outcome(name: str, request: ChatRequest) -> Json | HearthNetError:
     """What is sent to a vendor for the request, or why nothing is."""
     vendor = VENDORS[name]
     tier = TIERS.get(name, request.service_tier) if request.service_tier else None
-    asked = msgspec.structs.replace(request, stream=True, service_tier=tier)
+    asked = CallerRequest(
+        **msgspec.structs.asdict(msgspec.structs.replace(request, stream=True, service_tier=tier)),
+        caller=Caller(is_here=True, is_node=True),
+    )
     try:
-        whole = asyncio.run(prepared(asked, LIMITS[vendor.wire], unknown))
+        check_sources(asked, _FETCHED[vendor.wire])
+        whole = asyncio.run(prepared(asked, LIMITS[vendor.wire], FITTER))
         body = wire(vendor.wire).encode(whole, vendor.target).body
     except HearthNetError as error:
         return error

@@ -19,7 +19,7 @@ from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.interface.content_parts import ImagePart, TextPart
 from hearthnet_llm.interface.frames import Done, Frame, TextDelta, ToolCall
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, Tool
-from hearthnet_llm.media import LIMITS
+from hearthnet_llm.media import LIMITS, ImageFitter
 from tests.helpers.mesh import Mesh
 from tests.helpers.stopwatch import Stopwatch
 from tests.services.llm import test_ollama
@@ -28,7 +28,7 @@ from tests.services.llm.backends.test_http_backend import head, serving
 from tests.services.llm.model_server import ModelServer, page
 from tests.services.llm.shapes import picture
 from tests.services.llm.test_connecting import running
-from tests.services.llm.test_media import opened
+from tests.services.llm.test_media import asked, opened
 from tests.services.llm.test_service import CHAT
 
 pytestmark = pytest.mark.asyncio
@@ -157,14 +157,13 @@ def vendor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> V
 async def connected(vendor: Vendor, url: str, **fields: Any) -> AsyncIterator[Remote]:
     """A backend of the vendor at the host of a URL."""
 
-    async def fetch(cid: str) -> bytes:
-        return picture(3000, 20, form="BMP")
-
     base = url.removesuffix("/v1") + vendor.below
     config = {"name": "mine", "api_key_env": "MINE_KEY", **fields}
-    remote = Remote(ModelConfig(kind=vendor.kind, url=base, model=vendor.model, **config), fetch)  # type: ignore[arg-type]
+    fitter = ImageFitter()
+    remote = Remote(ModelConfig(kind=vendor.kind, url=base, model=vendor.model, **config), fitter)  # type: ignore[arg-type]
     yield remote
     await remote.aclose()
+    fitter.close()
 
 
 async def frames_of(remote: Remote, request: ChatRequest = HELLO) -> list[Frame]:
@@ -206,7 +205,9 @@ async def test_a_text_is_continued_by_a_conversation_of_one_message(vendor: Vend
 
 @pytest.mark.req("LLM-34")
 async def test_images_are_fetched_and_made_to_fit_on_their_way(vendor: Vendor) -> None:
-    seeing = ChatRequest(messages=[Message("user", [TextPart("?"), ImagePart(image_cid="blake3:x")])])
+    seeing = asked(
+        TextPart("?"), ImagePart(image_cid="blake3:x"), **{"blake3:x": picture(3000, 20, form="BMP")}
+    )
     async with ModelServer() as server, connected(vendor, server.url) as remote:
         server.routes[vendor.path] = (200, vendor.content_type, vendor.first + vendor.rest)
         await frames_of(remote, seeing)

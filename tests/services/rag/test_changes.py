@@ -212,11 +212,11 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     """Ingestions stop at their first page, which sets the first event, until the second one is set."""
     begun, go_on = asyncio.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
-    whole, blob = Library.ingest, RagService._blob
+    whole, read = Library.ingest, RagService._read
 
-    async def in_loop(service: RagService, cid: str) -> bytes:
+    async def in_loop(service: RagService, *wanted: Any) -> bytes:
         loops.append(asyncio.get_running_loop())
-        return await blob(service, cid)
+        return await read(service, *wanted)
 
     def slow(library: Library, record: Any, data: bytes, told: Any, *, update: bool) -> Any:
         told("reading pages", 1, 2)
@@ -224,7 +224,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
         asyncio.run_coroutine_threadsafe(go_on.wait(), loops[0]).result(30)
         return whole(library, record, data, told, update=update)
 
-    monkeypatch.setattr(RagService, "_blob", in_loop)
+    monkeypatch.setattr(RagService, "_read", in_loop)
     monkeypatch.setattr(Library, "ingest", slow)
     return begun, go_on
 

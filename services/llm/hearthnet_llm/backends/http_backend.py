@@ -22,10 +22,11 @@ from hearthnet.text import text_weight
 from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.backend_kinds import profile_of
 from hearthnet_llm.backends.endpoint import connect
+from hearthnet_llm.backends.sources import check_sources, schemes_of
 from hearthnet_llm.context.token_count import of_request
 from hearthnet_llm.interface.backend import FrameStream, Profile
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest
-from hearthnet_llm.media import LIMITS, Fetch, prepared, unknown
+from hearthnet_llm.media import LIMITS, ImageFitter, prepared
 from hearthnet_llm.responses import retry_truncated_call, retry_without_tool
 from hearthnet_llm.text_tools import backend
 from hearthnet_llm.vendors import ollama, openai, wire
@@ -44,13 +45,14 @@ _USUAL_ANSWER: Final = 2048
 
 
 class Remote:
-    """One model of one server."""
+    """One model of one server; without a `fitter` it takes no images, as for a test of the server."""
 
-    def __init__(self, config: ModelConfig, fetch: Fetch = unknown) -> None:
+    def __init__(self, config: ModelConfig, fitter: ImageFitter | None = None) -> None:
         self.config = config
         self._wire_name = backend_kinds.wire_of(config)
         self._wire = wire(self._wire_name)
-        self._fetch = fetch
+        self._fitter = fitter
+        self._schemes = schemes_of(config)
         self._target = backend_kinds.target(config)
         self._window = _ContextWindow(CatalogEntry(config.model))
         self.profile = profile_of(config, CatalogEntry(config.model))
@@ -128,7 +130,8 @@ class Remote:
     async def _encoded(self, request: ChatRequest | CompleteRequest) -> HttpRequest:
         if isinstance(request, CompleteRequest):
             return openai.encode_complete(request, self._target)
-        fitted = await prepared(request, LIMITS[self._wire_name], self._fetch)
+        check_sources(request, self._schemes)
+        fitted = await prepared(request, LIMITS[self._wire_name], self._fitter)
         return self._wire.encode(msgspec.structs.replace(fitted, stream=True), self._sized(request))
 
     def _sized(self, request: ChatRequest | None) -> Target:

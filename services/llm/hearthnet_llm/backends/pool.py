@@ -20,7 +20,7 @@ from hearthnet_llm.backends import backend_kinds
 from hearthnet_llm.backends.endpoint import ModelEndpoint, is_unavailable
 from hearthnet_llm.backends.http_backend import Remote
 from hearthnet_llm.backends.probe import ProbeCache
-from hearthnet_llm.media import Fetch, unknown
+from hearthnet_llm.media import ImageFitter
 from hearthnet_llm.vendors.catalog import CatalogEntry
 
 _log = logging.getLogger(__name__)
@@ -44,12 +44,12 @@ class _Server:
 class Pool:
     """The models behind URLs.
 
-    `changed` is called whenever offers may have changed; `fetch` returns images by their hash.
+    `changed` is called whenever offers may have changed. All models share the process that decodes images.
     """
 
-    def __init__(self, memory: ProbeCache, changed: Callable[[], None], fetch: Fetch = unknown) -> None:
+    def __init__(self, memory: ProbeCache, changed: Callable[[], None]) -> None:
         self._memory = memory
-        self._fetch = fetch
+        self._fitter = ImageFitter()
         self._changed = changed
         self._configs: tuple[ModelConfig, ...] = ()
         self._servers: dict[tuple[str, ...], _Server] = {}
@@ -115,6 +115,7 @@ class Pool:
         for server in servers:
             self._drop(server)
         await self._tasks.finish(_CLOSE_SECONDS)
+        self._fitter.close()
 
     def _all(self) -> list[tuple[_Server, Remote]]:
         found = ((self._servers.get(_place(config)), config) for config in self._configs)
@@ -129,7 +130,7 @@ class Pool:
                 self._follow(server), name=f"watch {backend_kinds.root(config)}"
             )
         if config not in server.models:
-            server.models[config] = Remote(config, self._fetch)
+            server.models[config] = Remote(config, self._fitter)
             server.fresh.add(config)
             server.looked.clear()
             server.again.set()

@@ -86,17 +86,29 @@ def entry_of(readers: ReaderPool, record: Record, data: bytes, on_progress: OnPr
     Raises:
         HearthNetError: `bad_request` if it cannot be read, or if it or its metadata are too large.
     """
-    given = record.metadata
-    path = given.get("path")
-    name = file_name(path) if path else None
-    if len(data) > LARGEST_BYTES:
-        raise rejected(
-            name, f"has {len(data)} bytes, more than {LARGEST_BYTES}; split it", limit=LARGEST_BYTES
-        )
+    check_size(record, len(data))
+    given, path, name = record.metadata, record.metadata.get("path"), _name(record)
     document = _described(readers.read(data, record.media_type, name, on_progress), record)
     metadata = _metadata(document, given, name)
     year = given.get("year") or year_of(metadata["date"])
     return IndexEntry(record.doc_cid, document, record.event_id, year, metadata, path)
+
+
+def check_size(record: Record, size: int) -> None:
+    """Check the size of a document, in bytes.
+
+    Raises:
+        HearthNetError: `bad_request` if it is too large.
+    """
+    if size > LARGEST_BYTES:
+        raise rejected(
+            _name(record), f"has {size} bytes, more than {LARGEST_BYTES}; split it", limit=LARGEST_BYTES
+        )
+
+
+def _name(record: Record) -> str | None:
+    path = record.metadata.get("path")
+    return file_name(path) if path else None
 
 
 def _described(read: Document, record: Record) -> Document:
