@@ -32,6 +32,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.nats.client import NatsClient
+from hearthnet.nats.split_client import SplitClient, inbox_of
 from hearthnet.protocol import subjects
 from hearthnet.trust.authorization.approval import ANY_PROVIDER
 
@@ -71,14 +72,20 @@ class Bus:
         return bus
 
     @classmethod
-    async def join(cls, home: Home, url: str, name: str, *, telemetry_to: str = "") -> Bus:
+    async def join(
+        cls, home: Home, url: str, name: str, *, telemetry_to: str = "", is_split: bool = False
+    ) -> Bus:
         """Join as `connect`, at a given address: for the node's own services while it starts.
 
-        `telemetry_to` is the configured endpoint of spans and metrics.
+        `telemetry_to` is the configured endpoint of spans and metrics. With `is_split`, which takes the
+        node's own server, the frames of other nodes have a connection of their own.
         """
         identity = load_identity(home.device_key)
         roster = load_roster(home.roster, identity.node_id)
-        link = await NatsClient.connect(url, identity.login(), name, inbox=f"_INBOX.{identity.token}")
+        if is_split:
+            link = await SplitClient.join(url, identity, name)
+        else:
+            link = await NatsClient.connect(url, identity.login(), name, inbox=inbox_of(identity))
         peer = Session(identity, roster, link, home)
         try:
             await peer.membership.follow(link)

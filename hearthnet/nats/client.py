@@ -68,9 +68,15 @@ class NatsClient:
         self._request_count = 0
         self._at_loop_end: list[Callable[[], None]] = []
 
-    @classmethod
-    async def connect(cls, url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> NatsClient:
-        """Connect to `url`.
+    @staticmethod
+    async def connect(url: str, login: Login, name: str, *, inbox: str = "_INBOX") -> NatsClient:
+        """Connect to `url`. Raises as `open`."""
+        link = NatsClient(url, login, name, inbox)
+        await link.open()
+        return link
+
+    async def open(self) -> None:
+        """Make the first connection.
 
         A server that reloads its configuration closes connections that are being made, or refuses their
         logins for a moment: these are made again.
@@ -79,18 +85,16 @@ class NatsClient:
             HearthNetError: `partition` with the address if no server answers; `unauthorized` if the login is
                 refused.
         """
-        link = cls(url, login, name, inbox)
         tries = {ConnectionResetError: _AGAIN, ConnectionRefused: _REFUSALS - 1}
-        while not link.is_connected:
+        while self._connection is None:
             try:
-                link._use(await link._open())
+                self._use(await self._open())
             except (OSError, TimeoutError, ConnectionRefused) as error:
                 left = tries.get(type(error), 0)
                 if not left:
-                    raise connect_error(url, error) from error
+                    raise connect_error(self._url, error) from error
                 tries[type(error)] = left - 1
                 await asyncio.sleep(_FIRST_PAUSE)
-        return link
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever the connection ends."""
@@ -372,11 +376,11 @@ def _sub(subject: str, number: int) -> bytes:
     return f"SUB {subject} {number}\r\n".encode()
 
 
-def payload_too_large(size: int, limit: int) -> HearthNetError:
-    """Return the error of a frame that is larger than the server accepts."""
+def payload_too_large(size: int, limit: int, who: str = "the server") -> HearthNetError:
+    """Return the error of a frame that is larger than `who` accepts."""
     return HearthNetError(
         "payload_too_large",
-        f"the frame has {size} bytes, the server takes {limit}; send it by its CID",
+        f"the frame has {size} bytes, {who} takes {limit}; send it by its CID",
         details={"limit": limit},
     )
 

@@ -20,6 +20,7 @@ from hearthnet.core.errors import HearthNetError
 
 _LOGIN_CONTEXT: Final = "hearthnet 2026 nats login"
 _STORE_CONTEXT: Final = "hearthnet 2026 nats store login"
+_PEER_CONTEXT: Final = "hearthnet 2026 nats peer login"
 _BOX_CONTEXT: Final = "hearthnet box v1"
 _MARKS_CONTEXT: Final = "hearthnet 2026 proved signatures"
 _RUNS_CONTEXT: Final = "hearthnet 2026 saved runs"
@@ -140,6 +141,10 @@ class Identity:
     def login(self) -> Login:
         """Return the node's login to the bus account."""
         return self._derived(_LOGIN_CONTEXT)
+
+    def peer_login(self) -> Login:
+        """Return the login of this node's own processes to the bus account for the frames of other nodes."""
+        return self._derived(_PEER_CONTEXT)
 
     def store_login(self) -> Login:
         """Return the login of this operator's own processes to the account that holds JetStream."""

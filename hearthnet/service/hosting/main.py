@@ -75,7 +75,7 @@ async def serve(service: Service, home: Home, status: Status, stop: asyncio.Even
     state = read_node_state(home)
     url = state.server.url
     status.starting("joining the bus", 0, 1)
-    bus = await Bus.join(home, url, service.name, telemetry_to=state.telemetry)
+    bus = await Bus.join(home, url, service.name, telemetry_to=state.telemetry, is_split=True)
     node = NodeContext(home, load_config(home), url, service.name, bus, status)
     try:
         if await _started(service, node, stop):

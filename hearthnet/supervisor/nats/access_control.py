@@ -45,8 +45,11 @@ class AccessControl:
     A login is shut out because of the behaviour of its server.
     """
 
-    def __init__(self, own: BusLogin, allowed: AllowedLogins, news: Callable[[str], None]) -> None:
+    def __init__(
+        self, own: BusLogin, peer_login: str, allowed: AllowedLogins, news: Callable[[str], None]
+    ) -> None:
         self._own = own
+        self._peer_login = peer_login
         self._news = news
         self._allowed = allowed
         self._shut_out: set[str] = set()
@@ -110,7 +113,7 @@ class AccessControl:
 
     def _strangers(self, sessions: list[ServerConnection], hubs: set[int]) -> list[ServerConnection]:
         members, invites, operators = self.admitted
-        known = {*(entry.login for entry in (*members, *invites)), *operators}
+        known = {*(entry.login for entry in (*members, *invites)), *operators, self._peer_login}
         return [session for session in sessions if session.login not in known or session.connection in hubs]
 
     def _open(self, entries: tuple[BusLogin, ...]) -> tuple[BusLogin, ...]:

@@ -65,6 +65,7 @@ class Server:
         self._leaf = Leaf(prepared)
         self._door = AccessControl(
             BusLogin(prepared.identity.node_id, prepared.identity.login().public),
+            prepared.identity.peer_login().public,
             admitted_by(prepared.roster, now_ms(), operators),
             news,
         )
@@ -255,6 +256,7 @@ class Server:
             store_login=store_login,
             system_login=self._system_login.public,
             own=self._prepared.identity.node_id,
+            peer_login=self._prepared.identity.peer_login().public,
             invites=invites,
             operators=operators,
             listener=self._leaf.listener(leaf_port),

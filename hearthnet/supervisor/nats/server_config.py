@@ -24,6 +24,7 @@ from hearthnet.trust.authorization.permissions import (
     invite_permissions,
     node_permissions,
     operator_permissions,
+    peer_permissions,
 )
 from hearthnet.trust.community.roster import Member
 from hearthnet.trust.keys import Login, is_login
@@ -91,8 +92,9 @@ class ServerSettings:
     """The variables of the configuration.
 
     With `port` -1 the server chooses one, and writes it to the folder `ports`. `own` is the id of the node
-    that owns the server: only that node receives and answers requests of operators. A temporary server of
-    the holder of an invite has no `jetstream`, and needs no `store_login`.
+    that owns the server: only that node receives and answers requests of operators. Its processes have a
+    second connection under `peer_login`. A temporary server of the holder of an invite has no `jetstream`,
+    and needs no `store_login`.
     """
 
     name: str
@@ -106,6 +108,7 @@ class ServerSettings:
     listener: LeafListener | None = None
     remote: LeafRemote | None = None
     own: str = ""
+    peer_login: str = ""
     operators: tuple[str, ...] = ()
 
 
@@ -178,6 +181,8 @@ def _bus_users(settings: ServerSettings) -> Iterator[str]:
         (member.login, node_permissions(member.node_id, at_home=member.node_id == settings.own))
         for member in settings.members
     ]
+    if settings.peer_login:
+        entries.append((settings.peer_login, peer_permissions(settings.own)))
     entries += [(invite.login, invite_permissions(invite.node_id)) for invite in settings.invites]
     for login, allowed in entries:
         if login not in seen and is_login(login):
@@ -195,12 +200,13 @@ def _operators(settings: ServerSettings) -> Iterator[str]:
 
 
 def _bus_user(login: str, permissions: Permissions, more: str = "") -> str:
+    unheard = f", deny: [{_list(permissions.unheard)}]" if permissions.unheard else ""
     return f"""\
       {{
         nkey: {login}{more}
         permissions {{
           publish: {{ allow: [{_list(permissions.publish)}] }}
-          subscribe: {{ allow: [{_list(permissions.subscribe)}] }}
+          subscribe: {{ allow: [{_list(permissions.subscribe)}]{unheard} }}
         }}
       }}"""
 

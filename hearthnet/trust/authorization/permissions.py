@@ -33,6 +33,8 @@ _SUBSCRIBE: Final = (
     "_INBOX.{node}.>",
 )
 
+_OWN: Final = "hn.*.{node}.>"
+"""The frames of the node itself."""
 _DISCOVERY: Final = "$SRV.>"
 _ANSWERS: Final = f"{OPERATOR_INBOX}.>"
 
@@ -43,10 +45,11 @@ _INVITE_SUBSCRIBE: Final = ("hn.rep.*.{node}.>", "hn.adv.*.community.>")
 
 
 class Permissions(NamedTuple):
-    """Subject patterns; subjects that match none of them are refused."""
+    """Subject patterns; subjects that match none of them, or one of `unheard`, are refused."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    unheard: tuple[str, ...] = ()
 
 
 def node_permissions(node: str, *, at_home: bool = True) -> Permissions:
@@ -63,6 +66,12 @@ def node_permissions(node: str, *, at_home: bool = True) -> Permissions:
     if not at_home:
         return allowed
     return Permissions((*allowed.publish, _ANSWERS), (*allowed.subscribe, _DISCOVERY))
+
+
+def peer_permissions(node: str) -> Permissions:
+    """Return the subjects of the second connection of a node's processes: all but those of its own frames."""
+    allowed = _filled(node, _PUBLISH, _SUBSCRIBE)
+    return allowed._replace(unheard=(_OWN.format(node=token_form(node)),))
 
 
 def operator_permissions() -> Permissions:

@@ -1,0 +1,106 @@
+"""The two connections of a service process: which frames arrive on which, and what follows from a loss."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from hearthnet.bus.bus import Bus
+from hearthnet.core import ids
+from hearthnet.nats.client import NatsClient
+from hearthnet.nats.split_client import SplitClient
+from hearthnet.protocol import subjects
+from tests.helpers.mesh import Mesh, config_of
+from tests.helpers.offers import offered
+from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest.fixture
+def split(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> Mesh:
+    """A mesh whose server knows the second login, and whose hosted services use it."""
+    mesh.settings = replace(mesh.settings, peer_login=mesh.identity.peer_login().public)
+    mesh.server.reload(config_of(mesh.settings, mesh.guest))
+    join = Bus.join.__func__  # type: ignore[attr-defined]
+
+    async def joined(cls: type[Bus], /, home: object, url: str, name: str, **more: object) -> Bus:
+        bus: Bus = await join(cls, home, url, name, **{"is_split": name == "probe", **more})
+        return bus
+
+    monkeypatch.setattr(Bus, "join", classmethod(joined))
+    return mesh
+
+
+@pytest.mark.req("RATE-4")
+async def test_frames_of_other_nodes_arrive_on_a_connection_of_their_own(split: Mesh) -> None:
+    heard: list[tuple[str, str]] = []
+    async with (
+        split.hosting(ProbeService()) as host,
+        await split.bus() as own,
+        await split.guest_bus() as guest,
+    ):
+        link = host.peer.link
+        assert isinstance(link, SplitClient)
+        pattern = subjects.calls_to(host.peer.node_id, host.peer.instance)
+
+        def on_own(subject: str, data: bytes, absent: bool) -> None:
+            heard.append(("own", subject.split(".")[2]))
+
+        def on_others(subject: str, data: bytes, absent: bool) -> None:
+            heard.append(("others", subject.split(".")[2]))
+
+        await NatsClient.subscribe(link, pattern.replace("*", link._token, 1), on_own)
+        await link._others.subscribe(pattern, on_others)
+        await link.flush_subscriptions()
+        for bus in (own, guest):
+            assert (await bus.call(QUERY, query())).provider == host.peer.node_id
+            async with bus.stream(CHAT, CHAT_BODY) as stream:
+                assert [frame.event async for frame in stream][-1] == "done"
+        tokens = [ids.token_form(bus.peer.node_id) for bus in (own, guest)]
+        assert heard == [("own", tokens[0])] * 2 + [("others", tokens[1])] * 2
+
+
+@pytest.mark.req("RATE-4")
+@pytest.mark.parametrize("which", ["own", "others"])
+async def test_either_connection_comes_back_with_its_subscriptions(split: Mesh, which: str) -> None:
+    lost: list[str] = []
+    async with (
+        split.hosting(ProbeService()) as host,
+        await split.bus() as own,
+        await split.guest_bus() as guest,
+    ):
+        link = host.peer.link
+        assert isinstance(link, SplitClient)
+        await offered(guest, QUERY)
+        await offered(own, QUERY)
+        link.on_lost(lambda: lost.append(which))
+        broken = link if which == "own" else link._others
+        assert broken._connection is not None
+        broken._connection.abort()
+        await wait_for(lambda: lost, what="the loss to be noticed")
+        async with asyncio.timeout(20):
+            await link.connected()
+            for bus in (own, guest):
+                assert (await bus.call(QUERY, query())).provider == host.peer.node_id
+        assert link.is_connected
+
+
+@pytest.mark.req("RATE-4")
+async def test_a_server_without_the_second_login_is_used_with_one(mesh: Mesh) -> None:
+    link = await SplitClient.join(mesh.server.url, mesh.identity, "one")
+    assert type(link) is NatsClient
+    await link.close()
+
+
+@pytest.mark.req("RATE-4")
+async def test_a_connection_that_is_closed_ends_with_the_other_one(split: Mesh) -> None:
+    link = await SplitClient.join(split.server.url, split.identity, "two")
+    assert isinstance(link, SplitClient)
+    await link.close()
+    await asyncio.wait_for(link.closed(), 5)
+    assert not link.is_connected
+    assert link._others._connection is None
