@@ -30,6 +30,8 @@ PURPOSE: Final = "frame"
 PLAIN: Final = b"HN1 p\n"
 SIGNED: Final = b"HN1 s "
 BOXED: Final = b"HN1 b\n"
+MAX_FOREIGN_BYTES: Final = 1 << 20
+"""Maximum of a frame from or to another node that its receiver did not request: of all but replies."""
 _NONCE: Final = 24
 _MAX_KEYS: Final = 2048
 

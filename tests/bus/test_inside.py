@@ -195,9 +195,9 @@ async def test_the_reply_to_an_effect_is_signed_inside_too(mesh: Mesh) -> None:
     async with _hosted(mesh, ProbeService()) as (host, bus):
         deliver = host.peer.replies.deliver
 
-        def look(frame: frames.Frame) -> None:
+        def look(frame: frames.Frame) -> bool:
             seen.append(frame)
-            deliver(frame)
+            return deliver(frame)
 
         host.peer.replies.deliver = look  # type: ignore[method-assign]
         await bus.call(POST, post(ids.new_ulid()))

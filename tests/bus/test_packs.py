@@ -23,7 +23,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.batch import Answered, BatchedCall
-from hearthnet.protocol.frame import Frame
+from hearthnet.protocol.frame import MAX_FOREIGN_BYTES, Frame
 from hearthnet.protocol.replay import ReplayWindow
 from hearthnet.service.hosting import admission
 from hearthnet.service.hosting.host import Host
@@ -86,7 +86,7 @@ def codes(came: list[Any]) -> list[str]:
 async def test_calls_made_at_once_share_a_frame_and_no_check(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = ProbeService(places=MANY)
+    service = ProbeService(places=2 * MANY)
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
         each = [
@@ -157,7 +157,7 @@ async def test_a_process_that_does_not_say_so_gets_no_packs(
 
 @pytest.mark.req("BUS-95")
 async def test_each_call_of_a_pack_has_an_answer_of_its_own(mesh: Mesh) -> None:
-    service, refused = ProbeService(places=MANY), list[str]()
+    service, refused = ProbeService(places=2 * MANY), list[str]()
 
     async def answer(call: Call[Any, Any]) -> None:
         if call.body["input"]["query"] == "refuse":
@@ -175,7 +175,7 @@ async def test_each_call_of_a_pack_has_an_answer_of_its_own(mesh: Mesh) -> None:
 
 @pytest.mark.req("BUS-95", "BUS-5")
 async def test_calls_for_which_there_is_no_place_come_again(mesh: Mesh) -> None:
-    service, running, most = ProbeService(places=2), 0, 0
+    service, running, most = ProbeService(places=4), 0, 0
 
     async def answer(call: Call[Any, Any]) -> None:
         nonlocal running, most
@@ -205,13 +205,13 @@ async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alo
         await bus.call(QUERY, query())
         monkeypatch.setattr(batch, "calls", calls)
         padded = [{**query(), "more": "x" * size} for size in (15_000, 300_000) for _ in range(20)]
-        too_large = {**query(), "more": "x" * bus.peer.link.max_payload}
+        too_large = {**query(), "more": "x" * MAX_FOREIGN_BYTES}
         deep: dict[str, Any] = {**query(), "more": []}
         for _ in range(800):
             deep["more"] = [deep["more"]]
         came = await at_once(bus, [*padded, too_large, deep, *[query()] * 200], timeout_seconds=PATIENCE)
         assert codes(came) == [""] * 40 + ["payload_too_large"] + [""] * 201
-        assert str(bus.peer.link.max_payload) in came[40].message
+        assert str(MAX_FOREIGN_BYTES) in came[40].message
         assert expected(bus) == 0
     assert sum(items for items, _ in packs) >= 200
     assert max(items for items, _ in packs) <= ENOUGH
@@ -234,7 +234,7 @@ async def test_what_cannot_be_written_beside_others_fails_alone(mesh: Mesh) -> N
 
 @pytest.mark.req("BUS-96", "BUS-4")
 async def test_one_call_of_a_pack_is_given_up_and_the_others_are_not(mesh: Mesh) -> None:
-    service, go_on = ProbeService(places=MANY), asyncio.Event()
+    service, go_on = ProbeService(places=2 * MANY), asyncio.Event()
 
     async def answer(call: Call[Any, Any]) -> None:
         await go_on.wait()
@@ -256,7 +256,7 @@ async def test_one_call_of_a_pack_is_given_up_and_the_others_are_not(mesh: Mesh)
 
 @pytest.mark.req("BUS-96")
 async def test_a_call_that_is_given_up_before_its_pack_leaves_is_not_made(mesh: Mesh) -> None:
-    service = ProbeService(places=MANY)
+    service = ProbeService(places=2 * MANY)
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query("first"))
         tasks = [asyncio.create_task(bus.call(QUERY, query(name))) for name in ("a", "b", "c")]
@@ -271,7 +271,7 @@ async def test_a_call_that_is_given_up_before_its_pack_leaves_is_not_made(mesh: 
 @pytest.mark.req("BUS-96", "BUS-6")
 async def test_nobody_there_is_told_to_every_call_of_a_pack(mesh: Mesh) -> None:
     async with await mesh.guest_bus() as bus:
-        async with mesh.hosting(ProbeService(places=MANY)) as host:
+        async with mesh.hosting(ProbeService(places=2 * MANY)) as host:
             await bus.call(QUERY, query())
             # It dies without a word: its offer is still known.
             await host.peer.link.close()
@@ -282,7 +282,7 @@ async def test_nobody_there_is_told_to_every_call_of_a_pack(mesh: Mesh) -> None:
 
 @pytest.mark.req("BUS-96")
 async def test_a_pack_that_cannot_be_sent_is_told_to_every_call(mesh: Mesh) -> None:
-    async with mesh.hosting(ProbeService(places=MANY)), await mesh.guest_bus() as bus:
+    async with mesh.hosting(ProbeService(places=2 * MANY)), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
         tasks = [asyncio.create_task(bus.call(QUERY, query(), timeout_seconds=1)) for _ in range(3)]
         await until_packed(bus)
@@ -298,7 +298,7 @@ async def test_a_pack_that_cannot_be_sent_is_told_to_every_call(mesh: Mesh) -> N
 
 @pytest.mark.req("BUS-96", "BUS-33")
 async def test_what_is_answered_as_the_process_ends_is_sent(mesh: Mesh) -> None:
-    service, go_on = ProbeService(places=MANY), asyncio.Event()
+    service, go_on = ProbeService(places=2 * MANY), asyncio.Event()
 
     async def answer(call: Call[Any, Any]) -> None:
         await go_on.wait()
@@ -364,7 +364,7 @@ def asked(call_id: str, body: Any) -> BatchedCall:
 
 @pytest.mark.req("ADMIT-20", "ADMIT-5")
 async def test_what_is_wrong_with_one_item_is_told_of_it_alone(mesh: Mesh) -> None:
-    service = ProbeService(places=MANY)
+    service = ProbeService(places=2 * MANY)
     async with mesh.hosting(service) as host, await mesh.guest_bus() as bus:
         hostile = Hostile(bus, host)
         twice, spoilt, unfit, last = (ids.new_ulid() for _ in range(4))
@@ -439,7 +439,7 @@ async def test_a_pack_is_opened_and_judged_as_any_frame(mesh: Mesh) -> None:
 @pytest.mark.req("ADMIT-20")
 async def test_a_pack_counts_against_the_rate_as_often_as_it_has_calls(mesh: Mesh) -> None:
     mesh.home.config_file.write_text("[limits]\ncapability_soft = 5\ncapability_hard = 500\n")
-    service = ProbeService(places=MANY)
+    service = ProbeService(places=2 * MANY)
     async with mesh.hosting(service) as host, await mesh.guest_bus() as bus:
         hostile, names = Hostile(bus, host), [ids.new_ulid() for _ in range(MANY)]
         hostile.expect(*names)
@@ -450,7 +450,7 @@ async def test_a_pack_counts_against_the_rate_as_often_as_it_has_calls(mesh: Mes
 
 @pytest.mark.req("BUS-95", "BUS-75")
 async def test_answers_count_only_as_the_process_that_was_asked_sends_them(mesh: Mesh) -> None:
-    service, go_on = ProbeService(places=MANY), asyncio.Event()
+    service, go_on = ProbeService(places=2 * MANY), asyncio.Event()
 
     async def answer(call: Call[Any, Any]) -> None:
         await go_on.wait()

@@ -31,6 +31,8 @@ from hearthnet.trust.authorization.grant import Grant
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 PROBE_SECONDS: Final = 3.5
 """Time without a sign of life after which the process is probed; live ones send one every 2 to 3 s."""
+_SIGN_SECONDS: Final = 1.0
+"""A sign of life that follows the one before sooner was not waited for."""
 _MAX_BATCHED_TEXT: Final = 4_096
 """Maximum of header characters for a call in a batch; a longer one is sent alone, and checked for size."""
 _BUSY_SECONDS: Final = 45.0
@@ -61,6 +63,13 @@ class ConnectionLost(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("the connection to the server broke", rule="connection_lost")
+
+
+class UnsignedReply(HearthNetError):
+    """Raised for an unsigned result of a call with side effects."""
+
+    def __init__(self) -> None:
+        super().__init__("invalid_signature", "the reply to a call with side effects must be signed")
 
 
 class CallOptions(TypedDict, total=False):
@@ -229,6 +238,8 @@ def failure_code(session: Session, error: HearthNetError) -> str | None:
         error.code == "partition" and not session.link.is_connected
     ):
         return None
+    if error.code == "invalid_signature" and not isinstance(error, UnsignedReply):
+        return None  # the provider refused what it was sent: a guest's approval, for example
     return error.code
 
 
@@ -264,14 +275,18 @@ class PendingReply:
         self._timers: set[Timer] | None = None
         self._probe: asyncio.Task[None] | None = None
 
-    def on_frame(self, frame: Frame) -> None:
+    def on_frame(self, frame: Frame) -> bool:
         """Receive the reply, or a sign of life, of the called node; ignore all other nodes."""
         if frame.header.sender != self._view.node:
-            return
-        self._last_sign = self._loop.time()
-        self._session.replies.record_sign(frame.header.sender, self._view.offer.instance, self._last_sign)
+            return False
+        now = self._loop.time()
+        is_expected = now - self._last_sign >= _SIGN_SECONDS
+        self._last_sign = now
+        self._session.replies.record_sign(frame.header.sender, self._view.offer.instance, now)
         if frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
+            return True
+        return is_expected
 
     @property
     def is_answered(self) -> bool:

@@ -144,24 +144,25 @@ class StreamCall:
             self._is_over = True
             await self._control("cancel", b"{}")
 
-    def on_frame(self, frame: Frame) -> None:
+    def on_frame(self, frame: Frame) -> bool:
         """Process a frame of the stream, or a sign of life."""
         header = frame.header
         if self._view is None or header.sender != self._view.node or header.kind != "frame":
-            return
+            return False
         try:
             is_new = self._incoming.accept(header.seq, header.event, steady_ms())
         except HearthNetError as error:
             self._put(error)
-            return
+            return False
         if not is_new:
-            return
+            return False
         if len(self._received) >= _MAX_UNREAD:
             self._give_up(Unavailable("the provider ignores the window", rule="stream_broken"))
-            return
+            return False
         self._first_ms = self._first_ms or steady_ms()
         self._is_over = header.event in TERMINAL
         self._put(frame)
+        return True
 
     def on_no_responders(self, node: str) -> None:
         """Handle the report that the process is gone."""

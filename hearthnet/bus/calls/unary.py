@@ -16,6 +16,7 @@ from hearthnet.bus.calls.attempt import (
     PendingReply,
     ProviderGone,
     Request,
+    UnsignedReply,
     failure_code,
     parse_body,
     send_control,
@@ -149,7 +150,7 @@ def _checked_body(request: Request, frame: Frame, view: OfferView) -> dict[str, 
             "internal_error", f"the answer of {ids.short_id(view.node)} does not fit: {error.message}"
         ) from error
     if request.contract.side_effects and frame.evidence is None:
-        raise HearthNetError("invalid_signature", "the reply to a call with side effects must be signed")
+        raise UnsignedReply
     return body
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from hearthnet.bus.routing.health import Retries
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.routing_table import RoutingTable, SessionAffinity
+from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
@@ -46,6 +47,11 @@ subscribers, so silence means that a provider is busy.
 """
 _SEARCHED_SECONDS: Final = REPUBLISH_MS / 1000
 """Interval in which a search of `BUSY_SECONDS` is not repeated: busy providers announce themselves later."""
+_BURST: Final = 1_024
+_PER_SECOND: Final = 50
+"""Announcements of another node that are read, at once and in the long run: twice as many as offers are kept
+of it, for a restart of all its processes.
+"""
 _TICK_SECONDS: Final = 0.02
 _LATE_SECONDS: Final = 0.05
 """A tick later than this was delayed by work of this process, as unread answers may be: not counted."""
@@ -203,6 +209,7 @@ class Discovery:
     def __init__(self, peer: Session) -> None:
         self._peer = peer
         self.registry = Registry(peer.node_id)
+        self.budget = FrameBudget(peer.node_id, "adv", _BURST, _PER_SECOND)
         self.tables: dict[str, RoutingTable] = {}
         """The offers that suit each followed contract, by its id."""
         self.sessions = SessionAffinity()
@@ -212,6 +219,8 @@ class Discovery:
         self._searched: dict[str, float] = {}
         """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
         peer.link.on_lost(self._searched.clear)
+        dropped = peer.traces.dropped["caller"]
+        peer.traces.dropped["caller"] = lambda: dropped() + self.budget.dropped
 
     async def follow(self, contract: Contract) -> None:
         """Subscribe to the announcements of the major version of `contract`.
@@ -311,6 +320,8 @@ class Discovery:
         return finding
 
     def _on_announcement(self, subject: str, data: bytes, absent: bool) -> None:
+        if not self.budget.admits(subject, len(data)):
+            return
         try:
             self._read_announcement(subject, data)
         except (FrameError, HearthNetError) as error:

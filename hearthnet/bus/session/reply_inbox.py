@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -22,6 +23,11 @@ _SENDER: Final = slice(len("hn.rep."), len("hn.rep.") + 43)
 """The position of the sender in a reply subject."""
 _KINDS: Final = SUBJECT_KINDS["rep"] - {"replies"}
 _PACK: Final = f".{subjects.PACK}"
+_BURST: Final = 1_000
+_PER_SECOND: Final = 500
+"""Frames of another node that were not waited for and are opened all the same: signs of life, and others'
+answers to a find.
+"""
 
 
 class ReplyHandler(Protocol):
@@ -30,8 +36,11 @@ class ReplyHandler(Protocol):
     All methods are called from the event loop and must not block.
     """
 
-    def on_frame(self, frame: Frame) -> None:
-        """Receive a frame for this id, opened and from the node in its subject."""
+    def on_frame(self, frame: Frame) -> bool | None:
+        """Receive a frame for this id, opened and from the node in its subject.
+
+        Return True if it was waited for: it is then not charged to its sender.
+        """
 
     def on_no_responders(self, node: str) -> None:
         """Handle the report that there are no subscribers for the request of this id.
@@ -56,6 +65,7 @@ class ReplyInbox:
         self._is_member = is_member
         self._handlers: dict[str, ReplyHandler] = {}
         self._signs: dict[tuple[str, str], float] = {}
+        self.budget = FrameBudget(own.node_id, "rep", _BURST, _PER_SECOND)
         self.dropped = 0
 
     def expect(self, call_id: str, handler: ReplyHandler) -> None:
@@ -79,20 +89,27 @@ class ReplyInbox:
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """Process one message on a reply subject of this process."""
         handler = self._handlers.get(subject[-_ULID:])
+        if absent:
+            if handler is not None:
+                handler.on_no_responders(ids.PREFIX + subject[_SENDER])
+            return
+        if handler is None and not subject.endswith(_PACK):
+            return
+        if not self.budget.admits(subject, len(data)):
+            return
         try:
             if handler is None:
-                if subject.endswith(_PACK):
-                    self._on_pack(subject, data)
-            elif absent:
-                handler.on_no_responders(ids.PREFIX + subject[_SENDER])
+                is_expected = self._on_pack(subject, data)
             else:
-                handler.on_frame(self._open(subject, data))
+                is_expected = handler.on_frame(self._open(subject, data)) is True
+            if is_expected:
+                self.budget.refund(subject, len(data))
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
             _log.warning("dropped a reply: %s", error)
 
-    def _on_pack(self, subject: str, data: bytes) -> None:
-        """Dispatch the answers of a batch, each as if it had arrived alone."""
+    def _on_pack(self, subject: str, data: bytes) -> bool:
+        """Dispatch the answers of a batch, each as if it had arrived alone; True if one was waited for."""
         sender = ids.from_token_form(subject[_SENDER])
         frame = self._read(sender, data)
         header = frame.header
@@ -100,14 +117,15 @@ class ReplyInbox:
             raise FrameError("these are not answers to this process")
         if subject != subjects.replies(sender, self._own.node_id, self._own.instance):
             raise FrameError("the subject is none for answers to this process")
+        expected = 0
         for answer in batch.answers(frame):
-            self.deliver(answer)
+            expected += self.deliver(answer)
+        return expected > 0
 
-    def deliver(self, frame: Frame) -> None:
-        """Dispatch a frame that was opened, or comes from this process (bus/session/sender.py)."""
+    def deliver(self, frame: Frame) -> bool:
+        """Dispatch a frame that was opened, or comes from this process; True if it was waited for."""
         handler = self._handlers.get(frame.header.id)
-        if handler is not None:
-            handler.on_frame(frame)
+        return handler is not None and handler.on_frame(frame) is True
 
     def on_lost(self) -> None:
         """Notify all handlers that the connection broke."""

@@ -76,7 +76,8 @@ class Sender:
     """The identity of one process, and its frames on their way to others.
 
     Raises:
-        HearthNetError: From all methods that send, `payload_too_large` over the server's limit; `partition`
+        HearthNetError: From all methods that send, `payload_too_large` over the server's limit, and for calls
+            of another node over `MAX_FOREIGN_BYTES`; `partition`
             if the link is closed.
     """
 
@@ -117,6 +118,8 @@ class Sender:
             self.local.receive_call(self.loopback(header, body, signed=signed))
             return
         data = self._boxed(header, body, signed=signed)
+        if len(data) > frames.MAX_FOREIGN_BYTES and to != self.node_id:
+            raise payload_too_large(len(data), frames.MAX_FOREIGN_BYTES, "another node")
         nobody = subjects.reply(to, self.node_id, self.instance, header.id)
         self.link.send(subjects.call(self.node_id, to, instance, capability), data, nobody)
 

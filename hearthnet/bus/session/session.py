@@ -40,7 +40,7 @@ class Session:
         self.tokens = Verified()
         self.verified = VerificationCache(identity, home.run / "proved")
         self.traces = Traces(node=self.node_id)
-        self.traces.dropped["caller"] = lambda: self.replies.dropped
+        self.traces.dropped["caller"] = lambda: self.replies.dropped + self.replies.budget.dropped
         link.on_lost(self.replies.on_lost)
 
     @property

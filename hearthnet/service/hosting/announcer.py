@@ -9,8 +9,9 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
+from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -26,6 +27,9 @@ from hearthnet.trust.authorization.authority import SELF
 from hearthnet.trust.community.roster import RANK
 
 _log = logging.getLogger(__name__)
+_BURST: Final = 256
+_PER_SECOND: Final = 50
+"""Finds of another node that are answered, at once and in the long run."""
 
 
 class Announcer:
@@ -39,6 +43,7 @@ class Announcer:
         self._service = service
         self._version = version
         self._tasks = tasks
+        self.budget = FrameBudget(peer.node_id, "find", _BURST, _PER_SECOND)
         self._hosted: list[ActiveOffer] = []
         self._built_in: list[ActiveOffer] = []
         self._subjects: set[str] = set()
@@ -134,6 +139,8 @@ class Announcer:
         return offers.encode(Notice(records, withdrawn))
 
     def _on_find(self, subject: str, data: bytes, absent: bool) -> None:
+        if not self.budget.admits(subject, len(data)):
+            return
         try:
             answer = self._answer(subject, data)
         except (FrameError, HearthNetError) as error:

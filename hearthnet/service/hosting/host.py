@@ -12,12 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.config import LimitsConfig
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.tasks import TaskSet, end
+from hearthnet.core.times import steady_ms
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.service.decorators import Offer, endpoints
@@ -40,6 +44,15 @@ TICK_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 1.0
 _MAX_STALE_ANSWERS: Final = 10
 """Maximum of answers with the right time per node and tick, to stale frames; further ones are dropped."""
+_RATIONED: Final = frozenset({"rate_limited", "revoked"})
+"""Refusals that any number of calls can cause, since no rate limit precedes them."""
+_REFUSALS: Final = 100
+_REFUSALS_PER_SECOND: Final = 10
+"""Such answers to one node, at once and in the long run: sealing one costs more than the call did."""
+_ULID: Final = 26
+_CONTROLS: Final = 1_000
+_CONTROLS_PER_SECOND: Final = 500
+"""Frames of another node about its running calls, at once and in the long run."""
 
 
 class Host:
@@ -51,6 +64,9 @@ class Host:
         peer = node.bus.peer
         self.peer: Final[Session] = peer
         self._rates = PeerRates(node.config.limits)
+        self._call_budget = _call_budget(peer.node_id, node.config.limits)
+        self._control_budget = FrameBudget(peer.node_id, "ctl", _CONTROLS, _CONTROLS_PER_SECOND)
+        self._refusals = TokenBucket(_REFUSALS, _REFUSALS_PER_SECOND)
         self._fixed = (
             endpoints(service)
             | endpoints(TraceEndpoint(peer, service.name))
@@ -68,7 +84,7 @@ class Host:
         self._running: dict[str, CallExecution] = {}
         self._scheduler = CallScheduler(self._on_end)
         self._draining = False
-        self.dropped = 0
+        self._dropped = 0
         self.refused = 0
         self._stale_answers: Counter[str] = Counter()
         peer.traces.in_flight["provider"] = lambda: self.in_flight
@@ -78,6 +94,12 @@ class Host:
     def in_flight(self) -> int:
         """The number of running calls."""
         return len(self._running)
+
+    @property
+    def dropped(self) -> int:
+        """The number of frames that were dropped."""
+        budgets = (self._call_budget, self._control_budget, self._announcer.budget)
+        return self._dropped + sum(budget.dropped for budget in budgets)
 
     @property
     def offers(self) -> list[str]:
@@ -165,6 +187,8 @@ class Host:
         return ActiveOffer(endpoint.contract, offer)
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
+        if not self._call_budget.admits(subject, len(data)):
+            return
         frame = self._open(subject, data)
         if frame is None:
             return
@@ -176,6 +200,7 @@ class Host:
         except FrameError as error:
             self._drop(error)
             return
+        self._call_budget.charge(subject, len(calls) - 1)
         for call in calls:
             self.receive_call(call, packed=True)
 
@@ -190,7 +215,7 @@ class Host:
             # A call may outlive the memory of its id; a second one with the same id could not be told apart
             # when one of them is stopped.
             if not admission.fresh(self.peer, frame.header) or frame.header.id in self._running:
-                self.dropped += 1
+                self._dropped += 1
                 return
             if self._draining:
                 raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
@@ -221,15 +246,20 @@ class Host:
         return claims is not None and peer.membership.revocations.revoked(claims.iss, claims.jti)
 
     def _may_answer(self, sender: str, error: HearthNetError, packed: bool) -> bool:
-        """Return whether to answer with `error`; those about the time only a few times per tick.
+        """Return whether to answer with `error`: not more often than a node may cause it for nothing.
 
         A batch counts as one.
         """
+        if error.code in _RATIONED:
+            if self._refusals.take(sender, 1 / batch.MOST if packed else 1, steady_ms()):
+                return True
+            self._dropped += 1
+            return False
         if error.details.get("rule") != CLOCK_RULE:
             return True
         self._stale_answers[sender] += 1 if packed else batch.MOST
         if self._stale_answers[sender] > _MAX_STALE_ANSWERS * batch.MOST:
-            self.dropped += 1
+            self._dropped += 1
             return False
         return True
 
@@ -246,6 +276,9 @@ class Host:
             _log.error("the call %s failed", running.header.id, exc_info=error)
 
     def _on_control(self, subject: str, data: bytes, absent: bool) -> None:
+        # Before it is opened: nothing but a control frame of a running call does anything.
+        if subject[-_ULID:] not in self._running or not self._control_budget.admits(subject, len(data)):
+            return
         frame = self._open(subject, data)
         if frame is not None:
             self.receive_control(frame)
@@ -278,7 +311,7 @@ class Host:
             return None
 
     def _drop(self, error: Exception) -> None:
-        self.dropped += 1
+        self._dropped += 1
         _log.warning("dropped a frame: %s", error)
 
     async def _refuse(self, frame: Frame, error: HearthNetError, packed: bool) -> None:
@@ -322,6 +355,16 @@ class Host:
             running.outbox.alive_if_due()
         except HearthNetError as error:
             _log.info("no sign of life sent: %s", error)
+
+
+def _call_budget(own: str, limits: LimitsConfig) -> FrameBudget:
+    """Return the budget for calls: as many at once as the hard limit, and twice the soft one in the long run.
+
+    Of a node that stays within the soft limit none is dropped, and of one that does not enough are read to
+    tell it so.
+    """
+    burst = limits.total_hard
+    return FrameBudget(own, "call", burst, min(burst, 2 * limits.total_soft) if limits.total_soft else burst)
 
 
 def _built_in(service: Service, shares: bool) -> list[Offer]:

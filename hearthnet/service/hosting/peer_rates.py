@@ -4,8 +4,8 @@
            after which to retry, which grows with each refusal before it
     hard   calls per second including refused ones; beyond it a node is refused for 10 s
 
-Calls of this node are not counted. Every refusal is an answer: nothing is dropped. Pure; three numbers for
-each node and capability, no list of calls.
+Calls of this node are not counted. Refusals are answers, within a ration (service/hosting/host.py). Pure;
+three numbers for each node and capability, no list of calls.
 
 See: docs/protocol/admission.md#rate-limits, docs/decisions/0012.
 """

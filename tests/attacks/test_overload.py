@@ -1,0 +1,113 @@
+"""A member that sends a process more frames than it can read, while the owner works on."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from hearthnet.bus.bus import Bus
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.session.keyring import load_identity
+from tests.attacks import flood_worker
+from tests.attacks.attacker import LIST, LIST_BODY, Attacker
+from tests.attacks.conftest import Victim
+from tests.attacks.flood_worker import Sent
+from tests.helpers.neighbourhood import settle_in
+from tests.helpers.processes import child_environment
+from tests.helpers.shell import Shell
+
+pytestmark = pytest.mark.asyncio
+FULL = 150_000
+FULL_SECONDS = 10.0
+QUIET_SECONDS = 1.5
+LEAST_MS = 50.0
+ROUNDS = 3
+"""What else runs on this computer adds to both times, and is not what is measured."""
+PAUSE_SECONDS = 0.01
+
+
+@pytest.fixture(scope="module")
+def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    """A node with the limits that it has by default."""
+    folder: Path = tmp_path_factory.mktemp("owned")
+    neighbourhood = settle_in(folder, "mallory", services=("market", "auth"))
+    home = neighbourhood.founder
+    with Shell(home.path).node() as state:
+        yield Victim(home, str(state["server"]["url"]), load_identity(home.device_key), neighbourhood)
+
+
+@pytest_asyncio.fixture
+async def owner(owned: Victim) -> AsyncIterator[Bus]:
+    """A process of the owner, which has called once."""
+    async with await Bus.join(owned.home, owned.url, "owner") as bus:
+        await bus.call(LIST, LIST_BODY)
+        yield bus
+
+
+async def _p99_ms(bus: Bus, during: asyncio.Future[Sent] | None = None) -> float:
+    """The p99 of the owner's calls, while the attacker is at work or for some seconds; each is answered."""
+    took, until = list[float](), time.monotonic() + QUIET_SECONDS
+    while not during.done() if during is not None else time.monotonic() < until:
+        began = time.perf_counter()
+        assert (await bus.call(LIST, LIST_BODY)).output is not None
+        took.append(1000 * (time.perf_counter() - began))
+        await asyncio.sleep(PAUSE_SECONDS)
+    return sorted(took)[len(took) * 99 // 100]
+
+
+async def _flood(owned: Victim, view: OfferView, kind: str, count: int, seconds: float) -> Sent:
+    home = owned.neighbourhood.home("mallory").path
+    arguments = (home, owned.url, view.node, view.offer.instance, kind, str(count), str(seconds))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        flood_worker.__file__,
+        *arguments,
+        env=child_environment(),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    written, _ = await process.communicate()
+    return msgspec.json.decode(written, type=Sent)
+
+
+async def held(owned: Victim, owner: Bus, kind: str, count: int, seconds: float) -> Sent:
+    """The owner's p99 stays under 50 ms or three times its p99 without the flood, in one of three rounds."""
+    view, found = await Attacker(owner).target(LIST, owned.node), list[tuple[float, float]]()
+    for _ in range(ROUNDS):
+        quiet = await _p99_ms(owner)
+        flood = asyncio.ensure_future(_flood(owned, view, kind, count, seconds))
+        loud, sent = await _p99_ms(owner, flood), await flood
+        found.append((quiet, loud))
+        if loud <= max(LEAST_MS, 3 * quiet):
+            return sent
+    raise AssertionError(f"{kind}: p99 without and with the flood, in ms: {found}")
+
+
+@pytest.mark.req("ATTACK-40", "RATE-3")
+async def test_150000_calls_in_10_s_delay_none_of_the_owner(owned: Victim, owner: Bus) -> None:
+    sent = await held(owned, owner, "call", FULL, FULL_SECONDS)
+    assert sent.frames > FULL / 2
+    assert sent.cpu / sent.seconds < 0.3
+    # Those that the rate limit lets in, and a ration of refusals.
+    assert sent.answers < 1_000
+
+
+@pytest.mark.req("ATTACK-40", "RATE-3")
+async def test_a_flood_at_any_rate_waits_apart_from_the_owners_frames(owned: Victim, owner: Bus) -> None:
+    """As many as a fifth of a core can send: more than a process reads, so that they wait somewhere."""
+    sent = await held(owned, owner, "call", 100 * FULL, 4.0)
+    assert sent.frames > FULL / 4
+
+
+@pytest.mark.req("ATTACK-40", "RATE-3")
+@pytest.mark.parametrize(
+    "kind", ["signed", "batch", "large", "huge", "control", "reply", "find", "announcement", "event"]
+)
+async def test_no_kind_of_frame_delays_the_owner(owned: Victim, owner: Bus, kind: str) -> None:
+    await held(owned, owner, kind, {"large": 200, "huge": 40}.get(kind, 30_000), 2.0)
