@@ -46,6 +46,11 @@ class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     packs: bool = False
 
 
+def places_of_other(places: int) -> int:
+    """Return the places of an offer that calls of one other node may take at once: half, and of one that."""
+    return places // 2 or places
+
+
 class Notice(msgspec.Struct, frozen=True):
     """The body of an `offer` frame; `withdrawn` means that these offers end now."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hearthnet.bus.routing import routing_table
 from hearthnet.bus.routing.health import FIRST_RETRIES, MAX_RETRIES, QUARANTINE_MS, Retries
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.bus.routing.routing_table import (
@@ -193,8 +196,12 @@ def test_the_quicker_the_freer_and_the_more_reliable_process_is_asked() -> None:
     _call(registry, slow, ms=200)
     assert _best(table) is quick
     assert quick.score() == 20
-    registry, table, free, _ = two(in_flight=2)
-    assert _best(table) is free
+    registry, table, free, busy = two(max_concurrent=8)
+    for listing in (free, busy):
+        _call(registry, listing, ms=200)
+    for _ in range(3):
+        registry.call_started(busy)
+    assert [_best(table) for _ in range(50)] == [free] * 50
     registry, table, good, bad = two()
     for listing in (good, bad):
         _call(registry, listing, ms=20)
@@ -203,15 +210,48 @@ def test_the_quicker_the_freer_and_the_more_reliable_process_is_asked() -> None:
     assert bad.score() == 20 + 500
 
 
+@pytest.mark.req("ATTACK-42")
+@pytest.mark.parametrize("claims", [1, 8])
+def test_claims_about_load_bring_a_node_no_more_calls(claims: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four nodes that answer as fast, one says that it has ten thousand places and no call, in each of its
+    offers; the others say that three of their four places are taken.
+    """
+    monkeypatch.setattr(routing_table, "random", Random(20261124).random)
+    honest = [f"ed25519:{ids.b64(bytes([number]) * 32)}" for number in range(2, 5)]
+    offers = [
+        *((node, _offer(instance=f"{number:08}", in_flight=3)) for number, node in enumerate(honest)),
+        *((OTHER, _offer(instance=f"liar{number:04}", max_concurrent=10_000)) for number in range(claims)),
+    ]
+    registry, table = _known(*offers)
+    asked = Counter[str]()
+    for _ in range(400):
+        entry = _best(table)
+        asked[entry.view.node] += 1
+        _call(registry, entry, ms=20)
+    at_first = Counter(_best(_known(*offers)[1]).view.node for _ in range(400))
+    for found in (asked, at_first):
+        assert all(found[node] > 400 / 8 for node in honest)
+        assert found[OTHER] < 400 * 0.4
+
+
+@pytest.mark.req("ATTACK-42")
+def test_who_claims_to_be_full_is_called_last() -> None:
+    registry, table = _known((OTHER, _offer(in_flight=4)), (OTHER, _offer(instance="bbbbbbbb")))
+    for entry in list(table.entries):
+        _call(registry, entry, ms=20)
+    assert _instances(table) == {"bbbbbbbb"}
+
+
 @pytest.mark.req("BUS-15")
 def test_fifty_milliseconds_go_to_the_own_node() -> None:
     registry, table = _known(
-        (NODE, _offer(in_flight=9, max_concurrent=10)),
-        (OTHER, _offer(instance="bbbbbbbb", in_flight=9, max_concurrent=10)),
+        (NODE, _offer(max_concurrent=10)), (OTHER, _offer(instance="bbbbbbbb", max_concurrent=10))
     )
     near, far = _best(table), _best(table, _Asker(tried=("aaaaaaaa",)))
+    for entry in (near, far):
+        _call(registry, entry, ms=30)
     assert near.score() == far.score() - 50
-    _call(registry, near, ms=30)
+    registry.update(NODE, (_offer(in_flight=9, max_concurrent=10),), withdrawn=False, heard_ms=0)
     assert near.score() == int(30 * 1.9) - 50
 
 

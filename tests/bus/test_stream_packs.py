@@ -55,7 +55,7 @@ async def _read(bus: Bus) -> list[str]:
 async def test_frames_of_one_moment_travel_together_inside_their_windows(
     mesh: Mesh, packs: list[list[Frame]]
 ) -> None:
-    service = ProbeService(places=STREAMS)
+    service = ProbeService(places=2 * STREAMS)
     service.talk = _count
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         read = await asyncio.gather(*(_read(bus) for _ in range(STREAMS)))
@@ -74,7 +74,7 @@ async def test_frames_of_one_moment_travel_together_inside_their_windows(
 async def test_who_does_not_take_packs_gets_frames_alone(
     mesh: Mesh, packs: list[list[Frame]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = ProbeService(places=STREAMS)
+    service = ProbeService(places=2 * STREAMS)
     service.talk = _count
     async with mesh.hosting(service), await mesh.guest_bus() as bus:
         header = bus.peer.sender.header
@@ -110,7 +110,7 @@ async def test_what_is_too_large_for_a_pack_keeps_its_place(mesh: Mesh) -> None:
 async def test_a_stream_that_is_refused_is_told_so_in_a_pack_too(
     mesh: Mesh, packs: list[list[Frame]]
 ) -> None:
-    async with mesh.hosting(ProbeService(places=STREAMS)) as host, await mesh.guest_bus() as bus:
+    async with mesh.hosting(ProbeService(places=2 * STREAMS)) as host, await mesh.guest_bus() as bus:
         await offered(bus, CHAT)
         host._draining = True
 
@@ -127,7 +127,7 @@ async def test_a_stream_that_is_refused_is_told_so_in_a_pack_too(
 
 @pytest.mark.req("STREAM-15")
 async def test_an_open_stream_is_one_task_at_its_provider_and_none_at_its_reader(mesh: Mesh) -> None:
-    service = ProbeService(places=STREAMS)
+    service = ProbeService(places=2 * STREAMS)
 
     async def quiet(call: Call[Any, Any], stream: Stream) -> None:
         await stream.send("token", {"text": "first"})

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
+from hearthnet.protocol.offer import places_of_other
 
 if TYPE_CHECKING:
     from hearthnet.bus.routing.health import Health
@@ -31,6 +32,16 @@ LOCAL_BONUS: Final = 50
 FAILURE_MALUS: Final = 1_000
 FULL: Final = 1_000_000_000
 """Added to the score of an offer that was full when last announced: it is called only if no other is left."""
+UNMEASURED: Final = FULL // 10
+"""Added to the score of an offer that was not called yet, except of an own process with room."""
+MOST_PLACES: Final = 4
+"""Places of another node's offer that count in its score: with more it would be chosen for its own claim."""
+SPREAD_MS: Final = 50
+"""Differences in score up to this, or to half of the best one, are no reason to call one node alone."""
+_TRIAL_SHARE: Final = 0.25
+"""Share of the calls that go to nodes that were not called yet, while there are such."""
+_SAMPLES: Final = 16
+"""Entries among which each node counts once; looking at all of very many would take too long."""
 _LAST: Final = 1 << 62
 Rank = tuple[int, int, "RoutingEntry"]
 Shelf = list[Rank]
@@ -64,23 +75,33 @@ class RoutingEntry:
 
     @property
     def load(self) -> float:
-        """The share of its places that is taken; without places it is full."""
+        """The share of its places that is taken, by its own account; without places it is full."""
         return self.running / (self.view.offer.max_concurrent or 0.5)
 
     @property
     def is_full(self) -> bool:
-        """True if this caller's calls alone take all its places, so that no call need be sent."""
-        return self.own >= self.view.offer.max_concurrent
+        """True if this caller's calls alone take all places that are for its node: no call need be sent."""
+        places = self.view.offer.max_concurrent
+        return self.own >= (places if self.is_near else places_of_other(places))
 
     def score(self) -> int:
-        """Return the score in whole milliseconds; the lowest is called first."""
+        """Return the score in whole milliseconds; the lowest is called first.
+
+        What another node claims about its load can only make it be called last. Only what this process
+        measured can make it be called earlier: how long calls took, and its own calls that run there.
+        """
         health, offer, own = self.health, self.view.offer, self.own
         running = offer.in_flight + own - self.own_then
-        load = (running if running > own else own) / (offer.max_concurrent or 0.5)
-        score = health.p50_ms * (1 + load) + (1 - health.success) * FAILURE_MALUS
+        places = offer.max_concurrent or 0.5
+        load = (running if running > own else own) / places
+        last = FULL if load >= 1 else 0
+        if not len(health) and (load >= LOCAL_BELOW or not self.is_near):
+            last += UNMEASURED
         if self.is_near:
-            score -= LOCAL_BONUS
-        return int(score) + (FULL if load >= 1 else 0)
+            last -= LOCAL_BONUS
+        else:
+            load = own / (places if places < MOST_PLACES else MOST_PLACES)
+        return int(health.p50_ms * (1 + load) + (1 - health.success) * FAILURE_MALUS) + last
 
     def insert(self) -> None:
         """Insert it at its present rank, or nowhere while it is shut out."""
@@ -146,14 +167,15 @@ class RoutingTable:
     def best(self, asker: Asker) -> RoutingEntry | None:
         """Return the process to call now, None if there is none.
 
-        First this node's below its threshold, else the one with the lowest score; a random one of equals.
+        First this node's below its threshold, else by chance one of those with about the lowest score: a
+        node is then called no more often than others that answer as well.
         """
         (near, everybody), exactly = self._shelf(asker.body)
         if near:
             for entry in _in_order(near):
                 if entry.load < LOCAL_BELOW and self._accepts(entry, asker, exactly):
                     return entry
-        for entry in _in_order(everybody):
+        for entry in _spread(everybody):
             if self._accepts(entry, asker, exactly):
                 return entry
         return None
@@ -240,6 +262,33 @@ def _in_order(shelf: Shelf) -> Iterator[RoutingEntry]:
         yield shelf[(start + place) % equals][2]
     for place in range(equals, len(shelf)):
         yield shelf[place][2]
+
+
+def _spread(shelf: Shelf) -> Iterator[RoutingEntry]:
+    """Iterate from a random node of the best on, and now and then from one that was not called yet."""
+    if not shelf:
+        return
+    first = best = shelf[0][0]
+    known = bisect_left(shelf, (UNMEASURED - LOCAL_BONUS,)) if len(shelf) > 1 else 1
+    if known and first < UNMEASURED:
+        if known < len(shelf) and shelf[known][0] < FULL - LOCAL_BONUS and random() < _TRIAL_SHARE:
+            yield _one(shelf, known, bisect_left(shelf, (FULL - LOCAL_BONUS,)))
+        best = min(first + max(SPREAD_MS, first // 2), UNMEASURED - LOCAL_BONUS - 1)
+    if len(shelf) > 1 and shelf[1][0] <= best:
+        yield _one(shelf, 0, bisect_right(shelf, (best, _LAST)))
+    yield from _in_order(shelf)
+
+
+def _one(shelf: Shelf, start: int, end: int) -> RoutingEntry:
+    """Return an entry between two places, of a random node among those of some entries."""
+    count = end - start
+    if count <= _SAMPLES:
+        ranks = shelf[start:end]
+    else:
+        ranks = [shelf[start + int(random() * count)] for _ in range(_SAMPLES)]
+    turn = int(random() * len(ranks))
+    of_node = {rank[2].view.node: rank[2] for rank in (*ranks[turn:], *ranks[:turn])}
+    return list(of_node.values())[int(random() * len(of_node))]
 
 
 IDLE_MS: Final = 600_000

@@ -19,15 +19,13 @@ from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import subjects
-from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
+from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord, places_of_other
 from hearthnet.service.decorators import Endpoint, Offer, Statistics
 from hearthnet.trust.authorization.authority import SELF, CallRequirement
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.contract_signature import ContractSignature, check_contract, decode, shared_contract
 
 _SELF: Final = len(RANK)
-
-
 _MOST_KNOWN: Final = 256
 _log = logging.getLogger(__name__)
 
@@ -81,7 +79,24 @@ class ActiveOffer:
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
         self.in_flight = 0
+        self._held: dict[str, int] = {}
         self._demand: CallRequirement | None = None
+
+    def occupy(self, node: str, places: int) -> None:
+        """Record that calls of `node` take so many places more, or fewer."""
+        self.in_flight += places
+        held = self._held.get(node, 0) + places
+        if held:
+            self._held[node] = held
+        else:
+            del self._held[node]
+
+    def has_place(self, node: str, own: str) -> bool:
+        """Return whether a place is free for `node`: for another node than `own` only within its half."""
+        places = self.offer.max_concurrent
+        if self.in_flight >= places:
+            return False
+        return node == own or self._held.get(node, 0) < places_of_other(places)
 
     def demand(self, node: str) -> CallRequirement:
         """Return the demand of a call of this offer of `node`."""

@@ -1,5 +1,6 @@
 """The ladder of checks before a call's handler runs; the first failure is the answer.
 
+     0  its sender is within its frame budget                else dropped, counted, unread (host.py)
      1  the box opens with the key of the subject's caller   else dropped, counted
      2  the header is for this node, process and subject     else dropped, counted
      3  fresh, and not received before                       else `expired`; a replay is dropped
@@ -22,7 +23,7 @@
     10  the body fits the contract                           else `bad_request`
     11  an approval or a use of a standing grant, if one is  else `unauthorized`, `invalid_signature`,
         required, is for exactly this call                        `token_revoked`, `bad_request`
-    12  a place is free                                      else `capacity_exceeded`
+    12  a place is free, for another node within its half   else `capacity_exceeded`
 
 Then, before the handler (service/hosting/call_execution.py): the token's budget
 (service/effects/token_budget.py), and the use of a grant. The expiry of an approval is checked before
@@ -172,10 +173,11 @@ def admit(
     authority = authorize(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
-    if chosen.in_flight >= chosen.offer.max_concurrent:
+    if not chosen.has_place(header.sender, peer.node_id):
+        whose = "" if header.sender == peer.node_id else " for your node"
         raise HearthNetError(
             "capacity_exceeded",
-            f"all {chosen.offer.max_concurrent} places of {contract.id} are taken; try again in a moment",
+            f"all places of {contract.id}{whose} are taken; try again in a moment",
             retry_after_ms=RETRY_AFTER_MS,
         )
     return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant)

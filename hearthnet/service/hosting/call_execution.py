@@ -156,11 +156,11 @@ class CallExecution:
 
     def acquire_slot(self) -> None:
         """Occupy one of the offer's places, now, so that calls arriving together are counted."""
-        self._admitted.hosted.in_flight += 1
+        self._admitted.hosted.occupy(self.header.sender, 1)
 
     def release_slot(self) -> None:
         """Release the place."""
-        self._admitted.hosted.in_flight -= 1
+        self._admitted.hosted.occupy(self.header.sender, -1)
 
     def lost_caller(self) -> bool:
         """Return whether the caller of a stream is lost."""
