@@ -1,6 +1,6 @@
 """Quotas: how many bytes each other node, and each guest of this one, may add to a log in a day.
 
-    counter   one for each log, account and day (UTC), in JetStream: shared by the processes of this node,
+    counter   one for each log, sender and day (UTC), in JetStream: shared by the processes of this node,
               and as after a restart as before
     blocks    a process takes 64 KiB at a time from the counter and spends them without writing, so that one
               call in thirty is counted on the disk
@@ -26,11 +26,11 @@ RULE: Final = "bytes_a_day"
 BLOCK_BYTES: Final = 64 * 1024
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _MB: Final = 1_000_000
-_MOST_ACCOUNTS: Final = 4_096
-"""Accounts in memory; beyond it all are forgotten, and what they had left of their blocks is lost."""
+_MOST_SENDERS: Final = 4_096
+"""Senders in memory; beyond it all are forgotten, and what they had left of their blocks is lost."""
 
 
-class _Account(NamedTuple):
+class _Usage(NamedTuple):
     """The bytes that all processes have taken, as known here, and what this process has left of its own."""
 
     taken: int = 0
@@ -49,7 +49,7 @@ class DayQuota:
         self._log = log
         self._limit = limit
         self._day = 0
-        self._accounts: dict[str, _Account] = {}
+        self._usage: dict[str, _Usage] = {}
         self._turn = asyncio.Lock()
 
     async def charge(self, caller: str, principal: str, size: int, *, reserve: bool = False) -> None:
@@ -61,35 +61,41 @@ class DayQuota:
             HearthNetError: `rate_limited` with the time until the next day; `partition` or
                 `capacity_exceeded` if the store cannot count.
         """
-        if not self._limit:
-            return
-        if caller != self._own:
-            account = caller
-        elif principal == caller:
-            return
-        else:
-            account = principal
-        async with self._turn:
-            await self._charge(account, size, 2 * self._limit if reserve else self._limit)
+        if sender := self._sender(caller, principal):
+            async with self._turn:
+                await self._charge(sender, size, 2 * self._limit if reserve else self._limit)
 
-    async def _charge(self, account: str, size: int, limit: int) -> None:
+    def refund(self, caller: str, principal: str, size: int) -> None:
+        """Give back what a call was charged for and has not added."""
+        if known := self._usage.get(sender := self._sender(caller, principal)):
+            self._usage[sender] = known._replace(left=known.left + size)
+
+    def _sender(self, caller: str, principal: str) -> str:
+        """Return whose quota a call counts against, empty for none."""
+        if not self._limit:
+            return ""
+        if caller != self._own:
+            return caller
+        return "" if principal == caller else principal
+
+    async def _charge(self, sender: str, size: int, limit: int) -> None:
         now = now_ms()
-        if now // _DAY_MS != self._day or len(self._accounts) >= _MOST_ACCOUNTS:
+        if now // _DAY_MS != self._day or len(self._usage) >= _MOST_SENDERS:
             self._day = now // _DAY_MS
-            self._accounts.clear()
-        taken, left = self._accounts.get(account, _Account())
+            self._usage.clear()
+        taken, left = self._usage.get(sender, _Usage())
         if size > left:
             wanted = -(-(size - left) // BLOCK_BYTES) * BLOCK_BYTES
             if taken + wanted <= limit:
-                taken = await self._take(account, wanted)
+                taken = await self._take(sender, wanted)
                 left += wanted if taken <= limit else 0
-            self._accounts[account] = _Account(taken, left)
+            self._usage[sender] = _Usage(taken, left)
             if size > left:
                 raise self._used_up(limit, now)
-        self._accounts[account] = _Account(taken, left - size)
+        self._usage[sender] = _Usage(taken, left - size)
 
-    async def _take(self, account: str, size: int) -> int:
-        subject = f"ct.{ids.subject_token(account)}.{self._log}.{self._day}"
+    async def _take(self, sender: str, size: int) -> int:
+        subject = f"ct.{ids.subject_token(sender)}.{self._log}.{self._day}"
         try:
             return await jetstream_records.increment(self._store, subject, size)
         except StoreTimeout as error:

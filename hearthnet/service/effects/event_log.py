@@ -139,9 +139,14 @@ class EventLog:
             approval=call.approval,
         )
         encoded = msgspec.json.encode(event)
-        if self._quota is not None:
-            await self._quota.charge(call.caller, call.principal, len(encoded), reserve=takes_back)
-        return await self._claim(subject, event, encoded, call, after)
+        if self._quota is None:
+            return await self._claim(subject, event, encoded, call, after)
+        await self._quota.charge(call.caller, call.principal, len(encoded), reserve=takes_back)
+        try:
+            return await self._claim(subject, event, encoded, call, after)
+        except LogAdvanced:
+            self._quota.refund(call.caller, call.principal, len(encoded))
+            raise
 
     async def at(self, lamport: int) -> Recorded | None:
         """Return the event at that place, None if it was erased."""

@@ -4,7 +4,7 @@
     COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, permanently
                 cm.revoked.<issuer>.<token id>
     COUNTERS    ct.<issuer>.<token id>.calls,     counters (`Nats-Incr`), gone 25 h after the last increment
-                ct.<account>.<log>.<day>
+                ct.<sender>.<log>.<day>
     KV_claims   $KV.claims.<key>                  one record a key, changed by compare-and-set
     AUDIT       au.entry                          the audit log, in order; the oldest go by `trim_audit`
     RUNS        rn.run.<run>,                     a run of the tool loop as it was saved last, and the

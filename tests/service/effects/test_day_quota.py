@@ -63,6 +63,10 @@ async def test_what_was_refused_is_not_taken(mesh: Mesh, clock: Callable[[int], 
         await quota.charge(member, member, LIMIT - 10)
         await _refusal(quota, member, 11)
         await quota.charge(member, member, 10)
+        await _refusal(quota, member, 6)
+        quota.refund(member, member, 10)
+        await quota.charge(member, member, 6)
+        await _refusal(quota, member, 5)
 
 
 @pytest.mark.req("EFFECT-10")
