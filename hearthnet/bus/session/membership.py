@@ -110,6 +110,11 @@ class Membership:
         """The number of valid events for which their authors had no room left."""
         return self._intake.passed_over
 
+    @property
+    def waiting_removals(self) -> tuple[CommunityEvent, ...]:
+        """The valid removals that wait for events that they build on."""
+        return tuple(self._early_removals.values())
+
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each change of the roster or the revoked tokens."""
         self._changed.append(callback)
@@ -201,7 +206,7 @@ class Membership:
     ) -> bool:
         offered = [event for event in events if not self._expedite(event)]
         before = self._roster
-        await self._merge([*self._early, *offered], source, refused)
+        await self._merge(offered, source, refused)
         added = [self._revoke(one) for one in revocations]
         if any(added):
             self._notify()
@@ -287,7 +292,7 @@ class Membership:
             hashes = list(self._waiting)[:_SLICE] if rested else []
             batch = [self._waiting.pop(hash_) for hash_ in hashes]
             sources = {hash_: self._sources.pop(hash_) for hash_ in hashes}
-            took = await self._merge([*self._early, *batch] if batch else [], sources, [])
+            took = await self._merge(batch, sources, [])
             if rested:
                 self._rest_until = asyncio.get_running_loop().time() + _REST * took
         finally:
@@ -317,8 +322,9 @@ class Membership:
             return history.get(hash_) or next((one for one in batch if one.hash == hash_), None)
 
         took, early = 0.0, list[CommunityEvent]()
-        ordered = sorted(offered, key=lambda one: one.lamport)  # what an event builds on has a lower one
         async with self._merging:
+            # What an event builds on has a lower lamport.
+            ordered = sorted([*self._early, *offered], key=lambda one: one.lamport)
             history, start = self._roster.history, 0
             while self._removals or start < len(ordered):
                 urgent, lane = bool(self._removals), {**self._early_removals, **self._removals}

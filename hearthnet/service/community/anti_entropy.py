@@ -193,7 +193,7 @@ class AntiEntropy:
         anything = False
         beyond: dict[str, list[str]] = {}
         for _ in range(_MOST_PAGES):
-            known = self._membership.roster
+            known, waited = self._membership.roster, self._membership.waiting_removals
             asked = {"heads": known.heads() | beyond, "limit": _PAGE}
             reply = await self._bus.call(
                 "community.sync@1.0",
@@ -209,10 +209,12 @@ class AntiEntropy:
             )
             events = signed_document.readable(received.events, CommunityEvent)
             new, full = await self._membership.add_fetched(events, revoked, node)
-            if new:
+            # This node's other processes refuse whom a removal names as early as this one.
+            waiting = tuple(one for one in self._membership.waiting_removals if one not in waited)
+            if new or waiting:
                 now = self._membership.roster
-                added = tuple(one for one in now.events if known.history.get(one.hash) is None)
-                await self.relay(added, revoked)
+                added = (one for one in now.events if known.history.get(one.hash) is None)
+                await self.relay((*waiting, *added), revoked)
             anything = anything or new
             # What follows an event that was passed over is passed over, too.
             passed_over = beyond | {

@@ -48,7 +48,8 @@ class EventChain:
         membership = self._peer.membership
         async with self._one_at_a_time:
             while True:
-                *others, own = make(membership.roster)
+                # The event is judged with all others, which takes longer the more there are.
+                *others, own = await asyncio.to_thread(make, membership.roster)
                 if membership.roster.history.get(own.hash) is not None:
                     return own, True
                 check()

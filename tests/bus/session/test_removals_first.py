@@ -179,6 +179,17 @@ async def test_merges_are_slices_outside_of_the_event_loop(monkeypatch: pytest.M
 
 
 @pytest.mark.req("ATTACK-37")
+async def test_a_removal_displaces_nothing_that_waits_for_its_place() -> None:
+    process = hearing()
+    first, second = invites(FOUNDER, 2)
+    await hear(process, Voice(FOUNDER).events(second))
+    await hear(process, Voice(FOUNDER).events(revocation(HELD, ROOT)))
+    await hear(process, Voice(FOUNDER).events(first))
+    assert out(process)
+    assert process.roster.history.get(second.hash) is not None
+
+
+@pytest.mark.req("ATTACK-37")
 async def test_the_root_is_heard_first_as_well() -> None:
     process = hearing()
     resting(process)
