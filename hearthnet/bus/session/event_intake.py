@@ -73,8 +73,8 @@ class EventIntake:
     ) -> list[Charge] | None:
         """Return what to charge for `event`; None if neither its author nor `source` has room for it."""
         roster = self._roster()
-        founder = roster.folded.founder
-        if event.author in (self._node, roster.community_id, founder) or source in (self._node, founder):
+        free = (self._node, roster.community_id, roster.folded.founder)
+        if event.author in free or source in free:
             return []
         payers = [self._payer(event, lookup)]
         if source and roster.stands_alone(source):

@@ -312,8 +312,8 @@ class Membership:
 
         def admits(event: CommunityEvent) -> bool:
             by = source if isinstance(source, str) else source.get(event.hash, "")
-            # A revocation whose place is not there yet needs these.
-            if event.author in awaited or self._intake.take(event, by, lookup):
+            # A removal whose place is not there yet needs the events of its target: its author has them.
+            if self._intake.take(event, awaited.get(event.author, by), lookup):
                 return True
             refused.append(event)
             return False
@@ -329,7 +329,7 @@ class Membership:
             while self._removals or start < len(ordered):
                 urgent, lane = bool(self._removals), {**self._early_removals, **self._removals}
                 self._removals = {}
-                awaited = {removal_target(one) for one in self._early_removals.values()}
+                awaited = {removal_target(one): one.author for one in self._early_removals.values()}
                 batch, start = [*lane.values(), *ordered[start : start + _SLICE]], start + _SLICE
                 (history, waiting), seconds = await _in_thread(history.extended, batch, admits)
                 took += seconds

@@ -14,7 +14,7 @@ from hearthnet.bus.session.membership import Membership
 from hearthnet.core import ids
 from hearthnet.trust.community import commands
 from hearthnet.trust.community import roster as rosters
-from hearthnet.trust.community.events import CommunityEvent, Data, Revoked
+from hearthnet.trust.community.events import CommunityEvent, Data, Policy, Revoked
 from hearthnet.trust.community.history import History
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -124,6 +124,26 @@ async def test_what_a_waiting_revocation_names_is_taken_in_beyond_the_limit(
     await process.add_fetched([revocation(elsewhere)], (), "")
     assert await process.add_fetched(elsewhere.events, (), "") == (True, set())
     assert process.roster.version == elsewhere.version + 1
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_removal_that_never_gets_its_place_opens_no_door(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trusted member that is in league with the target names an event that is nowhere."""
+    monkeypatch.setattr("hearthnet.bus.session.event_intake.BYTES_AT_ONCE", 1_000)
+    held = raise_to(community_of(MEMBER, STRANGER), FOUNDER, STRANGER, "trusted")
+    policy = commands.CommunityAuthor(held, ROOT).set_policy(Policy(min_signatures_to_revoke=1), NOW)
+    held = rosters.merge(held, [policy])
+    content = Revoked(
+        target_node_id=MEMBER.node_id,
+        reason="other",
+        client_id="x",
+        target_heads=("blake3:" + "0" * 64,),
+    )
+    process = hearing(held)
+    await process.add_fetched([act(held, STRANGER, REVOKED, content)], (), "")
+    assert out(process)
+    await process.add_fetched(invites(MEMBER, 40, held), (), "")
+    assert 5 < process.roster.version - held.version < 25, "what there is room for at the other"
 
 
 @pytest.mark.req("ATTACK-37")
