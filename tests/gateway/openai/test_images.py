@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -93,8 +94,18 @@ async def test_large_images_are_stored_and_named(shared: House, seeing: Seeing) 
     assert base64.b64decode(second["data"]) == small
     async with await shared.mesh.store() as store:
         assert await store.get_blob(first["image_cid"]) == large
-        (hold,) = (await store.blobs.entry(first["image_cid"])).notes.holds
-    assert (hold.by, hold.shared) == (seeing.calls[-1].principal, False)
+
+
+@pytest.mark.req("ATTACK-38")
+@pytest.mark.parametrize("model", ["seeing", "seeing+tools"])
+async def test_a_stored_image_is_held_for_who_asks(shared: House, seeing: Seeing, model: str) -> None:
+    await look(shared, random.Random(model).randbytes(1 << 20), model=model)
+    call = seeing.calls[-1]
+    (image,) = images(call.body)
+    async with await shared.mesh.store() as store:
+        entry = await store.blobs.entry(image["image_cid"])
+    assert call.principal.startswith(f"{shared.mesh.identity.node_id}/")
+    assert [(hold.by, hold.shared) for hold in entry.notes.holds] == [(call.principal, False)]
 
 
 @pytest.mark.req("HTTP-22")

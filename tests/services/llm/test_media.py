@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import struct
@@ -14,7 +15,8 @@ import pytest
 from PIL import Image
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.images import ImageLimits, fit_image
+from hearthnet.service import WorkerPool
+from hearthnet_llm.images import MOST_BYTES, ImageLimits, _webp_canvas, fit_image
 from hearthnet_llm.interface.caller import Caller, CallerRequest
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
@@ -26,12 +28,13 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media import LIMITS, ImageFitter, media_type_of, prepared
+from hearthnet_llm.media import LIMITS, MEMORY_BYTES, ImageFitter, media_type_of, prepared
 from hearthnet_llm.vendors import WIRES
 from tests.services.llm.shapes import MP3, MP4, PDF, TEXT, WAV, picture, written
 
 pytestmark = pytest.mark.req("LLM-34")
 CID = "blake3:" + "0" * 64
+FIT = "hearthnet_llm.images:fit_job"
 
 
 def noise(width: int, height: int, mode: str = "RGB") -> bytes:
@@ -219,6 +222,104 @@ async def test_images_that_cannot_be_sent_are_refused(
         await prepared(asked(*parts), ImageLimits(), fitter)
     assert caught.value.code == code
     assert said in caught.value.message
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("function", "memory_bytes", "seconds", "reason"),
+    [
+        (FIT, 80 << 20, 60.0, "took more memory than there is for one image; send a smaller one"),
+        (FIT, MEMORY_BYTES, 0.01, "took more than 20 seconds; send a smaller one"),
+        ("struct:unpack", MEMORY_BYTES, 60.0, "failed; it is damaged, or made to harm"),
+    ],
+    ids=["memory", "time", "error"],
+)
+async def test_what_takes_too_much_costs_that_image(
+    fitter: ImageFitter, function: str, memory_bytes: int, seconds: float, reason: str
+) -> None:
+    whole = fitter._workers
+    fitter._workers = WorkerPool(function, memory_bytes=memory_bytes, seconds=seconds, places=1)
+    large = ImagePart(base64.b64encode(picture(4000, 3000)).decode())
+    with pytest.raises(HearthNetError, match=reason) as caught:
+        await prepared(asked(large), ImageLimits(), fitter)
+    assert caught.value.code == "bad_request"
+    fitter._workers.close()
+    fitter._workers = whole
+    await prepared(asked(large), ImageLimits(), fitter)
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.asyncio
+async def test_no_image_is_read_before_its_turn(fitter: ImageFitter) -> None:
+    open_now = most = 0
+
+    class Counted(StoredBytes):
+        async def read(self, offset: int, length: int) -> bytes:
+            nonlocal open_now, most
+            open_now += 1
+            most = max(most, open_now)
+            await asyncio.sleep(0)
+            open_now -= 1
+            return await super().read(offset, length)
+
+    async def open_blob(cid: str) -> Any:
+        return Counted(picture())
+
+    shown = [Message("user", [ImagePart(image_cid=CID)])]
+    request = CallerRequest(messages=shown, caller=Caller(open_blob))
+    await asyncio.gather(*(prepared(request, ImageLimits(), fitter) for _ in range(8)))
+    assert most == 1
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.asyncio
+async def test_a_large_blob_is_refused_before_it_is_read(fitter: ImageFitter) -> None:
+    class Large(StoredBytes):
+        size = MOST_BYTES + 1
+
+        def __init__(self) -> None:
+            """No bytes: reading them fails."""
+
+    async def open_blob(cid: str) -> Any:
+        return Large()
+
+    shown = [Message("user", [ImagePart(image_cid=CID)])]
+    request = CallerRequest(messages=shown, caller=Caller(open_blob))
+    with pytest.raises(HearthNetError, match="at most 32 are read"):
+        await prepared(request, ImageLimits(), fitter)
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.parametrize(
+    ("form", "size", "is_read"),
+    [
+        ("JPEG", (4032, 3024), True),
+        ("JPEG", (5712, 4284), True),
+        ("JPEG", (8000, 6300), False),
+        ("PNG", (4032, 3024), True),
+        ("PNG", (4200, 3000), False),
+        ("WEBP", (4200, 3000), False),
+        ("GIF", (4200, 3000), False),
+    ],
+)
+def test_a_photo_has_12_megapixels(form: str, size: tuple[int, int], is_read: bool) -> None:
+    data = written(Image.new("L" if form == "GIF" else "RGB", size), form)
+    if is_read:
+        assert max(opened(fit_image(data, ImageLimits(), "/x")[0]).size) == 2048
+        return
+    with pytest.raises(HearthNetError, match="at most 12 million, or a JPEG of at most 50 million"):
+        fit_image(data, ImageLimits(), "/x")
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_a_webp_says_its_size_before_it_is_opened(lossless: bool, mode: str) -> None:
+    for frames in ([], [Image.new(mode, (300, 200), "red")]):
+        data = written(
+            Image.new(mode, (300, 200)), "WEBP", lossless=lossless, save_all=True, append_images=frames
+        )
+        assert _webp_canvas(data) == (300, 200)
 
 
 @pytest.mark.asyncio

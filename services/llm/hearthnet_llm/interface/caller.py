@@ -42,11 +42,10 @@ class CallerRequest(ChatRequest, frozen=True, kw_only=True):
 
 def with_caller(request: ChatRequest, call: Call[Any, Any], node: NodeContext) -> CallerRequest:
     """Return the request with the rights of the caller of `call`."""
-    caller = Caller(
-        partial(node.open_blob, call=call),
-        is_here=call.caller == node.identity.node_id,
-        is_node=node.is_self(call),
-    )
+    own = node.identity.node_id
+    # Not the caller alone: `llm.tools.call` makes this node call in the name of another node.
+    is_here = call.caller == own == call.principal.partition("/")[0]
+    caller = Caller(partial(node.open_blob, call=call), is_here=is_here, is_node=node.is_self(call))
     return CallerRequest(**msgspec.structs.asdict(request), caller=caller)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from hearthnet.core import ModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.sources import _FETCHED, check_source, schemes_of
-from hearthnet_llm.interface.caller import NOBODY, Caller
+from hearthnet_llm.interface.caller import NOBODY, Caller, caller_of, with_caller
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
@@ -19,6 +22,7 @@ from hearthnet_llm.interface.content_parts import (
     UploadPart,
     VideoPart,
 )
+from hearthnet_llm.interface.request import ChatRequest
 from hearthnet_llm.media import LIMITS
 
 pytestmark = pytest.mark.req("ATTACK-38")
@@ -144,3 +148,52 @@ def test_results_of_a_vendors_tools_go_to_vendors_alone(part: Part) -> None:
 def test_what_refers_to_nothing_is_for_everybody() -> None:
     for part in (TextPart("https://127.0.0.1/"), ImagePart("AA=="), DocumentPart(text="x")):
         assert not refused(part, OTHER, None)
+
+
+class Owner:
+    """The node `own`, as far as its calls are judged here."""
+
+    identity = SimpleNamespace(node_id="own")
+
+    def is_self(self, call: Any) -> bool:
+        """As `NodeContext.is_self`."""
+        return bool(call.caller == call.principal == "own")
+
+    async def open_blob(self, cid: str, call: Any) -> Any:
+        """Tells with whose rights a blob is opened."""
+        return cid, call.principal
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("caller", "principal", "is_here", "is_node"),
+    [
+        ("own", "own", True, True),
+        ("own", "own/client-1", True, False),
+        ("own", "other", False, False),
+        ("own", "other/guest", False, False),
+        ("own", "owner", False, False),
+        ("other", "other", False, False),
+        ("other", "own", False, False),
+        ("other", "own/client-1", False, False),
+    ],
+)
+async def test_a_request_has_the_rights_of_its_principal(
+    caller: str, principal: str, is_here: bool, is_node: bool
+) -> None:
+    call: Any = SimpleNamespace(caller=caller, principal=principal)
+    owner: Any = Owner()
+    request = with_caller(ChatRequest(messages=[], seed=4), call, owner)
+    rights = caller_of(request)
+    assert (rights.is_here, rights.is_node, request.seed) == (is_here, is_node, 4)
+    found: Any = await rights.open_blob("c")
+    assert found == ("c", principal)
+
+
+@pytest.mark.asyncio
+async def test_a_request_without_a_caller_reads_no_blob() -> None:
+    rights = caller_of(ChatRequest(messages=[]))
+    assert rights == NOBODY
+    with pytest.raises(HearthNetError) as caught:
+        await rights.open_blob("blake3:" + "0" * 64)
+    assert caught.value.code == "not_found"
