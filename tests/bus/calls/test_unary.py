@@ -320,3 +320,23 @@ async def test_a_process_that_answers_others_is_not_silent_for_long(
             await alone.within(clock() + 60)
         assert clock() - began < 2.4
         alone.forget()
+
+
+@pytest.mark.req("BUS-24")
+async def test_a_refused_signature_shuts_out_no_provider(mesh: Mesh) -> None:
+    """It is about what was sent: else a guest with bad approvals would shut it out for a whole gateway."""
+    service = ProbeService()
+
+    async def refuse(call: Call[Any, Any]) -> None:
+        raise HearthNetError("invalid_signature", "this approval is not by that key")
+
+    async with mesh.hosting(service), await mesh.bus() as bus:
+        service.answer = refuse
+        for _ in range(12):
+            assert (await _refusal(bus.call(QUERY, query()))).code == "invalid_signature"
+        service.answer = _at_once
+        assert (await bus.call(QUERY, query())).output
+
+
+async def _at_once(call: Call[Any, Any]) -> None:
+    """Answers."""

@@ -23,6 +23,7 @@ from tests.attacks.attacker import Attacker
 from tests.bus import failing_worker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
+from tests.helpers.waiting import wait_for
 
 NO_TOTAL = LimitsConfig(total_soft=0, total_hard=0)
 
@@ -157,3 +158,19 @@ async def test_who_has_time_gets_through_at_that_rate(mesh: Mesh) -> None:
         replies = await asyncio.gather(*(guest.call(QUERY, query()) for _ in range(18)))
     assert all(reply.output for reply in replies)
     assert time.monotonic() - began > 0.89, "nine are over the ten at once, each a tenth of a second"
+
+
+@pytest.mark.req("RATE-3", "ATTACK-40")
+@pytest.mark.asyncio
+async def test_refusals_are_rationed_and_the_rest_is_dropped(mesh: Mesh) -> None:
+    count, began = 400, time.monotonic()
+    async with mesh.hosting(ProbeService(places=100)) as host, await mesh.guest_bus() as guest:
+        mallory = Attacker(guest)
+        view = await mallory.target(QUERY, host.peer.node_id)
+        for _ in range(count):
+            inner = mallory.inner(mallory.header(view, QUERY, query()), query(), signed=False)
+            await guest.peer.link.publish(mallory.subject(view, QUERY), mallory.boxed(inner, view))
+        await wait_for(lambda: host.dropped >= count // 2, what="most to be dropped")
+        await guest.peer.link.flush_subscriptions()
+        seconds = time.monotonic() - began
+        assert 100 <= host.refused <= 101 + 10 * seconds
