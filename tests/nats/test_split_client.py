@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.core import ids
+from hearthnet.core.capability_name import parse_capability
 from hearthnet.nats.client import NatsClient
 from hearthnet.nats.split_client import SplitClient
 from hearthnet.protocol import subjects
@@ -104,3 +106,40 @@ async def test_a_connection_that_is_closed_ends_with_the_other_one(split: Mesh) 
     await asyncio.wait_for(link.closed(), 5)
     assert not link.is_connected
     assert link._others._connection is None
+
+
+@pytest.mark.req("RATE-4", "ATTACK-40")
+async def test_what_waits_of_others_does_not_stand_before_the_own_nodes_frames(
+    split: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, read, admits = 60_000, 0, FrameBudget.admits
+
+    def counted(self: FrameBudget, subject: str, size: int) -> bool:
+        nonlocal read
+        read += size == len(flood)
+        return admits(self, subject, size)
+
+    flood = b"x" * 503
+    monkeypatch.setattr(FrameBudget, "admits", counted)
+    async with (
+        split.hosting(ProbeService()) as host,
+        await split.bus() as own,
+        await split.guest_bus() as guest,
+    ):
+        await own.call(QUERY, query())
+        link = host.peer.link
+        assert isinstance(link, SplitClient)
+        assert link._others._connection is not None
+        transport = link._others._connection._transport
+        assert transport is not None
+        transport.pause_reading()
+        subject = subjects.call(
+            guest.peer.node_id, host.peer.node_id, host.peer.instance, parse_capability(QUERY)
+        )
+        for _ in range(count):
+            await guest.peer.link.publish(subject, flood)
+        await guest.peer.link.flush_subscriptions()
+        transport.resume_reading()
+        await own.call(QUERY, query())
+        assert read < count / 2
+        await wait_for(lambda: read == count, what="the others to be read, too")
