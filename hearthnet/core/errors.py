@@ -119,6 +119,8 @@ class HearthNetError(Exception, metaclass=_ClassByCode):
         self.retry_after_ms = retry_after_ms
         self.alt = alt or []
         self.exit_status = exit_code(code) if exit_status is None else exit_status
+        self.signed_by = self.entry = ""
+        """Node and call of the signed frame that brought this error, empty without one; not on the wire."""
 
     @property
     def rule(self) -> str:

@@ -39,11 +39,15 @@ PROVIDER = Identity(b"p" * 32).node_id
 class Answer(msgspec.Struct, frozen=True):
     output: Any
     meta: dict[str, Any]
+    provider: str = PROVIDER
+    entry: str = "01JZZZZZZZZZZZZZZZZZZZZZ09"
 
 
 class Frame(msgspec.Struct, frozen=True):
     event: str
     data: dict[str, Any]
+    signed_by: str = ""
+    entry: str = ""
 
 
 class Sent(msgspec.Struct, frozen=True):

@@ -134,7 +134,11 @@ async def test_sockets_of_nobody_get_no_room(attacked: Attacked) -> None:
     async def hold() -> int:
         try:
             async with connect(
-                url, subprotocols=[Subprotocol("hearthnet-bus.v2")], proxy=None, open_timeout=SECONDS, close_timeout=1
+                url,
+                subprotocols=[Subprotocol("hearthnet-bus.v2")],
+                proxy=None,
+                open_timeout=SECONDS,
+                close_timeout=1,
             ) as socket:
                 await socket.send((PIECE for _ in range(15)), text=True)
                 await socket.wait_closed()

@@ -30,6 +30,8 @@ class Frame(msgspec.Struct, frozen=True):
 
     event: str
     data: dict[str, Any]
+    signed_by: str = ""
+    entry: str = ""
 
 
 class Script:

@@ -38,6 +38,8 @@ _REQUEST = {"params": {}, "input": {"messages": [{"role": "user", "content": "Se
 class _Frame(NamedTuple):
     event: str
     data: dict[str, Any]
+    signed_by: str = ""
+    entry: str = ""
 
 
 class _Talk:

@@ -23,7 +23,7 @@ def test_parts_of_foreign_tools_come_back_as_they_were() -> None:
         {"type": "omitted", "bytes": 7},
     ]
     output = {"content": parts, "is_error": True, "structured": {"n": 1}}
-    answer = tool_result(told(), output, {"ms": 1})
+    answer = tool_result(told(), output, {"ms": 1}, [])
     assert answer["isError"]
     assert answer["structuredContent"] == {"n": 1}
     assert answer["content"] == [
@@ -34,9 +34,9 @@ def test_parts_of_foreign_tools_come_back_as_they_were() -> None:
         {"type": "resource_link", "uri": "note://2", "name": "two"},
         {"type": "text", "text": '{"type": "omitted", "bytes": 7}'},
     ]
-    plain = tool_result(told(), {"content": parts[:1], "is_error": False}, {})
+    plain = tool_result(told(), {"content": parts[:1], "is_error": False}, {}, [])
     assert "structuredContent" not in plain
-    assert "structuredContent" not in tool_result(contracts().get("market.list@1.0"), ["x"], {})
+    assert "structuredContent" not in tool_result(contracts().get("market.list@1.0"), ["x"], {}, [])
 
 
 @pytest.mark.req("MCP-1", "MCP-2")

@@ -107,7 +107,7 @@ class CallTable:
             return limits.repetition_text(state.limits)
         if tool is None:
             return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
-        call.capability, call.effect = tool.capability, tool.effect
+        call.capability, call.effect, call.changes = tool.capability, tool.effect, tool.changes
         if tool.effect:
             call.client_id = client_id_of(state.run, call.id)
         call.timeout_ms = tool.timeout_ms(self._per_tool_seconds)
@@ -205,11 +205,16 @@ class CallTable:
                 self._outcomes.emit("tool_progress", {**event.data, "tool_call_id": call.id})
             case ToolReturned():
                 call.foreign = self._toolbox[call.name].foreign
+                call.signed_by, call.entry = event.signed_by, event.entry
+                # A tool that reports an error itself may have done a part of its work.
+                call.answered = None if event.is_error else ""
                 stored = event.cid, event.size
                 self._outcomes.finish(call, event.output, event.meta, is_error=event.is_error, stored=stored)
             case ToolFailed():
                 call.foreign = True
                 status, text = failure(call.effect, event.code, event.message)
+                call.signed_by, call.entry, call.answered = event.signed_by, event.entry, event.code
+                call.unsent = event.unsent
                 self._outcomes.fail(call, CallStep.RETURNED, status, text)
             case _:
                 assert_never(event)

@@ -96,7 +96,8 @@ class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
     """The result of a dispatched call: the reply's `output` and `meta`.
 
     With `cid`, the whole result of `size` bytes is stored under it, and `output` is the part for the model.
-    `is_error`: the tool itself reported an error.
+    `is_error`: the tool itself reported an error. `signed_by` and `entry` are the node and the call of the
+    frame, where its provider has signed it.
     """
 
     tool_call_id: str
@@ -105,14 +106,22 @@ class ToolReturned(_Event, frozen=True, kw_only=True, tag=True):
     cid: str = ""
     size: int = 0
     is_error: bool = False
+    signed_by: str = ""
+    entry: str = ""
 
 
 class ToolFailed(_Event, frozen=True, kw_only=True, tag=True):
-    """The failure of a dispatched call, with an error code of the wire (timeouts included)."""
+    """The failure of a dispatched call, with an error code of the wire (timeouts included).
+
+    `signed_by` and `entry` are as in `ToolReturned`; `unsent`: it failed before anything was sent.
+    """
 
     tool_call_id: str
     code: str
     message: str
+    signed_by: str = ""
+    entry: str = ""
+    unsent: bool = False
 
 
 class DecisionMade(_Event, frozen=True, kw_only=True, tag="Decided"):

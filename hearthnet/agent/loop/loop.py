@@ -73,6 +73,7 @@ from hearthnet.agent.loop.events import (
     Tick,
     VendorData,
 )
+from hearthnet.agent.loop.happened import HAPPENED, happened
 from hearthnet.agent.loop.outcomes import Outcomes
 from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState, RunStep
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, Toolbox
@@ -283,7 +284,7 @@ class ToolLoop:
         wanted = [client_request_of(state.run, call) for call in unsettled if call.phase is CallPhase.WANTED]
         asked = {"pending": msgspec.to_builtins(pending), "wanted": msgspec.to_builtins(wanted)}
         results = [] if unsettled else transcript.results(state)
-        frame = {**asked, "results": results} if results else asked
+        frame = {**asked, **({"results": results} if results else {}), HAPPENED: happened(state)}
         self._outcomes.emit("suspended", {"run": state.run, "requires_follow_up": True, **frame})
         text = "".join(state.text)
         self._out.append(Suspend(text=text, pending=pending, wanted=wanted, results=results))
@@ -297,6 +298,9 @@ class ToolLoop:
         self._cancel_open("cancelled: the model failed before this call had ended")
         self._record_turn()
         self.state.step(RunStep.FAILED)
+        given = error.get("details")
+        details = {**(given if isinstance(given, dict) else {}), HAPPENED: happened(self.state)}
+        error = {**error, "details": details}
         self._outcomes.emit("error", error)
         self._out.append(Fail(error))
 
@@ -325,6 +329,7 @@ class ToolLoop:
             "tokens_out": state.tokens_out,
             "ms": state.spent_ms,
             "tools": msgspec.to_builtins(state.records),
+            HAPPENED: happened(state),
         }
         if state.shown:
             done["selection"] = msgspec.to_builtins(usage.selection_of(state))

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.agent.loop import happened
 from hearthnet.agent.loop.events import Abort, Action, Emit
+from hearthnet.agent.loop.happened import UNSURE
 from hearthnet.agent.loop.memory import RunMemory
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, Remembered, RunState
 from hearthnet.agent.tools.result_text import error_text, fit, json_text
@@ -37,12 +39,6 @@ def status_frame(call: CallState, status: CallStanding) -> dict[str, Any]:
     return {"tool_call_id": call.id, "name": call.name, "status": status, "text": text}
 
 
-LOST: Final = frozenset({"timeout", "partition"})
-"""Codes after which the caller cannot say whether an effect happened; the provider may know."""
-UNSURE: Final = LOST | {"outcome_unknown", "internal_error"}
-"""The codes of `LOST` and those of a provider that cannot say either
-(hearthnet/service/effects/exactly_once.py).
-"""
 _UNDER_WAY: Final = (CallPhase.RUNNING, CallPhase.WANTED)
 
 
@@ -99,6 +95,8 @@ class Outcomes:
             self.memory.forget()
         call.step(step)
         record = self._state.record(call, status, size)
+        if call.changes:
+            self._state.effects.append(happened.ended(call, status))
         self.report(call, status)
         self.emit("tool_result", {**msgspec.to_builtins(record), "is_error": call.is_error, **data})
 

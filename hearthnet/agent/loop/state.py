@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hearthnet.agent.tools.types import CallRecord, CallStatus, ToolChoice
+from hearthnet.agent.tools.types import CallRecord, CallStatus, Effect, ToolChoice
 from hearthnet.core.canonical_json import derived_id
 
 
@@ -165,7 +165,10 @@ class CallState(msgspec.Struct, kw_only=True):
     `id` is ours and unique in the run; `model_name` is safe to send back, and `sealed` goes back with it.
     `foreign`: its result holds words of others. `memory_key` is set where an equal call has the same result,
     `excessive` where it was made too often. `provider` is the node that an effect on a single home is for,
-    `home` the name of that home; while `locating`, the home is being determined.
+    `home` the name of that home; while `locating`, the home is being determined. `signed_by` and `entry` are
+    the node and the call of the signed frame that ended it, `answered` its code, None where that frame does
+    not say how the effect ended; `unsent`: it failed before anything was sent. `changes`: it is one of the
+    effects that are listed; a person may be asked about others, too.
     """
 
     id: str
@@ -201,6 +204,11 @@ class CallState(msgspec.Struct, kw_only=True):
     excessive: bool = False
     content: str = ""
     is_error: bool = False
+    signed_by: str = ""
+    entry: str = ""
+    answered: str | None = None
+    unsent: bool = False
+    changes: bool = False
 
     @property
     def open(self) -> bool:
@@ -227,7 +235,7 @@ class RunState(msgspec.Struct, kw_only=True):
     that a person denied. `untrusted`: the model was shown words of others. `thread_kept` is the number of
     `messages` that the model's provider keeps. `follow_up`: a turn that acted is returned before the next
     request to the model; `returned` is the last turn for which that was done. `shown` are the tools that the
-    model sees.
+    model sees. `effects` are those that have ended.
     """
 
     run: str
@@ -252,6 +260,7 @@ class RunState(msgspec.Struct, kw_only=True):
     results: dict[str, int] = {}
     thread_kept: int = 0
     records: list[CallRecord] = []
+    effects: list[Effect] = []
     granted: list[str] = []
     denied: list[str] = []
     untrusted: bool = False

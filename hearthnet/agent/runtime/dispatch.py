@@ -20,13 +20,13 @@ from hearthnet.agent.loop.events import (
     ToolFailed,
     ToolReturned,
 )
-from hearthnet.agent.loop.outcomes import LOST
+from hearthnet.agent.loop.happened import LOST
 from hearthnet.agent.loop.state import client_id_of
 from hearthnet.agent.runtime import spans
 from hearthnet.agent.runtime.authority import CallAuthority
 from hearthnet.agent.runtime.grant_store import GrantBook
-from hearthnet.agent.runtime.ports import BusPort, Clock, ResultsPort
-from hearthnet.agent.runtime.stream_collector import OnProgress, drain
+from hearthnet.agent.runtime.ports import AnswerPort, BusPort, Clock, ResultsPort
+from hearthnet.agent.runtime.stream_collector import Answered, OnProgress, collect
 from hearthnet.agent.tools.providers import home_of, provider_of
 from hearthnet.agent.tools.result_text import READ_RESULT, excerpt, json_text, piece, surely_fits
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
@@ -83,19 +83,29 @@ class Dispatcher:
                 if call.name == READ_RESULT and not call.capability:
                     outcome = await self._read(call)
                 else:
-                    outcome = await self._returned(call, *await self._attempts(call, on_progress))
+                    outcome = await self._answered(call, on_progress)
             except HearthNetError as error:
-                outcome = self._failed(call, error.code, error.message)
+                outcome = self._failed(call, error)
             except Exception:
                 incident = ids.new_ulid()
                 _log.exception("tool call %s of run %s broke [%s]", call.tool_call_id, self._run, incident)
-                outcome = self._failed(call, "internal_error", f"unexpected; look in the log for {incident}")
+                text = f"unexpected; look in the log for {incident}"
+                outcome = self._failed(call, HearthNetError("internal_error", text))
             if span is not None and isinstance(outcome, ToolFailed):
                 span.code = outcome.code
             return outcome
 
-    async def _returned(self, call: Dispatch, output: Any, meta: dict[str, Any]) -> ToolReturned:
+    async def _answered(self, call: Dispatch, on_progress: OnProgress) -> ToolReturned | ToolFailed:
+        tool = self._toolbox.bound(call.name)
+        try:
+            consent = await self._consent(tool, call)
+        except HearthNetError as error:
+            return self._failed(call, error, unsent=True)
+        return await self._returned(call, await self._attempts(tool, call, consent, on_progress))
+
+    async def _returned(self, call: Dispatch, answered: Answered) -> ToolReturned:
         """Return the outcome of an answered call; a result that is too large is stored."""
+        output, meta = answered.output, answered.meta
         failed = is_derived(call.capability) and isinstance(output, dict) and output.get("is_error") is True
         cid, size, output = await self._stored(call, output)
         return ToolReturned(
@@ -106,6 +116,8 @@ class Dispatcher:
             cid=cid,
             size=size,
             is_error=failed,
+            signed_by=answered.signed_by,
+            entry=answered.entry,
         )
 
     async def _stored(self, call: Dispatch, output: Any) -> tuple[str, int, Any]:
@@ -140,18 +152,24 @@ class Dispatcher:
         output = piece(data, offset, total)
         return ToolReturned(now=self._clock.now_ms(), tool_call_id=call.tool_call_id, output=output, meta={})
 
-    def _failed(self, call: Dispatch, code: str, message: str) -> ToolFailed:
+    def _failed(self, call: Dispatch, error: HearthNetError, *, unsent: bool = False) -> ToolFailed:
         return ToolFailed(
-            now=self._clock.now_ms(), tool_call_id=call.tool_call_id, code=code, message=message
+            now=self._clock.now_ms(),
+            tool_call_id=call.tool_call_id,
+            code=error.code,
+            message=error.message,
+            signed_by=error.signed_by,
+            entry=error.entry,
+            unsent=unsent,
         )
 
-    async def _attempts(self, call: Dispatch, on_progress: OnProgress) -> tuple[Any, dict[str, Any]]:
+    async def _attempts(
+        self, tool: BoundTool, call: Dispatch, consent: CallOptions, on_progress: OnProgress
+    ) -> Answered:
         """Send `call`, an effect again under its idempotency key where the contract allows that.
 
         It is sent a few times where the reply was lost, and for as long as the provider has no place for it.
         """
-        tool = self._toolbox.bound(call.name)
-        consent = await self._consent(tool, call)
         if not tool.repeatable_effect:
             return await self._send(tool, call, consent, on_progress)
         clock = asyncio.get_running_loop().time
@@ -236,7 +254,7 @@ class Dispatcher:
 
     async def _send_composed(
         self, tool: BoundTool, call: Dispatch, consent: CallOptions, seconds: float
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> Answered:
         """Make the call through llm.tools.call, with a token for the serving node (decision 0072)."""
         approval = consent.get("approval")
         node, token = consent["node"], self._authority.token(tool, approval=approval)
@@ -253,11 +271,11 @@ class Dispatcher:
         reply = await self._bus.call(
             TOOLS_CALL_ID, body, timeout_seconds=seconds, token=token, run=self._run, node=node
         )
-        return reply.output, reply.meta
+        return _of_reply(reply)
 
     async def _send(
         self, tool: BoundTool, call: Dispatch, consent: CallOptions, on_progress: OnProgress
-    ) -> tuple[Any, dict[str, Any]]:
+    ) -> Answered:
         seconds = call.timeout_ms / 1000
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
@@ -272,9 +290,12 @@ class Dispatcher:
                 if tool.contract.stream_schema is not None:
                     options["token"] = self._authority.token(tool)
                     stream = self._bus.stream(call.capability, call.body, **options)
-                    return await drain(tool.capability, stream, on_progress)
+                    return await collect(tool.capability, stream, on_progress)
                 options["token"] = self._authority.token(tool, approval=consent.get("approval"))
-                reply = await self._bus.call(call.capability, call.body, **options)
-                return reply.output, reply.meta
+                return _of_reply(await self._bus.call(call.capability, call.body, **options))
         except TimeoutError:
             raise HearthNetError("timeout", f"{tool.capability} gave no answer in {seconds:g} s") from None
+
+
+def _of_reply(reply: AnswerPort) -> Answered:
+    return Answered(reply.output, reply.meta, reply.provider if reply.entry else "", reply.entry)

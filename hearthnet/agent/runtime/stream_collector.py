@@ -6,7 +6,7 @@ See: docs/protocol/agent.md#results-as-the-model-reads-them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,9 +24,24 @@ RESULT: Final = "result"
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
+class Answered(NamedTuple):
+    """The answer to a call, with the node and the call of the frame that its provider has signed."""
+
+    output: Any
+    meta: dict[str, Any]
+    signed_by: str
+    entry: str
+
+
 async def drain(
     capability: str, opened: StreamPort, on_progress: OnProgress
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the output and the meta of `collect`."""
+    answered = await collect(capability, opened, on_progress)
+    return answered.output, answered.meta
+
+
+async def collect(capability: str, opened: StreamPort, on_progress: OnProgress) -> Answered:
     """Return `{frames, final}` and the meta of a stream; pass its progress to `on_progress`.
 
     A frame `result` holds the whole output, which then replaces `{frames, final}`. Errors of the stream are
@@ -38,6 +53,7 @@ async def drain(
     frames: list[dict[str, Any]] = []
     final: dict[str, Any] = {}
     result: list[dict[str, Any]] = []
+    signed_by = entry = ""
     size = progress = 0
     async with opened as stream:
         async for frame in stream:
@@ -46,7 +62,7 @@ async def drain(
                 if progress <= MOST_PROGRESS:
                     on_progress(_bounded(frame.data))
             elif frame.event == "done":
-                final = frame.data
+                final, signed_by, entry = frame.data, frame.signed_by, frame.entry
             elif frame.event == RESULT:
                 result.append(frame.data)
             else:
@@ -57,7 +73,8 @@ async def drain(
                         f"{capability} sent more than {MOST_COLLECTED >> 20} MB; ask for less",
                     )
                 frames.append({"event": frame.event, "data": frame.data})
-    return result[-1] if result else {"frames": frames, "final": final}, final
+    output = result[-1] if result else {"frames": frames, "final": final}
+    return Answered(output, final, signed_by, entry)
 
 
 def _bounded(data: dict[str, Any]) -> dict[str, Any]:

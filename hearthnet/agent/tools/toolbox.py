@@ -72,6 +72,8 @@ class BoundTool:
         self.safe_name: Final = safe_name
         self.capability: Final = str(contract.capability)
         self.effect: Final = definition.side_effects or contract.side_effects
+        self.changes: Final = contract.side_effects or (self.effect and is_provider_defined(contract.name))
+        """Whether a call may change something; `effect` is set also for reads that a person decides about."""
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
         self.foreign: Final = is_provider_defined(contract.name) or (
@@ -119,6 +121,7 @@ class _UnboundTool:
         self.definition: Final = definition
         self.safe_name: Final = safe_name
         self.effect: Final = definition.side_effects
+        self.changes: Final = definition.side_effects
         self._schema = _compile(definition)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:

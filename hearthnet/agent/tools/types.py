@@ -142,6 +142,29 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+EffectState = Literal["done", "waiting", "refused", "unknown", "nothing"]
+"""The state of an effect that a model asked for, by signed records; `nothing` where it asked for none.
+
+In this order: its provider signed that it was done; it was not sent yet; it was never sent, or its provider
+signed that it was not done; it was sent, and there is no signed record of its end.
+"""
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of what happened.
+
+    `home` is the node that signed its end, or for which it is; `entry` the id of the call in that frame and
+    in the audit log of that node.
+    """
+
+    state: EffectState
+    tool_call_id: str = ""
+    name: str = ""
+    capability: str = ""
+    home: str = ""
+    entry: str = ""
+
+
 class ToolError(Exception):
     """Raised by `ToolExecutor.dispatch` for a call that first needs a decision.
 

@@ -377,7 +377,8 @@ def parse_body(frame: Frame) -> dict[str, Any]:
     """Return the body of a reply or stream frame.
 
     Raises:
-        HearthNetError: The error in the frame; `internal_error` if the body is not an object.
+        HearthNetError: The error in the frame, with the signer of the frame if it is signed;
+            `internal_error` if the body is not an object.
     """
     try:
         body = read_json(frame.body, _BODY)
@@ -386,5 +387,8 @@ def parse_body(frame: Frame) -> dict[str, Any]:
             "internal_error", f"the provider's answer is no object: {error.message}"
         ) from error
     if frame.header.code:
-        raise HearthNetError.from_body(body)
+        answered = HearthNetError.from_body(body)
+        if frame.evidence is not None:
+            answered.signed_by, answered.entry = frame.header.sender, frame.header.id
+        raise answered
     return body

@@ -44,11 +44,16 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class StreamFrame(msgspec.Struct, frozen=True):
-    """One frame of a stream: its event, its data, its number from 1."""
+    """One frame of a stream: its event, its data, its number from 1.
+
+    `signed_by` and `entry` are the node and the call of a frame that the provider has signed, else empty.
+    """
 
     event: str
     data: dict[str, Any]
     seq: int
+    signed_by: str = ""
+    entry: str = ""
 
 
 class StreamCall:
@@ -272,7 +277,8 @@ class StreamCall:
             # One acknowledgement for all frames read in this turn of the loop: often the whole window.
             self._acking = True
             self._session.link.on_loop_end(self._acknowledge_turn)
-        return StreamFrame(event, data, header.seq) if is_known else None
+        record = ("", "") if frame.evidence is None else (header.sender, header.id)
+        return StreamFrame(event, data, header.seq, *record) if is_known else None
 
     def _check(self, event: str, data: dict[str, Any]) -> None:
         """Check that a frame fits its contract; otherwise the provider is at fault."""

@@ -45,11 +45,15 @@ class EffectInDoubt(OutcomeUnknown):
 
 
 class ReceivedReply(msgspec.Struct, frozen=True, gc=False):
-    """A reply: its body `{output, meta}`, and the process that sent it."""
+    """A reply: its body `{output, meta}`, and the process that sent it.
+
+    `entry` is the id of the call in a reply that the provider has signed, else empty.
+    """
 
     body: dict[str, Any]
     provider: str
     instance: str
+    entry: str = ""
 
     @property
     def output(self) -> Any:
@@ -110,7 +114,9 @@ async def _attempt(
             await session.link.drain()
         frame = await pending.within(until)
         trace.bytes_in = len(frame.body)
-        reply = ReceivedReply(_checked_body(request, frame, view), view.node, view.offer.instance)
+        body = _checked_body(request, frame, view)
+        signed = "" if frame.evidence is None else pending.call_id
+        reply = ReceivedReply(body, view.node, view.offer.instance, signed)
         code = ""
         return reply
     except asyncio.CancelledError:

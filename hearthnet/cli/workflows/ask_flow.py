@@ -217,6 +217,7 @@ class Run:
         async def hear(frame: dict[str, Any]) -> None:
             self._note(frame)
             if frame["event"] == "error":
+                show.failed(frame["data"])
                 return  # `drive` raises it, and another model may still answer
             if self.settings.frames:
                 terminal.json_line({"event": frame["event"], "data": frame["data"]})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from hearthnet.agent.loop.outcomes import LOST
+from hearthnet.agent.loop.happened import LOST
 from hearthnet.agent.runtime.settings import ToolSettings
 from hearthnet.agent.tools.builtin import Availability, available_tools
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition

@@ -7,10 +7,12 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, Final
 
+from hearthnet.agent.loop.happened import HAPPENED
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.citations import Passage, is_search, passages, sources
 from hearthnet.cli.output.text import as_json, counted, duration, many_lines, one_line, shorten, size
 from hearthnet.cli.workflows.question_plan import Plan
+from hearthnet.core import ids
 
 _RESULT_WIDTH: Final = 200
 _AGAIN_WIDTH: Final = 100
@@ -35,6 +37,7 @@ class Show:
         self._waiting = self._passing = False
         self._found: list[Passage] = []
         self._calls = dict(calls or {})
+        self._happened: list[dict[str, Any]] = []
         self._under = ""
 
     def opening(self) -> None:
@@ -68,11 +71,11 @@ class Show:
                 self._result(data)
             case "notice" if not self._is_known_already(data):
                 self._note(f"note: {one_line(str(data.get('text', '')))}")
-            case "done":
-                self._done(data)
+            case "done" | "suspended":
+                self._end(event, data)
 
     def ending(self) -> None:
-        """Print the sources of the passages, each document once."""
+        """Print the sources of the passages, each document once, and what happened."""
         self._wipe()
         self._close_text()
         documents = sources(self._found)
@@ -84,6 +87,11 @@ class Show:
             terminal.line(f"[{number}] {one_line(document.title)}{dated}")
             for source in document.sources:
                 terminal.line(f"    {one_line(source)}")
+        if self._happened:
+            terminal.line()
+            terminal.line(terminal.styled("Happened, by signed records", "bold"))
+        for effect in self._happened:
+            terminal.line(f"  {_effect(effect)}")
 
     def _progress(self, data: dict[str, Any]) -> None:
         current, total = data.get("current"), data.get("total")
@@ -142,6 +150,15 @@ class Show:
         terminal.line()
         sys.stdout.flush()
 
+    def failed(self, error: dict[str, Any]) -> None:
+        """Take what happened before the model failed; another one may still answer."""
+        self._happened = [one for one in error["details"][HAPPENED] if one["state"] != "nothing"]
+
+    def _end(self, event: str, data: dict[str, Any]) -> None:
+        self._happened = data[HAPPENED]
+        if event == "done":
+            self._done(data)
+
     def _done(self, data: dict[str, Any]) -> None:
         self._close_text()
         ending = _ENDINGS.get(data["stop_reason"])
@@ -165,3 +182,11 @@ class Show:
         if self._text_open:
             terminal.line()
             self._text_open = False
+
+
+def _effect(effect: dict[str, Any]) -> str:
+    """Return one line of what happened; only names that this node has checked are in it."""
+    where = f" at {ids.short_id(effect['home'])}" if effect.get("home") else ""
+    entry = f" (call {effect['entry']})" if effect.get("entry") else ""
+    name = one_line(str(effect.get("capability") or effect.get("name", "")))
+    return f"{effect['state']}: {name}{where}{entry}" if name else str(effect["state"])

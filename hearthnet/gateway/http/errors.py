@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import JSONResponse, Response
 
+from hearthnet.agent.loop.happened import HAPPENED
 from hearthnet.core import ids
 from hearthnet.core.errors import CONTEXT_LENGTH, MINE, WORLD, HearthNetError
 from hearthnet.gateway.http.sse import ClientGoneError
@@ -148,6 +149,8 @@ def error_body(error: HearthNetError) -> dict[str, Any]:
     }
     more = error.to_body()
     extra = {name: more[name] for name in ("retry_after_ms", "alt_capabilities") if name in more}
+    if HAPPENED in error.details:
+        body[HAPPENED] = error.details[HAPPENED]
     return {"error": body | extra}
 
 

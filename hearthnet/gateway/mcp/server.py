@@ -29,12 +29,13 @@ from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hearthnet import __version__
-from hearthnet.agent.runtime.stream_collector import drain
+from hearthnet.agent.loop.happened import UNSURE, nothing, of_call, refused
+from hearthnet.agent.runtime.stream_collector import Answered, collect
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import contract_fetch
+from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.routing.offer_registry import OfferView
-from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
@@ -171,6 +172,7 @@ class McpSide:
     async def _called(
         self, context: _Context, params: types.CallToolRequestParams, step: SpanRecord
     ) -> _Answer:
+        tool: McpTool | None = None
         try:
             caller = self._caller_of(context)
             tools = self._tools(caller)
@@ -190,7 +192,8 @@ class McpSide:
         except MCPError:
             raise
         except Exception as error:
-            return types.CallToolResult.model_validate(tool_failure(as_hearthnet_error(error)), by_name=False)
+            unsent = refused(tool.contract.id) if tool and tool.contract.side_effects else nothing()
+            return _failure(as_hearthnet_error(error), unsent)
 
     async def _answer(
         self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
@@ -228,19 +231,36 @@ class McpSide:
     ) -> types.CallToolResult:
         contract, token = tool.contract, caller.token(tool.contract)
         approval = await caller.approval(contract, body) if asked else None
+        changes = contract.side_effects
+        try:
+            answered = await self._answered(context, tool, body, {"token": token, "approval": approval})
+        except HearthNetError as error:
+            code = None if error.code in UNSURE else error.code
+            done = of_call(contract.id, error.signed_by, error.entry, code) if changes else nothing()
+            return _failure(error, done)
+        output, meta, home, entry = answered
+        failed = isinstance(output, dict) and output.get("is_error") is True
+        done = of_call(contract.id, home, entry, None if failed else "") if changes else nothing()
+        shown = tool_result(contract, output, meta, done, any_output=_is_modern(context))
+        return types.CallToolResult.model_validate(shown, by_name=False)
+
+    async def _answered(
+        self, context: _Context, tool: McpTool, body: dict[str, Any], options: CallOptions
+    ) -> Answered:
+        contract = tool.contract
         if not tool.takes_progress:
-            reply = await self._bus.call(contract.id, body, token=token, approval=approval)
-            return _result(contract, reply.output, reply.meta, context)
+            reply = await self._bus.call(contract.id, body, **options)
+            return Answered(reply.output, reply.meta, reply.provider, reply.entry)
         steps: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         reporting = asyncio.create_task(_report_progress(context.session, steps), name="mcp progress")
         try:
-            stream = self._bus.stream(contract.id, body, token=token, approval=approval)
-            output, meta = await drain(contract.id, stream, steps.put_nowait)
+            stream = self._bus.stream(contract.id, body, **options)
+            answered = await collect(contract.id, stream, steps.put_nowait)
             await steps.join()
         finally:
             reporting.cancel()
             await asyncio.wait({reporting})
-        return _result(contract, output, meta, context)
+        return answered
 
 
 async def serve_stdio(home: Home) -> None:
@@ -340,9 +360,8 @@ def _is_modern(context: _Context) -> bool:
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-def _result(contract: Contract, output: Any, meta: dict[str, Any], context: _Context) -> types.CallToolResult:
-    answer = tool_result(contract, output, meta, any_output=_is_modern(context))
-    return types.CallToolResult.model_validate(answer, by_name=False)
+def _failure(error: HearthNetError, happened: list[dict[str, Any]]) -> types.CallToolResult:
+    return types.CallToolResult.model_validate(tool_failure(error, happened), by_name=False)
 
 
 def _named(tools: dict[str, McpTool], name: str) -> McpTool | None:

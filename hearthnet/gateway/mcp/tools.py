@@ -56,6 +56,7 @@ _WRAPPERS: Final = frozenset({"llm.tools.call"})
 """Capabilities that call any other one."""
 _NO_CONTROL: Final = frozenset({"stream"})
 """Arguments that are determined by the way in which a tool is called."""
+_HAPPENED: Final = "hearthnet/happened"
 _MEDIA: Final = ("image", "audio")
 
 
@@ -218,7 +219,12 @@ def _hints(contract: Contract) -> dict[str, Any]:
 
 
 def tool_result(
-    contract: Contract, output: Any, meta: dict[str, Any], *, any_output: bool = False
+    contract: Contract,
+    output: Any,
+    meta: dict[str, Any],
+    happened: list[dict[str, Any]],
+    *,
+    any_output: bool = False,
 ) -> dict[str, Any]:
     """Return a result: the output as a value and as text, or the parts of a foreign tool.
 
@@ -239,15 +245,15 @@ def tool_result(
         found = {"content": [_text(_json(output))], "isError": False}
         if isinstance(output, dict):
             found["structuredContent"] = output
-    return {**found, "_meta": {"hearthnet/meta": meta}}
+    return {**found, "_meta": {"hearthnet/meta": meta, _HAPPENED: happened}}
 
 
-def tool_failure(error: HearthNetError) -> dict[str, Any]:
+def tool_failure(error: HearthNetError, happened: list[dict[str, Any]]) -> dict[str, Any]:
     """Return an error result: code and message as text, the whole error in `_meta`."""
     return {
         "content": [_text(f"{error.code}: {error.message}")],
         "isError": True,
-        "_meta": {"hearthnet/error": error.to_body()},
+        "_meta": {"hearthnet/error": error.to_body(), _HAPPENED: happened},
     }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from hearthnet.agent.loop.happened import HAPPENED
 from hearthnet.agent.tools.result_text import json_text
 from hearthnet.core.ids import is_ulid
 
@@ -183,7 +184,7 @@ class Form:
         return {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": answer.usage}
 
     def last(self, answer: OpenAIAnswer) -> dict[str, Any]:
-        """Return the piece with the reason for the end, and with the open calls."""
+        """Return the piece with the reason for the end, the open calls and what happened."""
         return {**self.chunk({}, answer.finish_reason), **_waits(answer)}
 
     def whole(self, answer: OpenAIAnswer) -> dict[str, Any]:
@@ -204,4 +205,6 @@ class Form:
 
 
 def _waits(answer: OpenAIAnswer) -> dict[str, Any]:
-    return {} if answer.waits is None else {"hearthnet": answer.waits}
+    """Return the extension of an answer: the open calls of a run that waits, and what happened."""
+    found = answer.waits or {name: answer.done[name] for name in (HAPPENED,) if name in answer.done}
+    return {"hearthnet": found} if found else {}

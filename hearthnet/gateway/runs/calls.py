@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from hearthnet.agent.loop.happened import HAPPENED, nothing, of_call
 from hearthnet.agent.runtime.client_authority import approval_template, verify_approval
 from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.toolbox import Toolbox
@@ -113,7 +114,7 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, call: CallBod
 
 
 async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:
-    """Return the one answer to a call, with its provider."""
+    """Return the one answer to a call, with its provider and what happened."""
     reply = await bus.call(
         call.contract.id,
         call.body,
@@ -121,19 +122,23 @@ async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:
         approval=call.approval,
         timeout_seconds=call.timeout_seconds,
     )
-    return {**reply.body, "provider": reply.provider}
+    done = of_call(call.contract.id, reply.provider, reply.entry) if call.contract.side_effects else nothing()
+    return {**reply.body, "provider": reply.provider, HAPPENED: done}
 
 
 async def stream_frames(bus: Bus, call: MeshCall) -> Frames:
-    """Yield the frames of a streaming capability; raises its error.
+    """Yield the frames of a streaming capability without effects; raises its error.
 
-    Closing the frames early cancels the work behind them.
+    The end of a model's answer says that nothing happened, whatever the model or its provider says. Closing
+    the frames early cancels the work behind them.
     """
     async with bus.stream(
         call.contract.id, call.body, token=call.token, timeout_seconds=call.timeout_seconds, node=call.node
     ) as stream:
         async for frame in stream:
-            yield {"event": frame.event, "data": frame.data, "seq": frame.seq}
+            is_end = frame.event == "done" and call.contract.has_event("token")
+            data = {**frame.data, HAPPENED: nothing()} if is_end else frame.data
+            yield {"event": frame.event, "data": data, "seq": frame.seq}
 
 
 async def collected(frames: Frames) -> tuple[list[Frame], Frame]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hearthnet.agent.loop.happened import HAPPENED
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.agent.runtime.ports import Listener
 from hearthnet.core.errors import HearthNetError
@@ -98,7 +99,8 @@ class FollowUps:
             return {"requires_follow_up": False, **response, "meta": outcome.done}
         page = await self._gateway.runs.page(client, outcome.run)
         wanted = msgspec.to_builtins(outcome.wanted)
-        return {"requires_follow_up": True, **response, "pending": page["pending"], "wanted": wanted}
+        waits = {"pending": page["pending"], "wanted": wanted, HAPPENED: page[HAPPENED]}
+        return {"requires_follow_up": True, **response, **waits}
 
     async def _repeated_response(self, client: Client, run: str, error: HearthNetError) -> dict[str, Any]:
         """Return the answer of a run that has ended, which may have been lost; else raise `error`."""
@@ -109,7 +111,7 @@ class FollowUps:
             raise error
         said = [message for message in page["messages"] if message["role"] == "assistant"]
         message = said[-1] if said else {"role": "assistant", "content": ""}
-        meta = {"run": run, "repeated": True}
+        meta = {"run": run, "repeated": True, HAPPENED: page[HAPPENED]}
         return {"requires_follow_up": False, "run": run, "output": {"message": message}, "meta": meta}
 
 

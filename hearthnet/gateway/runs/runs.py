@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from hearthnet.agent.loop.happened import HAPPENED, happened
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.persistence import run_view
 from hearthnet.agent.persistence.jetstream_store import StoredRuns
@@ -293,6 +294,7 @@ class GatewayRuns:
             **await self._summary(client, saved, page.record),
             "calls": run_view.calls(page, self._clock()),
             "messages": page.record.state.messages,
+            HAPPENED: happened(page.record.state),
         }
 
     async def preview(self, client: Client, run: str, call: str, arguments: dict[str, Any]) -> dict[str, Any]:

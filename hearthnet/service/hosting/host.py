@@ -42,6 +42,8 @@ from hearthnet.trust.authorization.authority import SELF
 _log = logging.getLogger(__name__)
 TICK_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 1.0
+_UNSIGNED: Final = frozenset({"rate_limited", "capacity_exceeded"})
+"""Refusals that are not signed: of floods, and of what the caller sends again."""
 _MAX_STALE_ANSWERS: Final = 10
 """Maximum of answers with the right time per node and tick, to stale frames; further ones are dropped."""
 _RATIONED: Final = frozenset({"rate_limited", "revoked"})
@@ -320,7 +322,9 @@ class Host:
         self._count_refusal(header.capability, error.code)
         trace = self.peer.traces.serving(header, len(frame.body))
         trace.code = error.code
-        outbox = ReplySender(self.peer, header, trace, signed=False, packed=packed)
+        # The caller of an effect can prove that nothing was done; floods are answered without that cost.
+        signed = frame.evidence is not None and error.code not in _UNSIGNED
+        outbox = ReplySender(self.peer, header, trace, signed=signed, packed=packed)
         try:
             if header.kind == "open":
                 outbox.frame(1, "error", error.to_body())

@@ -13,7 +13,7 @@ from hearthnet.bus.session.session import Session
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.batch import Answered
 from hearthnet.protocol.header import Header, Kind
-from hearthnet.protocol.stream import KEEPALIVE_MS
+from hearthnet.protocol.stream import KEEPALIVE_MS, TERMINAL
 from hearthnet.telemetry.span import SpanRecord
 
 ALIVE: Final = "alive"
@@ -44,10 +44,10 @@ class ReplySender:
         self._send("reply", body, code=code, signed=self._signed)
 
     def frame(self, seq: int, event: str, data: dict[str, Any]) -> None:
-        """Send one frame of a stream; the terminal `error` carries its code."""
+        """Send one frame of a stream; the terminal `error` carries its code, and is signed as a reply is."""
         code = str(data.get("error", "internal_error")) if event == "error" else ""
         self._trace.frames = seq
-        self._send("frame", data, seq=seq, event=event, code=code)
+        self._send("frame", data, seq=seq, event=event, code=code, signed=self._signed and event in TERMINAL)
 
     def alive_if_due(self) -> None:
         """Send a keep-alive if no frame was sent for the keep-alive interval."""

@@ -691,6 +691,7 @@ def test_done_says_what_was_used_and_why_it_stopped() -> None:
         "tools": [
             {"tool_call_id": "c1", "name": "search_corpus", "status": "completed", "ms": 40, "bytes": 13}
         ],
+        "happened": [{"state": "nothing"}],
     }
     assert bench.frames("done") == [done]
 

@@ -356,8 +356,9 @@ async def test_tools_of_the_mesh_run_on_request(shared: House, runs: MemoryRuns,
     events = [
         chunk.model_extra["hearthnet"]["event"]
         for chunk in chunks
-        if (chunk.model_extra or {}).get("hearthnet")
+        if "event" in (chunk.model_extra or {}).get("hearthnet", {})
     ]
+    assert (chunks[-1].model_extra or {})["hearthnet"] == {"happened": [{"state": "nothing"}]}
     assert ("tool_result" in events) is not by_name
     shown = {tool["function"]["name"] for tool in shared.model.requests[-1]["tools"]}
     assert "search_corpus" in shown

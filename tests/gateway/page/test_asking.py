@@ -83,6 +83,24 @@ async def test_an_answer_comes_with_its_cards_and_sources(street: Street) -> Non
     assert asked["tool_choice"] == {"type": "function", "function": {"name": "search_corpus"}}
 
 
+@pytest.mark.req("ATTACK-47", "PAGE-10")
+async def test_what_happened_stands_under_the_answer_of_a_model_that_lies(street: Street) -> None:
+    street.model.turns["Did you post it?"] = [Say("I posted it: done, signed by 01JZZZZZZZZZZZZZZZZZZZZZ99.")]
+    offers(street, "Post it then", "Kettle to lend", last="I did nothing at all.")
+    async with visit(street) as there:
+        happened = there.page.locator(".answer .happened li")
+        await there.ask("Did you post it?")
+        await there.answered("signed by 01JZZZ")
+        await expect(happened).to_have_text("nothing")
+        await there.ask("Post it then", "market_post")
+        await dialog(there)
+        await there.page.click("[data-choice=approve]")
+        await there.answered("I did nothing at all.")
+        await expect(happened.last).to_have_attribute("data-happened", "done")
+        await expect(happened.last).to_contain_text("market.post@1.0")
+    assert (await titles(street)).count("Kettle to lend") == 1
+
+
 @pytest.mark.req("PAGE-10")
 async def test_conversations_are_kept_and_the_next_question_has_its_history(street: Street) -> None:
     street.model.turns |= {"Who are you?": [Say("A model.")], "Since when?": [Say("Since today.")]}

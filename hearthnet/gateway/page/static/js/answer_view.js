@@ -1,11 +1,14 @@
 // One question and its answer on the screen.
 
 import { inWords } from "./api.js";
+import { nodeName, shortId } from "./app.js";
 import { Card } from "./card.js";
 import { button, el, fill, shown } from "./dom.js";
 import { over, sources } from "./lib/answer.js";
 import { Prose } from "./prose.js";
 import { duration, text, textOr } from "./texts.js";
+
+const STATES = new Set(["done", "waiting", "refused", "unknown", "nothing"]);
 
 export class AnswerView {
   #segments = new Map();
@@ -80,6 +83,7 @@ export class AnswerView {
   #ending(answer) {
     const found = sources(answer);
     return [
+      happened(answer),
       found.length && el("section", { class: "sources", "aria-label": text("ask.sources") },
         el("h4", {}, text("ask.sources")), el("ol", {}, found.map(source))),
       ...answer.notices.map((notice) => el("p", { class: "hint" }, shown(notice.text ?? ""))),
@@ -95,6 +99,21 @@ export class AnswerView {
     if (answer.state !== "error" || !this.record.use) return null;
     return button("ask.again", () => this.act.again(this.record), { class: "quiet" });
   }
+}
+
+/** What happened, by signed records: no word of the model is in it. Where no list came, nobody here knows. */
+function happened({ happened: list, error }) {
+  const effects = Array.isArray(list) && list.length ? list : [{ state: error || !list ? "unknown" : "nothing" }];
+  return el("section", { class: "happened", "aria-label": text("happened.title") },
+    el("h4", {}, text("happened.title")), el("ul", {}, effects.map(effect)));
+}
+
+function effect({ state, capability, name, home, entry }) {
+  const known = STATES.has(state) ? state : "unknown";
+  const about = capability || name;
+  return el("li", { "data-happened": known }, el("b", {}, text(`happened.${known}`)), about && [" ", shown(about)],
+    home && el("span", { class: "hint" }, " ", `${nodeName(home)} (${shortId(home)})`),
+    entry && el("span", { class: "hint" }, " ", el("code", {}, shown(entry))));
 }
 
 function broken(error) {

@@ -212,12 +212,12 @@ export class Conversations extends EventTarget {
     return error === "not_found" && Boolean(use) && !again && this.#here.has(id) && Date.now() - at < KEPT_MS;
   }
 
-  #fromRun(record, { messages }) {
+  #fromRun(record, { messages, happened }) {
     const last = messages.at(-1);
     const text = last?.role === "assistant" && typeof last.content === "string" ? last.content : "";
     if (text && !words(record.answer).endsWith(text)) record.answer.segments.push({ iteration: Infinity, text, calls: [] });
     for (const one of record.answer.calls.values()) one.pending = null;
-    record.answer.state = "done";
+    Object.assign(record.answer, { state: "done", happened: happened ?? null });
   }
 
   #tell(record, frame = null) {

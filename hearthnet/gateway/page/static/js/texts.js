@@ -75,6 +75,14 @@ const WORDS = {
   "stop.cancelled": ["Stopped.", "Angehalten."],
   "stop.refusal": ["The model refused to answer.", "Das Modell hat die Antwort verweigert."],
 
+  // what happened, by signed records
+  "happened.title": ["What happened, by signed records", "Was geschehen ist, nach signierten Einträgen"],
+  "happened.done": ["done", "geschehen"],
+  "happened.waiting": ["waiting", "wartet"],
+  "happened.refused": ["refused, not done", "abgelehnt, nicht geschehen"],
+  "happened.unknown": ["unknown, please check", "unbekannt, bitte nachsehen"],
+  "happened.nothing": ["nothing", "nichts"],
+
   // tool calls
   "call.label": ["Tool {name}", "Werkzeug {name}"],
   "call.arguments": ["Arguments", "Argumente"],

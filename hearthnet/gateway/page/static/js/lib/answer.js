@@ -2,7 +2,9 @@
 
 /** An answer before its first frame. */
 export function blank() {
-  return { state: "waiting", segments: [], calls: new Map(), notices: [], error: null, done: null, run: "" };
+  return {
+    state: "waiting", segments: [], calls: new Map(), notices: [], error: null, done: null, run: "", happened: null,
+  };
 }
 
 const RULES = {
@@ -29,6 +31,7 @@ const RULES = {
   suspended: (answer, data) => {
     answer.run = data.run;
     answer.state = "suspended";
+    answer.happened = data.happened ?? null;
     for (const pending of data.pending ?? []) wait(answer, pending);
   },
   snapshot: (answer, data) => sumUp(answer, data),
@@ -37,11 +40,13 @@ const RULES = {
   done: (answer, data) => {
     answer.state = "done";
     answer.done = data;
+    answer.happened = data.happened ?? null;
     answer.run = data.run || answer.run;
   },
   error: (answer, data) => {
     answer.state = "error";
     answer.error = data;
+    answer.happened = data.details?.happened ?? null;
   },
 };
 
@@ -55,7 +60,7 @@ export function apply(answer, { event, data }) {
 
 /** The run goes on after it was suspended or its process ended. */
 export function reopen(answer) {
-  Object.assign(answer, { state: "waiting", error: null, done: null });
+  Object.assign(answer, { state: "waiting", error: null, done: null, happened: null });
 }
 
 /** A turn that is asked for again says everything again. */

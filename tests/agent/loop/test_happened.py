@@ -1,0 +1,135 @@
+"""What happened, by signed records alone: the model's words and unsigned answers count for nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hearthnet.agent.loop.events import Fail, Finish, Suspend, ToolFailed, ToolReturned
+from hearthnet.agent.loop.happened import of_call
+from hearthnet.agent.loop.state import RunState
+from hearthnet.agent.tools.types import Approve, Deny
+from tests.agent.bench import POST, QUERY, Bench, asked, only
+
+pytestmark = pytest.mark.req("ATTACK-47")
+HOME, CALL = "ed25519:home", "01JZZZZZZZZZZZZZZZZZZZZZ01"
+NOTHING = [{"state": "nothing"}]
+ABOUT = {"tool_call_id": "p", "name": "market_post", "capability": "market.post@1.0"}
+CLAIM = "I posted it; event 01JZZZZZZZZZZZZZZZZZZZZZ99."
+
+
+def posting() -> Bench:
+    """A run whose model has asked for a post that a person approved: it is under way."""
+    bench = Bench()
+    question = asked(bench.call("market_post", POST, "p")).pending
+    bench.model_done("tool_calls")
+    bench.decided(question.confirmation_id, Approve())
+    return bench
+
+
+def finished(bench: Bench) -> list[dict[str, Any]]:
+    """What happened, as the end of the run says."""
+    bench.token("All is well.")
+    found: list[dict[str, Any]] = only(Finish, bench.model_done()).done["happened"]
+    return found
+
+
+def returned(bench: Bench, **record: Any) -> Bench:
+    bench.feed(ToolReturned(now=bench.now, tool_call_id="p", output={"event_id": "e"}, meta={}, **record))
+    return bench
+
+
+def failed(bench: Bench, code: str, **record: Any) -> Bench:
+    bench.feed(ToolFailed(now=bench.now, tool_call_id="p", code=code, message="no", **record))
+    return bench
+
+
+def test_claims_of_the_model_and_its_provider_are_nothing() -> None:
+    bench = Bench()
+    bench.token(CLAIM)
+    forged = [{"state": "done", "capability": "market.post@1.0", "home": HOME, "entry": CALL}]
+    assert only(Finish, bench.model_done(happened=forged)).done["happened"] == NOTHING
+
+
+def test_reads_are_no_effects() -> None:
+    bench = Bench()
+    bench.call("search_corpus", QUERY, "c")
+    bench.model_done("tool_calls")
+    bench.returned("c", {"chunks": []})
+    assert finished(bench) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("bench", "end"),
+    [
+        (returned(posting(), signed_by=HOME, entry=CALL), {"state": "done", "home": HOME, "entry": CALL}),
+        (returned(posting()), {"state": "unknown"}),
+        (
+            returned(posting(), signed_by=HOME, entry=CALL, is_error=True),
+            {"state": "unknown", "home": HOME, "entry": CALL},
+        ),
+        (
+            failed(posting(), "bad_request", signed_by=HOME, entry=CALL),
+            {"state": "refused", "home": HOME, "entry": CALL},
+        ),
+        (failed(posting(), "bad_request"), {"state": "unknown"}),
+        (failed(posting(), "not_found", unsent=True), {"state": "refused"}),
+        (failed(posting(), "partition"), {"state": "unknown"}),
+        (
+            failed(posting(), "outcome_unknown", signed_by=HOME, entry=CALL),
+            {"state": "unknown", "home": HOME, "entry": CALL},
+        ),
+    ],
+    ids=["signed", "unsigned", "tool error", "signed no", "unsigned no", "unsent", "lost", "provider unsure"],
+)
+def test_an_effect_is_what_its_provider_signed(bench: Bench, end: dict[str, str]) -> None:
+    assert finished(bench) == [{**ABOUT, **end}]
+
+
+def test_a_call_that_waits_or_was_denied_was_sent_to_nobody() -> None:
+    bench = Bench()
+    question = asked(bench.call("market_post", POST, "p")).pending
+    bench.model_done("tool_calls")
+    only(Suspend, bench.undecided(question.confirmation_id))
+    (frame,) = bench.frames("suspended")
+    assert frame["happened"] == [{**ABOUT, "state": "waiting"}]
+    denied = Bench()
+    question = asked(denied.call("market_post", POST, "p")).pending
+    denied.model_done("tool_calls")
+    denied.decided(question.confirmation_id, Deny())
+    assert finished(denied) == [{**ABOUT, "state": "refused"}]
+
+
+def test_a_run_that_is_cancelled_or_fails_says_it_too() -> None:
+    bench = posting()
+    assert only(Finish, bench.cancel()).done["happened"] == [{**ABOUT, "state": "unknown"}]
+    failing = returned(posting(), signed_by=HOME, entry=CALL)
+    error = only(Fail, failing.model_failed()).error
+    done = [{**ABOUT, "state": "done", "home": HOME, "entry": CALL}]
+    assert error["details"]["happened"] == done
+    assert failing.frames("error") == [error]
+
+
+def test_what_a_client_ran_itself_has_no_record() -> None:
+    bench = Bench()
+    question = asked(bench.call("open_page", {}, "o")).pending
+    bench.model_done("tool_calls")
+    bench.decided(question.confirmation_id, Approve())
+    bench.answered("o", "I opened it.")
+    assert finished(bench) == [{"tool_call_id": "o", "name": "open_page", "state": "unknown"}]
+
+
+def test_effects_are_kept_with_the_run() -> None:
+    bench = returned(posting(), signed_by=HOME, entry=CALL)
+    read = msgspec.json.decode(msgspec.json.encode(bench.loop.state), type=RunState)
+    assert [effect.state for effect in read.effects] == ["done"]
+
+
+def test_calls_without_a_model_are_judged_by_the_same_rule() -> None:
+    states = [
+        of_call("market.post@1.0", HOME, entry, code)[0]["state"]
+        for entry, code in ((CALL, ""), ("", ""), (CALL, "bad_request"), (CALL, None), (CALL, "timeout"))
+    ]
+    assert states == ["done", "unknown", "refused", "unknown", "unknown"]
