@@ -54,6 +54,11 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
     return True
 
 
+def matched_fields(match: Mapping[str, MatchRule], offer_params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of an offer by the fields of a request, named as in the constraints of a token."""
+    return {field.removeprefix("params."): offer_params.get(rule.offer) for field, rule in match.items()}
+
+
 def matcher(
     match: Mapping[str, MatchRule], offer_params: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], bool]:

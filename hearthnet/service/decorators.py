@@ -32,7 +32,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """The offer of a capability, with the params that its contract's `match` compares.
 
     `max_concurrent` 0 means the contract's. `trust` raises the level that the contract requires: `self`
-    restricts it to this node.
+    restricts it to this node, `home` to this node and those clients of its gateway that are the owner's or
+    were let in to its params.
     """
 
     capability: str

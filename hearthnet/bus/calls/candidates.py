@@ -19,10 +19,12 @@ from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session.session import Session
+from hearthnet.contracts.match import matched_fields
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.node_state import starting_services
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import subjects
+from hearthnet.trust.authorization.authority import HOME
 
 MOST_ATTEMPTS: Final = 5
 LONGEST_WAIT_MS: Final = 2_000
@@ -110,7 +112,23 @@ class Candidates:
             return False
         if (chosen and chosen != node) or (self._tried and (node, view.offer.instance) in self._tried):
             return False
+        if view.offer.trust == HOME and not self._is_of_home(view):
+            return False
         return self._session.membership.is_member(node)
+
+    def _is_of_home(self, view: OfferView) -> bool:
+        """Return whether the request reaches an offer to the home alone.
+
+        The provider decides; but an error for the lack of offers must not name those that are none for it.
+        """
+        token = self._request.token
+        if not token:
+            return True
+        fields = matched_fields(self._request.contract.match, view.params)
+        try:
+            return self._session.tokens.claims(token).is_of_home(view.node, fields)
+        except HearthNetError:
+            return False
 
     def may_retry(
         self, entry: RoutingEntry | None, error: HearthNetError, *, is_repeatable: bool, is_new: bool = True

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
-from hearthnet.gateway.api.capabilities import described, may_answer_whole
+from hearthnet.gateway.api.capabilities import described, may_answer_whole, visible
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.http.request_body import read_object
 from hearthnet.gateway.http.sse import MEDIA_TYPE, encode, streamed, while_there
@@ -70,7 +70,7 @@ class CallRoutes:
         client = await self._gateway.clients.from_request(request)
         name = request.query_params.get("name", "")
         bus = self._gateway.bus
-        views = await bus.offers()
+        views = visible(await bus.offers(), client.principal, client.scope, bus.peer.node_id)
         await bus.fetch_contracts([view for view in views if client.scope.covers(view.capability)])
         return JSONResponse({"capabilities": described(client.scope, views, name)})
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from hearthnet.bus.bus import find_contract
 from hearthnet.bus.calls.contract_fetch import cached_contract
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.match import matched_fields
 from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.authorization.authority import SELF, UNDELEGABLE
-from hearthnet.trust.authorization.token import Scope, whole_server
+from hearthnet.trust.authorization.authority import HOME, SELF, UNDELEGABLE
+from hearthnet.trust.authorization.token import Scope, is_let_in, whole_server
 
 if TYPE_CHECKING:
     from hearthnet.bus.routing.offer_registry import OfferView
@@ -28,6 +29,17 @@ _OF_CONTRACT: Final = (
     *("request_schema", "response_schema", "stream_schema"),
 )
 _OF_OFFER: Final = ("instance", "service", "params", "max_concurrent", "in_flight", "expires_at")
+
+
+def visible(views: Iterable[OfferView], principal: str, scope: Scope, own: str) -> list[OfferView]:
+    """Return those of `views` that a client may learn of; those to the home of `own` are for few."""
+    return [
+        view for view in views if view.offer.trust != HOME or is_let_in(principal, scope, own, _fields(view))
+    ]
+
+
+def _fields(view: OfferView) -> dict[str, Any]:
+    return matched_fields(find_contract(str(view.capability)).match, view.params)
 
 
 def described(scope: Scope, views: Iterable[OfferView], name: str = "") -> list[dict[str, Any]]:

@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
+from hearthnet.gateway.api.capabilities import visible
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.socket import frames
 from hearthnet.gateway.socket.channel import ChannelReader, Frame
 from hearthnet.gateway.socket.protocol import SNAPSHOT
+from hearthnet.trust.authorization.token import is_owner
 
 if TYPE_CHECKING:
     from hearthnet.gateway.context import Gateway
@@ -316,7 +318,9 @@ class Feeds:
         self._market = Readers()
 
     def owner_of(self, topic: str, client: Client) -> str:
-        """Return the owner of a topic: a principal, or empty for a topic that is equal for all.
+        """Return the owner of a topic: a principal, or empty for a topic that is equal for all guests.
+
+        The owner of the node has a topic `mesh` with the offers to the home alone.
 
         Raises:
             HearthNetError: `token_scope_insufficient` if the client's scope does not cover the topic.
@@ -327,7 +331,7 @@ class Feeds:
         client.check_covers(asks)
         if topic == "market.post":
             self._market.add(client)
-        return ""
+        return client.principal if topic == "mesh" and self._is_owner(client) else ""
 
     def left(self, topic: str, client: Client) -> None:
         """Note that a socket of `client` no longer follows `topic`."""
@@ -337,9 +341,12 @@ class Feeds:
     def open(self, topic: str, client: Client) -> WatchedFeed:
         """Return the feed of `topic`, for the client's principal where it is not shared."""
         gateway, seconds = self._gateway, self._seconds[topic]
+        own = gateway.bus.peer.node_id
+        shown_to = client.principal if self._is_owner(client) else ""
 
         async def offers() -> dict[str, dict[str, Any]]:
-            return {repr(view.key): offer_of(view) for view in await gateway.bus.offers()}
+            views = visible(await gateway.bus.offers(), shown_to, client.scope, own)
+            return {repr(view.key): offer_of(view) for view in views}
 
         async def runs() -> dict[str, dict[str, Any]]:
             return {str(run["run"]): run for run in await gateway.runs.listing(client)}
@@ -348,3 +355,6 @@ class Feeds:
             return WatchedFeed(MarketLook(lambda given: self._market.ask(gateway, _LIST, given)), seconds)
         look = DiffLook("offers", offers) if topic == "mesh" else DiffLook("runs", runs)
         return WatchedFeed(look, seconds)
+
+    def _is_owner(self, client: Client) -> bool:
+        return is_owner(client.principal, self._gateway.bus.peer.node_id)

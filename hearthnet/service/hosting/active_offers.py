@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.match import matched_fields
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.contracts.packages import PackagedContract, packaged_contracts, signature_path
 from hearthnet.core.canonical_json import digest
@@ -21,11 +22,13 @@ from hearthnet.core.times import now_ms
 from hearthnet.protocol import subjects
 from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord, places_of_other
 from hearthnet.service.decorators import Endpoint, Offer, Statistics
-from hearthnet.trust.authorization.authority import SELF, CallRequirement
+from hearthnet.trust.authorization.authority import HOME, SELF, CallRequirement
+from hearthnet.trust.authorization.token import Claims
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.contract_signature import ContractSignature, check_contract, decode, shared_contract
 
-_SELF: Final = len(RANK)
+_STRICTNESS: Final = {**RANK, HOME: len(RANK), SELF: len(RANK) + 1}
+_UNKNOWN: Final = len(_STRICTNESS)
 _MOST_KNOWN: Final = 256
 _log = logging.getLogger(__name__)
 
@@ -64,7 +67,8 @@ class ActiveOffer:
 
     def __init__(self, contract: Contract, offer: Offer) -> None:
         contract.check_offer(offer.params)
-        if offer.trust and RANK.get(offer.trust, _SELF) < RANK.get(contract.trust_required, _SELF):
+        demanded = _STRICTNESS.get(offer.trust, _UNKNOWN)
+        if offer.trust and demanded < _STRICTNESS.get(contract.trust_required, _UNKNOWN):
             raise HearthNetError(
                 "bad_request",
                 f"an offer of {contract.id} demands {contract.trust_required} or more, never less",
@@ -78,6 +82,7 @@ class ActiveOffer:
         self.topic = subjects.topic(self.capability)
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
+        self._fields = matched_fields(contract.match, offer.params)
         self.in_flight = 0
         self._held: dict[str, int] = {}
         self._demand: CallRequirement | None = None
@@ -97,6 +102,17 @@ class ActiveOffer:
         if self.in_flight >= places:
             return False
         return node == own or self._held.get(node, 0) < places_of_other(places)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other nodes may learn of the offer."""
+        return self.trust not in (SELF, HOME)
+
+    def is_there_for(self, node: str, caller: str, claims: Claims | None) -> bool:
+        """Return whether the offer of `node` exists for this caller, who may be refused for other reasons."""
+        if self.trust != HOME:
+            return True
+        return caller == node and (claims is None or claims.is_of_home(node, self._fields))
 
     def demand(self, node: str) -> CallRequirement:
         """Return the demand of a call of this offer of `node`."""
@@ -167,7 +183,7 @@ def shared_offers(offers: Iterable[Offer], endpoints: dict[str, SharedEndpoint])
     return [
         msgspec.structs.replace(offer, capability=endpoints[offer.capability].endpoint.contract.id)
         for offer in offers
-        if offer.capability in endpoints and offer.trust != SELF
+        if offer.capability in endpoints and offer.trust not in (SELF, HOME)
     ]
 
 

@@ -168,7 +168,8 @@ def admit(
     _check_kind(contract, frame)
     claims = _claims(peer, header)
     body = _decode(frame)
-    chosen = _choose(contract, body, serving)
+    there = [entry for entry in serving if entry.is_there_for(peer.node_id, header.sender, claims)]
+    chosen = _choose(contract, body, there)
     token = None if claims is None else PresentedToken(claims, _issuer(peer, claims, caller))
     authority = authorize(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)

@@ -23,7 +23,6 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
 from hearthnet.protocol.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
 from hearthnet.service.hosting.active_offers import ActiveOffer
-from hearthnet.trust.authorization.authority import SELF
 from hearthnet.trust.community.roster import RANK
 
 _log = logging.getLogger(__name__)
@@ -35,7 +34,7 @@ _PER_SECOND: Final = 50
 class Announcer:
     """The announcer of one process's offers to the mesh.
 
-    Offers for this node alone are not sent to other nodes.
+    Offers for this node or its home alone are not sent to other nodes.
     """
 
     def __init__(self, peer: Session, service: str, version: str, tasks: TaskSet) -> None:
@@ -103,11 +102,11 @@ class Announcer:
         For capabilities of this node alone, these are its own finds.
         """
         entries = [*self._hosted, *self._built_in]
-        public = {entry.topic for entry in entries if entry.trust != SELF}
+        public = {entry.topic for entry in entries if entry.is_public}
         private = {entry.topic for entry in entries}
         if self._hosted:
             private.add(subjects.EVERYTHING)
-        if any(entry.trust != SELF for entry in self._hosted):
+        if any(entry.is_public for entry in self._hosted):
             public.add(subjects.EVERYTHING)
         own = self._peer.node_id
         return {subjects.finds_of(topic) for topic in public} | {
@@ -126,7 +125,7 @@ class Announcer:
         await self._publish(self._hosted, withdrawn=False)
 
     async def _publish(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> None:
-        public = [entry for entry in hosted if entry.trust != SELF]
+        public = [entry for entry in hosted if entry.is_public]
         for topic in sorted({entry.topic for entry in public}):
             mine = [entry for entry in public if entry.topic == topic]
             header = self._peer.sender.header("offer", ids.new_ulid(), capability=topic)
@@ -183,6 +182,6 @@ class Announcer:
 def _is_for(rank: int, entry: ActiveOffer) -> bool:
     """Return whether the offer is sent to other nodes of this rank.
 
-    Members receive all but `self` offers, invited nodes only those that they may call.
+    Members receive all but `self` and `home` offers, invited nodes only those that they may call.
     """
-    return entry.trust != SELF and (rank >= RANK["member"] or rank >= RANK.get(entry.trust, len(RANK)))
+    return entry.is_public and (rank >= RANK["member"] or rank >= RANK.get(entry.trust, len(RANK)))

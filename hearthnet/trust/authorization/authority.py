@@ -21,6 +21,11 @@ from hearthnet.trust.authorization.token import Claims
 from hearthnet.trust.community.roster import RANK
 
 SELF: Final = "self"
+HOME: Final = "home"
+"""Requirement of an offer for the home alone: its node and the clients that `is_let_in` of token.py names.
+
+It is announced to nobody else, and a call of anybody else is answered as if there were no such offer.
+"""
 UNDELEGABLE: Final = frozenset({"auth.token.issue"})
 """Capabilities that no token covers, so that the holder of a token cannot pass it on.
 
@@ -49,7 +54,7 @@ class PresentedToken(msgspec.Struct, frozen=True):
 
 
 class CallRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """The offered capability, the trust that it requires (a level or `self`), and its node.
+    """The offered capability, the trust that it requires (a level, `self` or `home`), and its node.
 
     `own_key`: if an approval is required, one given by a gateway in a person's name is not enough.
     """
@@ -86,7 +91,7 @@ def authorize(
     issuer = caller if token is None else token.issuer
     refuse_revoked(caller, "you were")
     refuse_revoked(issuer, "the token's issuer was")
-    principal = caller.node if token is None else _principal(token.claims)
+    principal = caller.node if token is None else token.claims.on_behalf_of
     _check_trust(caller, issuer, principal, demand)
     if token is None:
         return Authority(principal, needs_approval=False, approver=caller.node, via="")
@@ -110,7 +115,7 @@ def foreseen_refusal(
     Its params are not known, so that the token's constraints on them are left out. `level` is that of the
     issuer of `claims`, else of the caller.
     """
-    if demand.trust != SELF and demand.trust not in RANK:
+    if demand.trust not in (SELF, HOME, *RANK):
         return (
             f"{demand.capability} has a rule of its own, {demand.trust}: what decides is what the call says"
         )
@@ -129,14 +134,6 @@ def foreseen_refusal(
     except HearthNetError as error:
         return error.message
     return ""
-
-
-def _principal(claims: Claims) -> str:
-    """Return the principal of a call under a token.
-
-    The issuer names it, so that two issuers cannot mean the same guest.
-    """
-    return f"{claims.iss}/{claims.principal}" if claims.principal else claims.iss
 
 
 def _approver(claims: Claims) -> tuple[str, Via]:
@@ -162,6 +159,9 @@ def _check_trust(caller: CallerStatus, issuer: CallerStatus, principal: str, dem
         # another member's token nor a guest's reaches them through the node.
         if not caller.node == principal == demand.node:
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
+    elif demand.trust == HOME:
+        if not caller.node == principal.partition("/")[0] == demand.node:
+            raise HearthNetError("unauthorized", f"{demand.capability} serves only its own home")
     elif demand.trust not in RANK:
         raise HearthNetError("unauthorized", f"{demand.capability} takes {demand.trust}, a rule unknown here")
     elif RANK.get(issuer.level, 0) < RANK[demand.trust]:

@@ -15,6 +15,7 @@ See: docs/protocol/tokens.md#format, docs/protocol/tokens.md#verification.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, Literal
 
@@ -184,6 +185,21 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             return "session"
         return "run" if self.run else "grant"
 
+    @property
+    def on_behalf_of(self) -> str:
+        """The principal of a call under this token.
+
+        The issuer names it, so that two issuers cannot mean the same guest.
+        """
+        return f"{self.iss}/{self.principal}" if self.principal else self.iss
+
+    def is_of_home(self, node: str, fields: Mapping[str, Any]) -> bool:
+        """Return whether a call with `fields` under this token reaches an offer of `node` to its home alone.
+
+        See: docs/protocol/admission.md#offers-to-the-home
+        """
+        return is_let_in(self.on_behalf_of, self.scope, node, fields)
+
     def check_use(self, *, caller: str, community: str, now_ms: int) -> None:
         """Check that `caller` may present this token in `community` now.
 
@@ -325,6 +341,20 @@ def _check_claims(claims: Claims) -> None:
 def is_owner(principal: str, node: str) -> bool:
     """Return whether `principal` is the owner of `node`, at its command line or its page."""
     return principal in (node, f"{node}/{OWNER}")
+
+
+def is_let_in(principal: str, scope: Scope, node: str, fields: Mapping[str, Any]) -> bool:
+    """Return whether `principal` with `scope` reaches an offer of `node` to its home alone.
+
+    The owner does, and a guest whose scope allows exactly such values of `fields`; one that leaves them open
+    does not. `fields` are named as in `params_constraints`.
+    """
+    if is_owner(principal, node):
+        return True
+    if principal.partition("/")[0] != node or not fields:
+        return False
+    allowed = scope.params_constraints
+    return all(value in allowed.get(name, ()) for name, value in fields.items())
 
 
 def check_principal(name: str) -> None:

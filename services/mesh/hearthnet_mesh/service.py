@@ -21,6 +21,7 @@ from hearthnet_mesh.schemas import (
     RelationsInput,
     SearchInput,
 )
+from hearthnet_mesh.snapshot import Snapshot, corpus_of
 from hearthnet_mesh.sources import CachedAnswer, Gathered, Sources
 from hearthnet_mesh.visibility import Viewer
 
@@ -127,38 +128,41 @@ class MeshService(Service):
             snapshot=await sources.snapshot.get(),
             viewer=viewer,
             calls=tuple(trace_queries.calls(steps, viewer)),
-            posts=await _listed("posts", sources.posts, viewer, wanted),
-            corpora=await _listed("corpora", sources.corpora, viewer, wanted),
-            documents=await _listed("documents", sources.documents, viewer, wanted),
+            posts=await self._listed("posts", sources.posts, viewer, wanted),
+            corpora=await self._listed("corpora", sources.corpora, viewer, wanted),
+            documents=await self._listed("documents", sources.documents, viewer, wanted),
         )
 
+    async def _listed(
+        self, view: str, source: CachedAnswer[Gathered], viewer: Viewer, wanted: frozenset[str]
+    ) -> Gathered:
+        """Return the rows of a view that the caller may see, or the reason that there are none.
 
-async def _listed(
-    view: str, source: CachedAnswer[Gathered], viewer: Viewer, wanted: frozenset[str]
-) -> Gathered:
-    """Return the rows of a view that the caller may see, or the reason that there are none.
-
-    Permission to read the data is permission to call the capability that lists it.
-    """
-    name, corpus_column = _LISTED[view]
-    if view not in wanted:
-        return Gathered(())
-    if not viewer.may_call(parse_capability(name)):
-        return Gathered((), (f"{view}: the token does not cover {name}",))
-    found = await source.get()
-    return visible_only(viewer, found, corpus_column) if corpus_column else found
+        Permission to read the data is permission to call the capability that lists it.
+        """
+        name, corpus_column = _LISTED[view]
+        if view not in wanted:
+            return Gathered(())
+        if not viewer.may_call(parse_capability(name)):
+            return Gathered((), (f"{view}: the token does not cover {name}",))
+        found = await source.get()
+        if not corpus_column:
+            return found
+        return visible_only(viewer, await self._sources.snapshot.get(), found, corpus_column)
 
 
-def visible_only(viewer: Viewer, found: Gathered, column: str) -> Gathered:
+def visible_only(viewer: Viewer, snapshot: Snapshot, found: Gathered, column: str) -> Gathered:
     """Return the rows of corpora that `viewer` may search.
 
-    The corpus `personal` is visible to its own node only; a token restricts the corpora further.
+    Of this node these are the corpora that it sees offered; a token restricts them further.
     """
     query = parse_capability("rag.query@1.0")
+    offered = {corpus_of(view) for view in snapshot.visible(viewer) if view.node == viewer.own}
     rows = tuple(
         (node, row)
         for node, row in found.rows
-        if (row[column] != "personal" or viewer.is_self) and viewer.may_call(query, {"corpus": row[column]})
+        if (viewer.is_self or node != viewer.own or row[column] in offered)
+        and viewer.may_call(query, {"corpus": row[column]})
     )
     return Gathered(rows, found.missing)
 

@@ -36,7 +36,8 @@ class Snapshot(msgspec.Struct, frozen=True):
         found = [
             view
             for view in self.offers
-            if self.roster.member(view.node) is not None and viewer.may_see(trust_of(view))
+            if self.roster.member(view.node) is not None
+            and viewer.may_see(trust_of(view), {"corpus": corpus_of(view)})
         ]
         return sorted(found, key=lambda view: (str(view.capability), *view.key))[:MOST_OFFERS]
 

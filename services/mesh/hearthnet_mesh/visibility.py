@@ -2,9 +2,11 @@
 
 - Members, their levels and their offers: visible to every permitted caller of the service (contracts:
   `member`).
-- An offer for its own node only (`personal`): visible to that node when it calls for itself.
-- Posts, corpora and documents: visible to every permitted caller of the capability that lists them. With a
-  token only the covered part is visible.
+- An offer for its own node only: visible to that node when it calls for itself.
+- An offer for its home only (a corpus that is not shared): visible to those who may call it.
+- Posts, corpora and documents: visible to every permitted caller of the capability that lists them, corpora
+  and documents of this node to those who see its offer of the corpus. With a token only the covered part is
+  visible.
 - Calls and runs: visible to the node that made them. A guest, or the holder of another node's token, sees
   none, because the trace names nodes and no guests.
 """
@@ -19,6 +21,7 @@ from hearthnet.core import Capability
 from hearthnet.trust import CallRequirement, Claims, foreseen_refusal
 
 _SELF: Final = "self"
+_HOME: Final = "home"
 
 
 class Viewer(msgspec.Struct, frozen=True):
@@ -50,8 +53,11 @@ class Viewer(msgspec.Struct, frozen=True):
         scope = self.claims.scope
         return scope.covers(capability) and scope.constraints.violated({"params": params or {}}) is None
 
-    def may_see(self, trust: str) -> bool:
-        """Return whether an offer that requires `trust` (empty: as its contract) is visible."""
+    def may_see(self, trust: str, fields: dict[str, Any]) -> bool:
+        """Return whether an offer is visible that requires `trust` and serves calls with `fields`."""
+        if trust == _HOME:
+            at_home = self.caller == self.own
+            return at_home and (self.claims is None or self.claims.is_of_home(self.own, fields))
         return trust != _SELF or self.is_self
 
     def why_not(self, capability: Capability, trust: str, node: str, *, side_effects: bool = False) -> str:

@@ -102,9 +102,9 @@ def test_others_see_less() -> None:
 def test_corpora_are_those_that_may_be_searched() -> None:
     found = Gathered(((KITCHEN.node_id, PERSONAL), (CELLAR.node_id, CORPUS)), ("one",))
     narrow = token(KITCHEN, ATTIC, "rag.query", corpus=["system"])
-    assert visible_only(viewer(), found, "name") == found
-    assert visible_only(viewer(ATTIC), found, "name").rows == found.rows[1:]
-    assert visible_only(viewer(ATTIC, narrow), found, "name") == Gathered((), ("one",))
+    assert visible_only(viewer(), SNAPSHOT, found, "name") == found
+    assert visible_only(viewer(ATTIC), SNAPSHOT, found, "name").rows == found.rows[1:]
+    assert visible_only(viewer(ATTIC, narrow), SNAPSHOT, found, "name") == Gathered((), ("one",))
 
 
 @pytest.mark.req("MESH-7")

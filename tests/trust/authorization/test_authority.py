@@ -34,7 +34,7 @@ LADDER = ["unknown", "invited", "member", "trusted", "anchor"]
 """From below; `self` is the node that is called, here a plain member."""
 WHO = [*LADDER, "self"]
 KINDS = ["grant", "run", "session", "session with a key"]
-TRUSTS = [*LADDER, "self", "custom:moderator"]
+TRUSTS = [*LADDER, "self", "home", "custom:moderator"]
 SCOPES = {
     "fits": ("market.list", "rag.query@1.1"),
     "other name": ("rag.query_all", "rag.list_corpora@1.0"),
@@ -93,8 +93,11 @@ def refusal(case: Case) -> str:
     # What is the node's own is only for the node, in its own name.
     if case.trust == "self" and (case.caller, issuer, session) != ("self", "self", False):
         return "unauthorized"
+    # What is for the home alone is for the node, and for clients under its own tokens.
+    if case.trust == "home" and (case.caller, issuer) != ("self", "self"):
+        return "unauthorized"
     # A call may do what its issuer may do; a token adds nothing to that ...
-    if case.trust != "self" and not allowed(issuer, case.trust):
+    if case.trust not in ("self", "home") and not allowed(issuer, case.trust):
         return "unauthorized"
     # ... and is between members, however little is asked for.
     if case.kind and not (allowed(issuer, "member") and allowed(case.caller, "member")):

@@ -589,3 +589,25 @@ def test_the_memory_is_bounded_and_keeps_what_is_in_use() -> None:
     assert known.claims(texts[2]) is third
     assert known.claims(texts[1]) is not second, "the least recently used was forgotten"
     assert known.claims.cache_info().currsize == 3
+
+
+@pytest.mark.req("ATTACK-46")
+@pytest.mark.parametrize(
+    ("principal", "allowed", "fields", "expected"),
+    [
+        ("node", {}, {"corpus": "a"}, True),
+        ("node/owner", {}, {"corpus": "a"}, True),
+        ("node/anna", {}, {"corpus": "a"}, False),
+        ("node/anna", {"corpus": ["b"]}, {"corpus": "a"}, False),
+        ("node/anna", {"corpus": ["b", "a"]}, {"corpus": "a"}, True),
+        ("node/anna", {"corpus": ["a"]}, {"corpus": "a", "k": 1}, False),
+        ("node/anna", {"corpus": ["a"]}, {}, False),
+        ("other", {"corpus": ["a"]}, {"corpus": "a"}, False),
+        ("other/owner", {"corpus": ["a"]}, {"corpus": "a"}, False),
+    ],
+)
+def test_offers_to_the_home_are_for_those_it_let_in(
+    principal: str, allowed: dict[str, list[Any]], fields: dict[str, Any], expected: bool
+) -> None:
+    scope = Scope(("rag.query",), allowed)
+    assert token.is_let_in(principal, scope, "node", fields) is expected
