@@ -11,7 +11,18 @@ import logging
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
-from hearthnet import Call, HearthNetError, NodeContext, NotFound, Offer, Reply, Service, Stream, capability
+from hearthnet import (
+    Call,
+    HearthNetError,
+    NodeContext,
+    NotFound,
+    Offer,
+    Overloaded,
+    Reply,
+    Service,
+    Stream,
+    capability,
+)
 from hearthnet.bus import Blob, BlobRecord, DamagedBlob, Hold
 from hearthnet.core import TaskSet, b64, now_ms, rfc3339
 from hearthnet.protocol import CHUNK_BYTES, LARGEST_BYTES
@@ -24,6 +35,7 @@ from hearthnet_file.scrubber import LOST, PASS_MS, Scrubber
 
 _log = logging.getLogger(__name__)
 _PAGE: Final = 1024
+_NO_ROOM: Final = "this node has no room for so much; its owner can make some"
 
 
 class FileService(Service):
@@ -80,7 +92,13 @@ class FileService(Service):
             raise HearthNetError("unauthorized", "other nodes take content of trusted members only")
         until = 0 if wanted.keep_seconds is None else now_ms() + wanted.keep_seconds * 1000
         hold = Hold(call.principal, wanted.name, until, wanted.share)
-        received = await self._sweeper.uploads.receive(call, stream, hold, trusted=own)
+        try:
+            received = await self._sweeper.uploads.receive(call, stream, hold, trusted=own)
+        except Overloaded as error:
+            if own or "used_bytes" not in error.details:
+                raise
+            # How much is kept would tell others whether their content was here already.
+            raise HearthNetError(error.code, _NO_ROOM) from None
         if self._scrubber.state.damaged:
             await self._scrubber.settle()  # `hearthnet status` shows the repair at once
         output = {"cid": wanted.manifest.cid, "size_bytes": wanted.manifest.size_bytes}
@@ -157,7 +175,8 @@ class FileService(Service):
             deleted = await self._blobs.remove(cid)
         else:
             deleted = await self._blobs.release(cid, call.principal)
-        return Reply({"cid": cid, "deleted": deleted})
+        # To others it is gone, whoever else holds it.
+        return Reply({"cid": cid, "deleted": deleted or not own})
 
     async def _readable(self, call: Call[Any, Any], cid: str) -> Blob:
         """Open a blob that the caller may read.
@@ -239,6 +258,6 @@ def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str,
         "shared": any(hold.shared for hold in holds),
         "mine": bool(mine) or (own and any(hold.is_of_this_home for hold in holds)),
         "holders": len(holds) if own else len(mine),
-        "stored_at": rfc3339(made) if made else None,
+        "stored_at": rfc3339(made) if made and own else None,
         "until": None if ends else rfc3339(max(hold.until for hold in visible)),
     }

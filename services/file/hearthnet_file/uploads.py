@@ -3,7 +3,9 @@
     the hashes of all chunks --> chunks left of an earlier attempt --> missing chunks --> visible
 
 Every received chunk is checked against hashes that were checked against the CID. The chunks are stored under
-a name made from the CID, so the next put of the same content continues after the last good one.
+a name made from the CID and the principal, so that its next put of the same content continues after the last
+good one. Nobody continues the upload of another, and content that a caller may not read is received like
+content that is not here: a put shows nobody what others have stored, and proves that its caller has it all.
 
 See: docs/decisions/0080.
 """
@@ -11,13 +13,14 @@ See: docs/decisions/0080.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from typing import Any, Final
 
 from hearthnet import Call, HearthNetError, Stream
 from hearthnet.bus import BlobRecord, Blobs, BlobWriter, Hold
-from hearthnet.core import now_ms, unb64
+from hearthnet.core import content_hash, now_ms, unb64
 from hearthnet.protocol import Manifest, hash_of
 from hearthnet_file.schemas import ChunkSent, HashesSent, PutInput, sent
 
@@ -31,23 +34,25 @@ _PROGRESS_SECONDS: Final = 1.0
 _PLACE: Final = "put-"
 CHECKING: Final = "checking what is there"
 STORING: Final = "storing"
+_Key = tuple[str, str]
+"""A CID, and the principal that puts it."""
 Room = Callable[[int], Awaitable[None]]
 """Makes room for a number of bytes, or raises `capacity_exceeded`."""
 
 
 class Uploads:
-    """The uploads of one process, one at a time for each CID."""
+    """The uploads of one process, one at a time for each CID and principal."""
 
     def __init__(self, blobs: Blobs, room: Room) -> None:
         self._blobs = blobs
         self._room = room
-        self._running: dict[str, tuple[str, asyncio.Task[Any]]] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._taking: dict[str, tuple[int, BlobWriter]] = {}
+        self._running: dict[_Key, asyncio.Task[Any]] = {}
+        self._turns: dict[_Key, asyncio.Lock] = {}
+        self._taking: dict[_Key, tuple[int, BlobWriter]] = {}
 
     def is_taking(self, name: str) -> bool:
         """Return whether an upload to the place `name` is running."""
-        return name.startswith(tuple(map(_place, self._turns)))
+        return name.startswith(tuple(_place(cid) for cid, _ in self._turns))
 
     def is_place(self, name: str, lost: Collection[str]) -> bool:
         """Return whether `name` is an upload's place that belongs to none of the `lost` blobs."""
@@ -62,45 +67,39 @@ class Uploads:
             HearthNetError: `bad_request` if hashes or a chunk do not fit the CID; `capacity_exceeded` if
                 there is no room.
         """
-        cid = call.input.manifest.cid
-        self._supersede(cid, call.principal)
-        turn = self._turns.setdefault(cid, asyncio.Lock())
+        key = call.input.manifest.cid, call.principal
+        if (abandoned := self._running.get(key)) is not None:
+            abandoned.cancel()
+        turn = self._turns.setdefault(key, asyncio.Lock())
         task = asyncio.current_task()
         try:
             async with turn:
                 if task is not None:
-                    self._running[cid] = call.principal, task
+                    self._running[key] = task
                 return await self._receive(call, stream, hold, trusted)
         finally:
-            if self._running.get(cid, ("", None))[1] is task:
-                del self._running[cid]
-            if not turn.locked() and cid not in self._running:
-                self._turns.pop(cid, None)
-
-    def _supersede(self, cid: str, principal: str) -> None:
-        """Cancel an earlier upload by `principal` of the same content, which was abandoned."""
-        before = self._running.get(cid)
-        if before is not None and before[0] == principal:
-            before[1].cancel()
+            if self._running.get(key) is task:
+                del self._running[key]
+            if not turn.locked() and key not in self._running:
+                self._turns.pop(key, None)
 
     async def _receive(self, call: Call[Any, PutInput], stream: Stream, hold: Hold, trusted: bool) -> int:
         cid, size = call.input.manifest.cid, call.input.manifest.size_bytes
         known = await self._blobs.find(cid)
-        whole = known is not None and known.size == size and not await self._is_damaged(stream, known)
         may_read = known is not None and (trusted or known.readable_by(call.principal, now_ms()))
-        if whole and may_read and await self._blobs.hold(cid, hold):
-            return 0
+        damaged = ""
+        if known is not None and may_read:
+            if known.size == size and not await self._is_damaged(stream, known):
+                if await self._blobs.hold(cid, hold):
+                    return 0
+            else:
+                damaged = known.nuid
         manifest = await _manifest(call, stream)
-        if whole and not may_read:
-            # Others have stored the content: the caller sends all of it as proof that it has it.
-            async for _ in _chunks(stream, manifest, 0):
-                pass
-            if await self._blobs.hold(cid, hold):
-                return manifest.count
-        damaged = known.nuid if known is not None and not whole else ""
-        writer = await self._writer(stream, manifest, damaged)
+        place = _place(cid) if trusted else f"{_place(cid)}-{_tag(call.principal)}"
+        writer = await self._writer(stream, manifest, place, "" if known is None else known.nuid)
         resumed_at = writer.count
-        self._taking[cid] = size, writer
+        key = cid, call.principal
+        self._taking[key] = size, writer
         try:
             # All uploads together must fit.
             await self._room(sum(size - writer.size for size, writer in self._taking.values()))
@@ -110,19 +109,19 @@ class Uploads:
                         self._blobs.check_room(len(chunk))
                     await writer.append(chunk)
         finally:
-            del self._taking[cid]
+            del self._taking[key]
         await self._blobs.commit(writer, hold, damaged)
         return manifest.count - resumed_at
 
-    async def _writer(self, stream: Stream, manifest: Manifest, damaged: str) -> BlobWriter:
-        """Return a writer behind an earlier attempt's chunks, else in an empty place.
+    async def _writer(self, stream: Stream, manifest: Manifest, place: str, taken: str) -> BlobWriter:
+        """Return a writer behind an earlier attempt's chunks in `place`, else in an empty place beside it.
 
-        Places of a `damaged` object are passed over.
+        The place of the object `taken` and those before it are passed over.
         """
-        number = _number(damaged, _place(manifest.cid))
+        number = _number(taken, place)
         while True:
             number += 1
-            writer = BlobWriter(self._blobs.link, _place(manifest.cid) + (f"-{number}" if number else ""))
+            writer = BlobWriter(self._blobs.link, place + (f"-{number}" if number else ""))
             while await writer.check_next(manifest):
                 if writer.count % _PROGRESS_CHUNKS == 0:
                     await stream.progress(CHECKING, writer.count, manifest.count)
@@ -146,15 +145,18 @@ class Uploads:
             checking.cancel()
 
 
-def _number(damaged: str, place: str) -> int:
-    """Return the number of the place `damaged` among `place`, `place-1` and so on, or -1."""
-    if not damaged.startswith(place):
-        return -1
-    return int(damaged.removeprefix(place).removeprefix("-") or 0)
+def _number(name: str, place: str) -> int:
+    """Return the number of `name` among `place`, `place-1` and so on, or -1."""
+    found = re.fullmatch(rf"{re.escape(place)}(?:-(\d{{1,9}}))?", name)
+    return -1 if found is None else int(found[1] or 0)
 
 
 def _place(cid: str) -> str:
     return _PLACE + hash_of(cid).hex()
+
+
+def _tag(principal: str) -> str:
+    return "p" + content_hash(principal.encode())[-16:]
 
 
 async def _manifest(call: Call[Any, PutInput], stream: Stream) -> Manifest:
