@@ -49,8 +49,12 @@ def record(data: bytes, media_type: str = "text/markdown", **fields: Any) -> Rec
 
 
 def entry(asked: Record, data: bytes) -> IndexEntry:
-    """Text is read without a process of its own."""
-    return entry_of(ReaderPool(), asked, data, lambda stage, current, total: None)
+    """The document as it is read for the index."""
+    readers = ReaderPool()
+    try:
+        return entry_of(readers, asked, data, lambda stage, current, total: None)
+    finally:
+        readers.close()
 
 
 @pytest.mark.req("RAG-3")

@@ -1,7 +1,9 @@
 """Markdown: front matter, headings, and the text unchanged.
 
 A file may begin with front matter: TOML between `+++` lines, or YAML between `---` lines, of which only the
-lines `title`, `date` and `language` are read. Everything else is the body.
+lines `title`, `date` and `language` are read. Everything else is the body. A parser of TOML takes time that
+grows with the square of its length for some texts, so that front matter is bounded, and a document with it is
+read in a process with limits (pool.py).
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Any, Final
 from hearthnet_rag.readers.documents import MARKDOWN, Document, Heading, one_line, rejected, title_of
 from hearthnet_rag.readers.plain import decode, first_line
 
+MAX_FRONT_MATTER_CHARS: Final = 16 * 1024
+_MARKS: Final = ("+++", "---")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _UNDERLINE: Final = re.compile(r" {0,3}(?:(=)=*|(-)-*)[ \t]*$")
 _YAML_LINE: Final = re.compile(r"(title|date|language)[ \t]*:[ \t]*(.+)", re.IGNORECASE)
@@ -26,7 +30,16 @@ def read(data: bytes, name: str | None) -> Document:
     Raises:
         HearthNetError: `bad_request`, with the reason in one line, if it has no text or broken front matter.
     """
-    facts, text = _split_front_matter(decode(data, name), name)
+    return read_text(decode(data, name), name)
+
+
+def read_text(text: str, name: str | None) -> Document:
+    """Read the document in `text`, decoded by `decode`.
+
+    Raises:
+        HearthNetError: As `read`.
+    """
+    facts, text = _split_front_matter(text, name)
     headings = tuple(find_headings(text))
     if not text.strip():
         raise rejected(name, "has no text in it")
@@ -83,14 +96,27 @@ def _next_fence(open_fence: str | None, mark: str) -> str | None:
     return None if closes else open_fence
 
 
+def may_have_front_matter(text: str) -> bool:
+    """Return whether `text` begins like front matter."""
+    return text.startswith(_MARKS)
+
+
 def _split_front_matter(text: str, name: str | None) -> tuple[Mapping[str, Any], str]:
     first, _, rest = text.partition("\n")
     mark = first.rstrip()
-    if mark not in {"+++", "---"}:
+    if mark not in _MARKS:
         return {}, text
     end = re.search(rf"^{re.escape(mark)}[ \t]*(?:\n|\Z)", rest, re.MULTILINE)
-    if end is None:
+    # Lines that are far apart are rules of a text, which Markdown spells `---` too.
+    is_long = end is not None and end.start() > MAX_FRONT_MATTER_CHARS
+    if end is None or (is_long and mark == "---"):
         return {}, text
+    if is_long:
+        raise rejected(
+            name,
+            f"has front matter of {end.start()} characters, more than {MAX_FRONT_MATTER_CHARS}; shorten it",
+            limit=MAX_FRONT_MATTER_CHARS,
+        )
     matter, body = rest[: end.start()], rest[end.end() :]
     return (_toml(matter, name) if mark == "+++" else _yaml(matter)), body.lstrip("\n")
 

@@ -1,4 +1,4 @@
-"""Reading of documents in separate processes, so that no document can crash the service."""
+"""Reading of documents in separate processes, so that no document can crash or stop the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from hearthnet import HearthNetError
 from hearthnet.service import WorkerPool
-from hearthnet_rag.readers import OnProgress, read_as
+from hearthnet_rag.readers import OnProgress, markdown, plain
 from hearthnet_rag.readers.content_type import kind_of
 from hearthnet_rag.readers.documents import Document, rejected
 from hearthnet_rag.readers.job import ReadJob, document_decoder, encoder
@@ -15,7 +15,6 @@ from hearthnet_rag.readers.job import ReadJob, document_decoder, encoder
 SECONDS: Final = 120.0
 """Limit for one document, of elapsed time as well as of processor time."""
 MEMORY_BYTES: Final = 1536 * 1024 * 1024
-_IN_TEXT: Final = frozenset({"markdown", "plain"})
 
 
 class ReaderPool:
@@ -34,7 +33,7 @@ class ReaderPool:
         )
 
     def read(self, data: bytes, media_type: str, name: str | None, on_progress: OnProgress) -> Document:
-        """Read the document in `data`; text formats are read in this process.
+        """Read the document in `data`; text without front matter is read in this process.
 
         Raises:
             HearthNetError: `bad_request`, with the reason in one line, if it cannot be read or takes too much
@@ -42,8 +41,10 @@ class ReaderPool:
                 started.
         """
         kind = kind_of(data, media_type, name)
-        if kind in _IN_TEXT:
-            return read_as(kind, data, name, on_progress)
+        if kind == "plain":
+            return plain.read(data, name)
+        if kind == "markdown" and not markdown.may_have_front_matter(text := plain.decode(data, name)):
+            return markdown.read_text(text, name)
 
         def failed(failure: str, exception: str) -> HearthNetError:
             return rejected(name, self._reason(failure, exception))

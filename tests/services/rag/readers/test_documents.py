@@ -71,7 +71,17 @@ def test_of_yaml_front_matter_three_lines_are_read() -> None:
     assert (document.title, document.date, document.body) == ("Soup", "2026-01-02", "Boil it.\n")
 
 
-@pytest.mark.parametrize("text", ["---\nno end\n", "+++\nno end\n", "----\ntitle: x\n----\n"])
+@pytest.mark.req("ATTACK-45")
+def test_long_toml_front_matter_is_refused_before_it_is_parsed() -> None:
+    with pytest.raises(HearthNetError, match="front matter of 16385 characters, more than 16384") as caught:
+        read_document(b"+++\n" + b"#" * 16384 + b"\n+++\ntext")
+    assert (caught.value.code, caught.value.details["limit"]) == ("bad_request", 16384)
+
+
+RULES = "---\n" + "word " * 4_000 + "\n---\nmore\n"
+
+
+@pytest.mark.parametrize("text", ["---\nno end\n", "+++\nno end\n", "----\ntitle: x\n----\n", RULES])
 def test_what_only_looks_like_front_matter_is_text(text: str) -> None:
     assert read_document(text.encode()).body == text
 
