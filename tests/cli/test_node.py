@@ -147,7 +147,9 @@ def test_a_call_prints_exactly_the_reply(shell: Shell) -> None:
     assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
     reply = json.loads(done.stdout)
     assert reply.keys() == {"output", "meta"}
-    assert reply["output"] == {"corpora": shell.json("corpus", "list", "--json")}
+    listed = shell.json("corpus", "list", "--json")
+    assert "system" in {one["name"] for one in listed if one.pop("shared")}
+    assert reply["output"] == {"corpora": listed}
     *readable, last = shell.run("call", "rag.list_corpora", "--body", "-", stdin=LISTING).stdout.splitlines()
     assert readable == list(as_lines(reply["output"]))
     assert last.startswith(f"from {short_id(shell.json('status', '--json')['node_id'])}: {{")
@@ -255,7 +257,9 @@ def test_a_file_larger_than_is_offered_is_refused_before_it_is_stored(shell: She
     (tmp_path / "b.txt").write_text("Lamps want clean glass.")
     done = shell.run("ingest", tmp_path / "a.txt", tmp_path / "b.txt", "--corpus", "sizes")
     assert done.returncode == 1
-    assert done.stderr == "hearthnet: a.txt has 40,000,000 bytes; a document may have 33,554,432: split it\n"
+    private = "this home alone may search it; for every member: hearthnet corpus share sizes\n"
+    too_large = "hearthnet: a.txt has 40,000,000 bytes; a document may have 33,554,432: split it\n"
+    assert done.stderr == private + too_large
     assert "ingested  b.txt: 1 passage\n" in done.stdout
 
 
@@ -263,6 +267,8 @@ def test_a_file_larger_than_is_offered_is_refused_before_it_is_stored(shell: She
 def test_ingesting_shows_a_bar_where_a_person_looks(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Salt\n\nSalt keeps meat.\n")
     with shell.terminal("ingest", tmp_path, "--corpus", "bar") as screen:
+        screen.expect("search the corpus bar? [y]es or [n]o? ")
+        screen.type("n\n")
         screen.expect("100%")
         screen.expect("1 file, 1 passage in the corpus bar")
         assert screen.end() == 0
@@ -331,6 +337,40 @@ def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) 
     error = refusal(shell, "not_found", 5, "corpus", "show", "kitchen")
     assert error["message"].startswith("no corpus 'kitchen' here; ")
     assert "system" in {one["name"] for one in shell.json("corpus", "list", "--json")}
+
+
+@pytest.mark.req("CLI-40", "RAG-54")
+def test_a_corpus_is_shared_and_kept_private_by_its_owner(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Party\n\nBring cake.")
+    with shell.terminal("ingest", tmp_path, "--corpus", "party") as screen:
+        screen.expect("Let every member of the community search the corpus party? [y]es or [n]o? ")
+        screen.type("y\n")
+        screen.expect("every member may search it; for this home alone: hearthnet corpus unshare party")
+        assert screen.end() == 0
+
+    def is_shared() -> bool:
+        return next(
+            bool(one["shared"]) for one in shell.json("corpus", "list", "--json") if one["name"] == "party"
+        )
+
+    assert is_shared()
+    assert shell.json("ingest", tmp_path, "--corpus", "party", "--private", "--json")["shared"] is False
+    assert not is_shared()
+    assert shell.run("corpus", "share", "party").stdout == (
+        "party can be searched by every member of the community\n"
+    )
+    assert is_shared()
+    assert shell.json("corpus", "unshare", "party", "--json") == {"corpus": "party", "shared": False}
+    assert "this home" in shell.run("corpus", "list").stdout
+    # Removal ends the answer, too.
+    assert shell.run("corpus", "share", "party").returncode == 0
+    assert shell.run("corpus", "remove", "party", "--all", "--yes").returncode == 0
+    assert shell.json("ingest", tmp_path, "--corpus", "party", "--json")["shared"] is False
+    assert refusal(shell, "unauthorized", 4, "corpus", "share", "system")["message"]
+    assert refusal(shell, "not_found", 5, "corpus", "share", "nothing")["message"]
+    assert shell.run("ingest", tmp_path, "--corpus", "personal", "--share").returncode == 4
+    assert shell.run("ingest", tmp_path, "--corpus", "personal").returncode == 0
+    assert shell.run("corpus", "share", "personal").returncode == 4
 
 
 @pytest.mark.req("CLI-40", "RAG-35")

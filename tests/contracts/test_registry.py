@@ -78,6 +78,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
         "rag.progress@1.0",
         "rag.query@1.0",
         "rag.remove@1.0",
+        "rag.share@1.0",
         "trans.text@1.0",
     ]
     assert contracts() is contracts()

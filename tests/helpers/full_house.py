@@ -111,6 +111,7 @@ async def _filled(home: Home, url: str) -> Stock:
     async with await Bus.join(home, url, "stock") as bus:
         ingestion = {"doc_cid": cid, "title": "Water", "language": "en", "media_type": "text/markdown"}
         await bus.call("rag.ingest@1.0", {"params": {"corpus": CORPUS}, "input": ingestion})
+        await bus.call("rag.share@1.0", {"params": {"corpus": CORPUS}, "input": {"shared": True}})
         for number in range(_POSTS):
             await bus.call("market.post@1.0", _post(number))
         scope = {"capabilities": ["market.list@1.0"]}

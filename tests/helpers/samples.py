@@ -53,6 +53,7 @@ _OWN: Final[dict[str, Callable[[Stock], Body]]] = {
         tool_call_id="tc_1", target_capability="market.list@1.0", target_body=_input(limit=5)
     ),
     "market.search@1.0": lambda stock: _input(query="water filter"),
+    "rag.share@1.0": lambda _stock: {"params": {"corpus": CORPUS}, "input": {"shared": True}},
     "rag.query@1.0": lambda stock: {
         "params": {"corpus": CORPUS},
         "input": {"query": "How long do I boil rain from a barrel?", "k": 3},

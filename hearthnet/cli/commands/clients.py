@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.commands.ingest import check_name
 from hearthnet.cli.input.local_call import on_bus, running_node
 from hearthnet.cli.input.member_lookup import roster_of
 from hearthnet.cli.input.options import Commands, common_options
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _DAY: Final = 86_400
 _HEADINGS: Final = ("id", "name", "guest", "key", "may call", "ends in")
 _EFFECTS: Final = 100
+_OF_CORPORA: Final = ("rag.query", "rag.list_documents")
 
 
 @click.group("clients", cls=Commands)
@@ -48,6 +50,13 @@ def command() -> None:
     help="What it may call, such as llm.chat, or experimental.mcp.NAME.* for all tools of an MCP server. "
     "May be given several times. Default: all that a guest may.",
 )
+@click.option(
+    "--corpus",
+    multiple=True,
+    metavar="NAME",
+    help="A corpus that it may search, also one that is not shared, and nothing else. May be given several "
+    "times.",
+)
 @click.option("--guest", metavar="NAME", help="Whose conversations it sees. Default: its own alone.")
 @click.option("--key", metavar="ED25519", help="Its public key, by which it signs for itself.")
 @click.option(
@@ -61,6 +70,7 @@ def command() -> None:
 def add(
     name: str,
     scope: tuple[str, ...],
+    corpus: tuple[str, ...],
     guest: str | None,
     key: str | None,
     effects: int | None,
@@ -71,6 +81,8 @@ def add(
 ) -> None:
     """Let a program or a guest called NAME in, and print its key, which is shown once.
 
+    Corpora that are not shared are hidden from it, but for those of --corpus, and with --guest owner.
+
     The key goes where a program asks for an API key, or into a header: Authorization: Bearer KEY. Without a
     public key of its own, the gateway confirms effects in its name.
     """
@@ -80,13 +92,17 @@ def add(
     from hearthnet.gateway.auth.client_store import ClientStore, api_key
     from hearthnet.gateway.auth.clients import check_room
 
+    if corpus and scope:
+        raise click.UsageError("--corpus is a scope by itself; leave out --scope")
+    for one in corpus:
+        check_name(one)
     identity, community = load_identity(home.device_key), roster_of(home).community_id
     _check_scope(home, scope)
     entry, secret = ClientStore(home).add(
         name,
         guest or "",
         key=key or "",
-        scope=_scope(tuple(dict.fromkeys(scope)), effects, per_minute, bool(key)),
+        scope=_scope(tuple(dict.fromkeys(scope)), corpus, effects, per_minute, bool(key)),
         life_ms=seconds * 1000,
         check=functools.partial(check_room, identity, community),
     )
@@ -146,12 +162,20 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
         check_offered(unsure, on_bus(home, lambda bus: bus.offers()), servers)
 
 
-def _scope(names: tuple[str, ...], effects: int | None, per_minute: int | None, has_key: bool) -> Scope:
+def _scope(
+    names: tuple[str, ...],
+    corpora: tuple[str, ...],
+    effects: int | None,
+    per_minute: int | None,
+    has_key: bool,
+) -> Scope:
     """Return the scope of the client, with its limits."""
     from hearthnet.trust.authorization.token import Scope
 
     most = _EFFECTS if effects is None and not has_key else effects
-    return Scope(names, rate_limit_per_minute=per_minute, max_effects=most)
+    allowed: dict[str, list[Any]] = {"corpus": list(dict.fromkeys(corpora))} if corpora else {}
+    names = _OF_CORPORA if corpora else names
+    return Scope(names, allowed, rate_limit_per_minute=per_minute, max_effects=most)
 
 
 def _one(text: str, entries: list[StoredClient]) -> StoredClient:
@@ -176,6 +200,8 @@ def _row(entry: StoredClient) -> dict[str, Any]:
 
 def _cells(entry: StoredClient, now: int) -> tuple[str, ...]:
     may = ", ".join(entry.scope.capabilities) or "all a guest may"
+    if corpora := entry.scope.params_constraints.get("corpus"):
+        may = f"{may} in {', '.join(map(str, corpora))}"
     left = duration(entry.expires_at - now) if entry.expires_at > now else "over"
     key = entry.key[:20] if entry.key else "-"
     return (entry.id, one_line(entry.name), one_line(entry.principal), key, one_line(may), left)

@@ -1,4 +1,4 @@
-"""`hearthnet corpus`: list, show and remove corpora and documents (docs/rag.md)."""
+"""`hearthnet corpus`: list, show, share and remove corpora and documents (docs/rag.md)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.commands.ingest import check_corpus, without_text
-from hearthnet.cli.input.local_call import call_node, on_bus
+from hearthnet.cli.commands.ingest import check_corpus, share, shared_corpora, without_text
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import Commands, common_options
 from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
@@ -25,14 +25,17 @@ _CID_LENGTH: Final = 23
 
 @click.group("corpus", cls=Commands)
 def command() -> None:
-    """Collections of documents: list them, show what one holds, remove documents."""
+    """Collections of documents: list them, show what one holds, share one, remove documents.
+
+    A corpus is private to this home until you share it with every member of the community.
+    """
 
 
 @command.command("list")
 @common_options
 def list_corpora(home: Home, json: bool) -> None:
     """List the corpora of this node, or of the node that serves its calls."""
-    corpora = call_node(home, "rag.list_corpora@1.0", {})["corpora"]
+    corpora = on_bus(home, _corpora)
     rows = [
         (
             one["name"],
@@ -40,10 +43,11 @@ def list_corpora(home: Home, json: bool) -> None:
             str(one["chunks"]),
             size(one["size_bytes"]),
             one["language_majority"] or "-",
+            "every member" if one["shared"] else "this home",
         )
         for one in corpora
     ]
-    headings = ("corpus", "documents", "passages", "text", "language")
+    headings = ("corpus", "documents", "passages", "text", "language", "searched by")
     terminal.result(json, corpora, lambda: terminal.table(headings, rows))
 
 
@@ -71,6 +75,32 @@ def show(name: str, home: Home, json: bool) -> None:
             terminal.info(f"{one_line(one['title'])[:60]}: {lacking}")
     if listed["truncated"]:
         terminal.info(f"there are more than {_MOST}")
+
+
+@command.command("share")
+@click.argument("name")
+@common_options
+def share_corpus(name: str, home: Home, json: bool) -> None:
+    """Let every member of the community search a corpus and list its documents.
+
+    The files stay private: what is shown are passages and titles. See: hearthnet corpus unshare
+    """
+    _share(name, home, json, shared=True)
+
+
+@command.command("unshare")
+@click.argument("name")
+@common_options
+def unshare_corpus(name: str, home: Home, json: bool) -> None:
+    """Keep a corpus to this home. What others have read of it stays read."""
+    _share(name, home, json, shared=False)
+
+
+def _share(name: str, home: Home, json: bool, *, shared: bool) -> None:
+    check_corpus(name)
+    output = on_bus(home, lambda bus: share(bus, name, shared=shared))
+    who = "every member of the community" if shared else "this home alone"
+    terminal.result(json, output, f"{name} can be searched by {who}")
 
 
 @command.command("remove")
@@ -131,6 +161,12 @@ def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
         cids = [one["doc_cid"][:_CID_LENGTH] for one in found[:4]]
         raise HearthNetError("bad_request", f"{shown!r} stands for {len(found)} documents: {', '.join(cids)}")
     raise HearthNetError("not_found", f"there is no document {shown!r}; see: hearthnet corpus show")
+
+
+async def _corpora(bus: Bus) -> list[dict[str, Any]]:
+    listed = (await bus.call("rag.list_corpora@1.0", {"params": {}, "input": {}})).output["corpora"]
+    shared = await shared_corpora(bus)
+    return [{**one, "shared": one["name"] in shared} for one in listed]
 
 
 async def _documents(bus: Bus, name: str) -> dict[str, Any]:

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from hearthnet.cli.input.local_call import call_node
 from hearthnet.cli.input.options import common_options
+from hearthnet.cli.input.yes_no import is_agreed
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.core.errors import FULL, OK, OTHER, HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.trust.authorization.authority import HOME
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 _CORPUS: Final = re.compile(r"[a-z0-9-]{1,64}")
 _READ_ONLY: Final = "system"
+_NEVER_SHARED: Final = "personal"
 _PATH_LIMIT: Final = 1000
 _MOST_SKIPPED: Final = 5
 _MOST_RANGES: Final = 8
@@ -60,9 +64,21 @@ class ProgressDisplay(NamedTuple):
     is_flag=True,
     help="Let each file take the place of what came under the same name before.",
 )
+@click.option(
+    "--share/--private",
+    "shared",
+    default=None,
+    help="Let every member of the community search the corpus, or this home alone. A new corpus is private; "
+    "on a terminal you are asked.",
+)
 @common_options
-def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json: bool) -> int:
+def command(
+    paths: tuple[Path, ...], corpus: str, update: bool, shared: bool | None, home: Home, json: bool
+) -> int:
     """Add documents to a corpus, so that questions can be answered from them.
+
+    Who can read them: this home, unless the corpus is shared, on purpose, with every member of the community.
+    Another corpus takes what is not for them. See: hearthnet corpus share --help
 
     PDF, HTML, Markdown, text, DOCX and EPUB can be read. In folders, files with one of their endings are
     taken. A file that is already there, unchanged, is not added twice. A file that fails does not stop the
@@ -71,13 +87,20 @@ def command(paths: tuple[Path, ...], corpus: str, update: bool, home: Home, json
     from hearthnet.cli.input.text_files import PATTERNS, find
 
     check_corpus(corpus)
+    if corpus == _NEVER_SHARED:
+        if shared:
+            raise HearthNetError("unauthorized", "the corpus personal is never shared; choose another name")
+        shared = False
     found = find(list(paths))
     if not found.texts:
         raise HearthNetError("not_found", f"there is nothing to ingest: none of {PATTERNS}")
     summary: dict[str, Any] = {"corpus": corpus, "ingested": [], "skipped": found.skipped, "failed": []}
+    is_new = not json and _is_new(home, corpus)
+    if shared is None and is_new:
+        shared = is_agreed(f"Let every member of the community search the corpus {corpus}?")
     with _progress(len(found.texts), json) as display:
-        asyncio.run(_ingest(home, _Order(corpus, update), found.texts, summary, display))
-    terminal.result(json, summary, lambda: _show(summary))
+        asyncio.run(_ingest(home, _Order(corpus, update, shared), found.texts, summary, display))
+    terminal.result(json, summary, lambda: _show(summary, is_new=is_new))
     if any(map(is_full, summary["failed"])):
         return FULL
     return OTHER if summary["failed"] else OK
@@ -89,17 +112,28 @@ def check_corpus(name: str) -> None:
         raise HearthNetError(
             "unauthorized", "the corpus system comes with HearthNet and is read-only; choose another name"
         )
+    check_name(name)
+
+
+def check_name(name: str) -> None:
+    """Check that `name` can be the name of a corpus."""
     if not _CORPUS.fullmatch(name):
         raise HearthNetError(
             "bad_request", f"{one_line(name[:80])!r} is no name for a corpus; write 1 to 64 of a-z, 0-9 and -"
         )
 
 
+def _is_new(home: Home, corpus: str) -> bool:
+    listed = call_node(home, "rag.list_corpora@1.0", {})["corpora"]
+    return corpus not in {one["name"] for one in listed}
+
+
 class _Order(NamedTuple):
-    """The corpus for the files, and whether to replace earlier versions."""
+    """The corpus for the files, whether to replace earlier versions, and the answer about sharing, if any."""
 
     corpus: str
     update: bool
+    shared: bool | None = None
 
 
 async def _ingest(
@@ -122,6 +156,11 @@ async def _ingest(
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_AT_ONCE):
                 tasks.create_task(take())
+        if order.shared is not None and any(isinstance(one, dict) for one in outcomes.values()):
+            await share(bus, order.corpus, shared=order.shared)
+            summary["shared"] = order.shared
+        else:
+            summary["shared"] = order.corpus in await shared_corpora(bus)
     summary["not_tried"] = [str(file.path) for number, file in enumerate(texts) if number not in outcomes]
     for number, outcome in sorted(outcomes.items()):
         file = texts[number]
@@ -129,6 +168,19 @@ async def _ingest(
             summary["failed"].append({"path": str(file.path), **outcome.to_body()})
         else:
             summary["ingested"].append({"path": str(file.path), **outcome})
+
+
+async def share(bus: Bus, corpus: str, *, shared: bool) -> dict[str, Any]:
+    """Share a corpus of this node with the community, or keep it to this home."""
+    body = {"params": {"corpus": corpus}, "input": {"shared": shared}}
+    return dict((await bus.call("rag.share@1.0", body, node=bus.peer.node_id)).output)
+
+
+async def shared_corpora(bus: Bus) -> set[str]:
+    """Return the names of this node's corpora that every member may search."""
+    offers = await bus.offers("rag.query")
+    mine = [view for view in offers if view.node == bus.peer.node_id]
+    return {str(view.params["corpus"]) for view in mine if view.offer.trust != HOME}
 
 
 def is_full(failure: dict[str, Any]) -> bool:
@@ -237,9 +289,14 @@ def _progress(total: int, quiet: bool) -> Iterator[ProgressDisplay]:
             )
 
 
-def _show(summary: dict[str, Any]) -> None:
+def _show(summary: dict[str, Any], *, is_new: bool) -> None:
     files = counted(len(summary["ingested"]), "file")
-    terminal.line(f"{files}, {_counts(summary['ingested'])} in the corpus {summary['corpus']}")
+    corpus = summary["corpus"]
+    terminal.line(f"{files}, {_counts(summary['ingested'])} in the corpus {corpus}")
+    if summary["shared"]:
+        terminal.info(f"every member may search it; for this home alone: hearthnet corpus unshare {corpus}")
+    elif is_new:
+        terminal.info(f"this home alone may search it; for every member: hearthnet corpus share {corpus}")
     if skipped := summary["skipped"]:
         names = ", ".join(one_line(Path(path).name) for path in skipped[:_MOST_SKIPPED])
         more = ", ..." if len(skipped) > _MOST_SKIPPED else ""

@@ -1,4 +1,4 @@
-"""Confirmation by the person at the terminal, for actions that cannot be undone."""
+"""Questions of yes or no to the person at the terminal, as for actions that cannot be undone."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def confirm(question: str, *, confirmed: bool, option: str) -> None:
         raise HearthNetError("unauthorized", "not done: it takes a yes", exit_status=REFUSED)
 
 
-def agrees(question: str) -> bool:
-    """Return whether the person at the terminal answers yes to `question`; False if there is none."""
+def is_agreed(question: str) -> bool | None:
+    """Return whether the person answers yes to `question`; None without a terminal."""
     screen = terminal.screen()
-    return screen is not None and _ask(screen, f"{question} [y]es or [n]o? ")
+    return None if screen is None else _ask(screen, f"{question} [y]es or [n]o? ")
 
 
 def _ask(screen: TextIO, prompt: str) -> bool:

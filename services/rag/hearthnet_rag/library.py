@@ -11,6 +11,7 @@ import msgspec
 from hearthnet import HearthNetError
 from hearthnet_rag.index.index import Index, Ingested
 from hearthnet_rag.index.journal import Journal, Record
+from hearthnet_rag.index.sharing import Sharing
 from hearthnet_rag.ingest.document_import import bring_up_to_date, entry_of, starter_files
 from hearthnet_rag.readers import OnProgress, no_progress
 from hearthnet_rag.readers.documents import Pages
@@ -40,6 +41,7 @@ class Library:
     def __init__(self, folder: Path) -> None:
         self.index = Index(folder)
         self._journal = Journal(folder)
+        self.sharing = Sharing(folder)
         self._readers = ReaderPool()
         self._changing = threading.Lock()  # journal and index change in the same order
 

@@ -36,6 +36,12 @@ class IngestInput(msgspec.Struct, frozen=True):
     update: bool = False
 
 
+class ShareInput(msgspec.Struct, frozen=True):
+    """Whether every member of the community may search the corpus."""
+
+    shared: bool
+
+
 class DocumentsInput(msgspec.Struct, frozen=True):
     """The largest number of documents to list."""
 

@@ -22,9 +22,16 @@ from hearthnet_rag.ingest.document_import import CORPUS as SYSTEM
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES, check_size
 from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.library import Library
-from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, OneDocument, QueryInput
+from hearthnet_rag.schemas import (
+    CorpusParams,
+    DocumentsInput,
+    IngestInput,
+    OneDocument,
+    QueryInput,
+    ShareInput,
+)
 from hearthnet_rag.search.embedding import Embedding, QueryVector
-from hearthnet_rag.search.search import PERSONAL, Hit, no_such_corpus, search
+from hearthnet_rag.search.search import Hit, no_such_corpus, search
 
 _log = logging.getLogger(__name__)
 K_MAX: Final = 20
@@ -34,6 +41,13 @@ REBUILDING: Final = "rebuilding the search index"
 TIDY_SECONDS: Final = 600.0
 PATIENCE_SECONDS: Final = 2.0
 """Time that `rag.progress` waits for an ingestion to begin."""
+PERSONAL: Final = "personal"
+_MOST_NAMED: Final = 3
+_ABSENT: Final = {"state": "absent", "stage": "", "current": 0, "total": 0}
+_FIXED: Final = {
+    SYSTEM: "corpus system comes with HearthNet and is read-only; choose another name for your documents",
+    PERSONAL: "corpus personal is never shared; ingest what is for others into one of another name",
+}
 
 
 class RagService(Service):
@@ -44,6 +58,8 @@ class RagService(Service):
     def __init__(self) -> None:
         super().__init__()
         self._corpora: list[str] = []
+        self._looking = asyncio.Lock()
+        self._damage_note: str | None = None
         self._ingestions = Ingestions()
         self._tasks = TaskSet()
         self._removed = asyncio.Event()
@@ -63,13 +79,13 @@ class RagService(Service):
     def offers(self) -> list[Offer]:
         """Offer a query for each corpus, and the other capabilities.
 
-        `personal` is offered to this node only.
+        A corpus that is not shared is offered to this home only, and named in no other offer.
         """
-        writable = [corpus for corpus in self._corpora if corpus not in {SYSTEM, PERSONAL}]
+        writable = [corpus for corpus in self._corpora if corpus != SYSTEM and self._is_shared(corpus)]
         params = {"corpora_available": writable, "max_document_bytes": LARGEST_BYTES}
-        others = ("remove", "progress", "list_corpora", "list_documents")
+        others = ("remove", "progress", "share", "list_corpora", "list_documents")
         return [
-            *(_query_offer(corpus) for corpus in self._corpora),
+            *(_query_offer(corpus, shared=self._is_shared(corpus)) for corpus in self._corpora),
             Offer(capability="rag.ingest@1.0", params=params, max_concurrent=AT_ONCE),
             *(Offer(capability=f"rag.{verb}@1.0") for verb in others),
         ]
@@ -122,7 +138,9 @@ class RagService(Service):
     async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
         """Return the progress of an ingestion, or stream it until the ingestion has ended."""
         key = call.params.corpus, call.input.doc_cid
-        self._check_personal(call, key[0])
+        if not self._may_read(call, key[0]):
+            # The answer for a corpus that does not exist, without a wait that an ingestion would end.
+            return Reply(output=_ABSENT, meta={"corpus": key[0]})
         if not stream.unary:
             async for one in self._ingestions.follow(key, PATIENCE_SECONDS):
                 await stream.progress(one.stage, one.current, one.total)
@@ -138,12 +156,23 @@ class RagService(Service):
         await self._look()
         return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})
 
+    @capability("rag.share@1.0")
+    async def share(self, call: Call[CorpusParams, ShareInput]) -> Reply:
+        """Share a corpus with the community, or keep it to this home."""
+        corpus, shared = call.params.corpus, call.input.shared
+        if corpus not in self._corpora:
+            raise no_such_corpus(corpus, self._corpora)
+        if corpus == SYSTEM or (corpus == PERSONAL and shared):
+            raise HearthNetError("unauthorized", _FIXED[corpus], details={"path": "/params/corpus"})
+        await asyncio.to_thread(self._library.sharing.decide, corpus, shared=shared)
+        self._show()
+        return Reply({"corpus": corpus, "shared": shared}, {"corpus": corpus})
+
     @capability("rag.list_corpora@1.0")
     async def list_corpora(self, call: Call[Any, Any]) -> Reply:
-        """Return the corpora of this node; `personal` is shown to the node itself only."""
+        """Return the corpora of this node that the caller may search."""
         corpora = await asyncio.to_thread(self._library.index.corpora)
-        shown = [corpus for corpus in corpora if corpus.name != PERSONAL or self._node.is_self(call)]
-        return Reply(output={"corpora": shown})
+        return Reply(output={"corpora": [one for one in corpora if self._may_read(call, one.name)]})
 
     @capability("rag.list_documents@1.0")
     async def list_documents(self, call: Call[CorpusParams, DocumentsInput]) -> Reply:
@@ -159,7 +188,7 @@ class RagService(Service):
         if stage is not None:
             return {"state": "running", "stage": stage.stage, "current": stage.current, "total": stage.total}
         found = await asyncio.to_thread(self._library.index.find, *key)
-        return {"state": "there" if found else "absent", "stage": "", "current": 0, "total": 0}
+        return {**_ABSENT, "state": "there"} if found else _ABSENT
 
     async def _read(self, record: Record, call: Call[Any, Any] | None) -> bytes:
         """Return a document that the caller may read, or one of the journal; checked against its hash."""
@@ -169,10 +198,19 @@ class RagService(Service):
 
     async def _look(self) -> None:
         """Read the list of corpora, and renew the offers if it has changed."""
-        corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.index.corpora)]
-        if corpora != self._corpora:
-            self._corpora = corpora
-            self.offers_changed()
+        async with self._looking:
+            corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.index.corpora)]
+            if corpora != self._corpora:
+                self._corpora = corpora
+                await asyncio.to_thread(self._library.sharing.keep, corpora)
+                self._show()
+
+    def _show(self) -> None:
+        """Renew the offers and the note."""
+        undecided = self._library.sharing.unanswered(set(self._corpora) - {SYSTEM, PERSONAL})
+        notes = (self._damage_note, _undecided(undecided) if undecided else None)
+        self.note = "; ".join(filter(None, notes)) or None
+        self.offers_changed()
 
     async def _tidy(self) -> None:
         """Release the disk space of removed documents while no ingestion is running."""
@@ -202,28 +240,31 @@ class RagService(Service):
                 _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
         await asyncio.to_thread(self._library.clear)
         if (aside := self._library.index.moved_aside) is not None:
-            self.note = _rebuilt(aside.name, len(lost) - missing, missing)
+            self._damage_note = _rebuilt(aside.name, len(lost) - missing, missing)
 
     def _check_visible(self, call: Call[Any, Any], corpus: str) -> None:
-        visible = [name for name in self._corpora if name != PERSONAL or self._node.is_self(call)]
+        visible = [name for name in self._corpora if self._may_read(call, name)]
         if corpus not in visible:
             raise no_such_corpus(corpus, visible)
 
     def _check_writable(self, call: Call[Any, Any], corpus: str) -> None:
         if corpus == SYSTEM:
-            raise HearthNetError(
-                "unauthorized",
-                "corpus system comes with HearthNet and is read-only; choose another name for your documents",
-                details={"path": "/params/corpus"},
-            )
-        self._check_personal(call, corpus)
+            raise HearthNetError("unauthorized", _FIXED[SYSTEM], details={"path": "/params/corpus"})
+        if not self._may_read(call, corpus):  # this home alone begins a corpus
+            self._check_visible(call, corpus)
 
-    def _check_personal(self, call: Call[Any, Any], corpus: str) -> None:
-        if corpus == PERSONAL and not self._node.is_self(call):
-            raise HearthNetError(
-                "unauthorized", "corpus personal takes documents from its own node only",
-                details={"path": "/params/corpus"},
-            )  # fmt: skip
+    def _is_shared(self, corpus: str) -> bool:
+        return corpus == SYSTEM or (corpus != PERSONAL and self._library.sharing.is_shared(corpus))
+
+    def _may_read(self, call: Call[Any, Any], corpus: str) -> bool:
+        """Return whether the caller may know of `corpus`: all of a shared one, else this home alone.
+
+        Of this home are the node itself, its owner's clients, and those whose scope names the corpus.
+        """
+        own = self._node.identity.node_id
+        if self._is_shared(corpus):
+            return True
+        return call.caller == own and (call.claims is None or call.claims.is_of_home(own, {"corpus": corpus}))
 
 
 def _how(outlook: QueryVector) -> dict[str, Any]:
@@ -233,9 +274,9 @@ def _how(outlook: QueryVector) -> dict[str, Any]:
     return {"embedding_model": model, **degraded}
 
 
-def _query_offer(corpus: str) -> Offer:
+def _query_offer(corpus: str, *, shared: bool) -> Offer:
     params = {"corpus": corpus, "embedding_model": None, "k_max": K_MAX}
-    return Offer(capability="rag.query@1.0", params=params, trust="self" if corpus == PERSONAL else "")
+    return Offer(capability="rag.query@1.0", params=params, trust="" if shared else "home")
 
 
 def _record(corpus: str, wanted: IngestInput) -> Record:
@@ -263,6 +304,14 @@ def _outcome(made: Ingested) -> dict[str, Any]:
 
 def _ingest_meta(corpus: str, made: Ingested) -> dict[str, Any]:
     return {"corpus": corpus, "ingest_event_id": made.event_id, "embedding_model": None}
+
+
+def _undecided(corpora: list[str]) -> str:
+    names = ", ".join(corpora[:_MOST_NAMED]) + (", ..." if len(corpora) > _MOST_NAMED else "")
+    return (
+        f"private until you decide: {names}; hearthnet corpus share {corpora[0]}, "
+        f"or: hearthnet corpus unshare {corpora[0]}"
+    )
 
 
 def _rebuilt(moved_to: str, restored: int, missing: int) -> str:

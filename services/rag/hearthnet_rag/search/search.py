@@ -22,7 +22,6 @@ from hearthnet_rag.search.ranking import Candidate, by_both, by_words, heading_m
 from hearthnet_rag.text.document_frequencies import Vocabulary
 from hearthnet_rag.text.text_analysis import DEFAULT, base_language, query_stems, surface_forms, words
 
-PERSONAL: Final = "personal"
 PER_DOCUMENT: Final = 2
 _FAR: Final = 1_000_000
 """A year beyond every document; SQLite's integers have 64 bits."""
@@ -63,8 +62,7 @@ def search(
     """Return at most `k` passages of `corpus`, best first, by words and by the vector `near`.
 
     Raises:
-        HearthNetError: `not_found`, with the nearest names, if there is no such corpus; `bad_request` if the
-            query has no word.
+        HearthNetError: `not_found` if there is no such corpus; `bad_request` if the query has no word.
     """
     if not words(query):
         raise HearthNetError(
@@ -98,11 +96,10 @@ def no_such_corpus(corpus: str, known: Sequence[str]) -> HearthNetError:
 
 
 def _corpus(connection: sqlite3.Connection, name: str) -> int:
-    rows = connection.execute("SELECT id, name FROM corpora ORDER BY name").fetchall()
-    for row in rows:
-        if row["name"] == name:
-            return int(row["id"])
-    raise no_such_corpus(name, [row["name"] for row in rows if row["name"] != PERSONAL])
+    row = connection.execute("SELECT id FROM corpora WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        raise no_such_corpus(name, ())
+    return int(row["id"])
 
 
 def _fitting(connection: sqlite3.Connection, nearest: Sequence[Neighbor], wanted: Filter) -> list[Neighbor]:
