@@ -199,7 +199,7 @@ class Revoking(CosignCommand):
         if invited and not self._json:
             terminal.info(f"came by invites of {known.name}, or of those whom it invited: {names}")
         if invited and not with_invited and not (self._confirmed or self._json):
-            with_invited = yes_no.is_agreed(f"Put these {len(invited)} out as well?")
+            with_invited = yes_no.is_agreed(f"Put these {len(invited)} out as well?") is True
         elif with_invited:
             yes_no.confirm(f"Put out {names}?", confirmed=self._confirmed or not invited, option="--yes")
         taken = [self._remove_as_well(one, what, pages) if with_invited else _as_json(one) for one in invited]
