@@ -105,7 +105,8 @@ class ModelHttpClient:
         self._sign = sign
         timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
         limits = httpx2.Limits(keepalive_expiry=_KEEPALIVE_SECONDS)
-        self._client = httpx2.AsyncClient(timeout=timeout, auth=login, limits=limits)
+        # A redirect would lead the node, with its key's header, wherever the server likes.
+        self._client = httpx2.AsyncClient(timeout=timeout, auth=login, limits=limits, follow_redirects=False)
 
     async def close(self) -> None:
         """Close the connection; running requests end with an error."""

@@ -219,6 +219,16 @@ async def test_images_are_fetched_and_made_to_fit_on_their_way(vendor: Vendor) -
     assert "blake3" not in sent
 
 
+@pytest.mark.req("ATTACK-38")
+async def test_a_redirect_is_not_followed(vendor: Vendor) -> None:
+    async with ModelServer() as inside:
+        there = f"HTTP/1.1 307 x\r\nlocation: http://{inside.host}/\r\nconnection: close\r\n\r\n"
+        async with serving(there.encode()) as url, connected(vendor, url) as remote:
+            with pytest.raises(HearthNetError):
+                await frames_of(remote)
+    assert inside.asked == []
+
+
 @pytest.mark.req("LLM-2")
 async def test_closing_hangs_up_within_200_ms(vendor: Vendor) -> None:
     gone = asyncio.Event()
