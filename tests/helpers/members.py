@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from hearthnet.bus.session.event_intake import UNKNOWN_BYTES
 from hearthnet.core import ids, times
@@ -17,6 +18,12 @@ from hearthnet.trust.keys import Identity
 DAY_MS = 86_400_000
 NOW = 1_795_292_100_000
 """2026-11-21T20:15:00Z"""
+
+
+def let_in_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on names are taken as the version before took them, unchecked."""
+    for module in (commands, invites):
+        monkeypatch.setattr(module, "check_name", lambda name: None)
 
 
 def take_in(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hearthnet.cli.input.local_call import call_node, on_bus
-from hearthnet.cli.input.member_lookup import display_name, roster_of
+from hearthnet.cli.input.member_lookup import members, roster_of
 from hearthnet.cli.input.options import Commands, common_options, roster_option
 from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
@@ -126,7 +126,7 @@ def _show(home: Home, posts: list[dict[str, Any]]) -> None:
         terminal.line("nothing found")
         return
     now = now_ms()
-    names = {member.node_id: display_name(member.display_name) for member in roster_of(home).members}
+    names = {member.node_id: member.name for member in members(roster_of(home))}
     rows = [
         (
             post["event_id"],

@@ -73,7 +73,7 @@ def _as_json(roster: Roster, own: str, running: bool) -> dict[str, Any]:
             {
                 "node_id": one.node_id,
                 "short_id": ids.short_id(one.node_id),
-                "display_name": one.display_name,
+                "display_name": roster.shown_name(one.node_id),
                 "level": one.level,
                 "added_at": one.added_at,
             }
@@ -92,7 +92,7 @@ def _show(roster: Roster, own: str) -> None:
         _HEADINGS,
         [
             (
-                display_name(one.display_name),
+                display_name(roster.shown_name(one.node_id)),
                 ids.short_id(one.node_id),
                 one.level,
                 format_time(from_rfc3339(one.added_at), now_ms()),

@@ -23,7 +23,7 @@ NAME_WIDTH: Final = 40
 
 
 class KnownMember(NamedTuple):
-    """A node and the name it gave itself."""
+    """A node and the name under which it is shown."""
 
     node_id: str
     display_name: str
@@ -49,7 +49,7 @@ def roster_of(home: Home) -> Roster:
 
 def members(roster: Roster) -> list[KnownMember]:
     """Return the present members of the community."""
-    return [KnownMember(member.node_id, member.display_name) for member in roster.members]
+    return [KnownMember(member.node_id, roster.shown_name(member.node_id)) for member in roster.members]
 
 
 def display_name(display_name: str) -> str:
@@ -60,8 +60,8 @@ def display_name(display_name: str) -> str:
 def principal_name(principal: str, roster: Roster | None = None) -> str:
     """Return a principal for people: its name in `roster`, else its short id; after the name of a guest."""
     node, _, guest = principal.partition("/")
-    member = roster.member(node) if roster is not None else None
-    name = ids.short_id(node) if member is None else display_name(member.display_name)
+    shown = roster.shown_name(node) if roster is not None else ""
+    name = display_name(shown) if shown else ids.short_id(node)
     return f"{one_line(guest)} of {name}" if guest else name
 
 

@@ -34,10 +34,10 @@ from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.trust.community import invites
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.names import check_name, usable
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 
-_LONGEST_NAME: Final = 64
 PATIENCE_SECONDS: Final = LINGER_MS / 1000 + 2.0
 """The time after which a server has certainly disconnected an invite that its node no longer answers."""
 _PAUSE_SECONDS: Final = 1.0
@@ -178,10 +178,16 @@ class _Joining:
         """Return the name of this home for the others.
 
         It is the one in its settings, else the inviter's name for it, else its host name.
+
+        Raises:
+            HearthNetError: `bad_request` for one in the settings that a home may not give itself.
         """
+        if self._config.node.display_name:
+            check_name(self._config.node.display_name)
         invite = roster.invite(self._invite.key().node_id)
         invited_as = "" if invite is None else invite.display_name
-        return (self._config.node.display_name or invited_as or self._config.display_name)[:_LONGEST_NAME]
+        name = self._config.node.display_name or invited_as or self._config.display_name
+        return usable(name, self._identity.node_id)
 
     async def _as_member(self, upstream: Upstream, known: Roster | None) -> Roster:
         """Return the roster as a member receives it.

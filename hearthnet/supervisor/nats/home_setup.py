@@ -21,6 +21,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.supervisor.os.disk import check_space, file_errors, make_folder
 from hearthnet.supervisor.os.trusted_path import check_trusted
 from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.names import usable
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 
@@ -103,7 +104,7 @@ def _found_community(home: Home, identity: Identity, display_name: str, report: 
     root = _identity(home.community_key, "community root key", report)
     name = f"{display_name}'s community"
     now = now_ms()
-    first = rosters.member(identity, "anchor", display_name, now)
+    first = rosters.member(identity, "anchor", usable(display_name, identity.node_id), now)
     founded = rosters.seal(rosters.create(root, first, name, now), identity)
     _write_new(home.roster, rosters.encode(founded))
     report(f"founded {name}, a community of one")

@@ -23,6 +23,7 @@ from hearthnet.trust.community.events import (
     Withdrawn,
 )
 from hearthnet.trust.community.history import MAX_ENDS
+from hearthnet.trust.community.names import check_name
 from hearthnet.trust.community.roster import Level, Member, Roster
 from hearthnet.trust.keys import Identity
 
@@ -63,8 +64,11 @@ class CommunityAuthor:
         of `invitee`, if there is one.
 
         Raises:
-            HearthNetError: `invalid_signature` if a co-signer has signed other terms; `unauthorized`.
+            HearthNetError: `bad_request` for a name that a home may not give itself; `invalid_signature` if
+                a co-signer has signed other terms; `unauthorized`.
         """
+        if display_name:
+            check_name(display_name)
         content = events.invited(
             self._held.community_id,
             self._author.node_id,

@@ -19,6 +19,7 @@ from hearthnet.core.times import from_rfc3339
 from hearthnet.trust import text_armor
 from hearthnet.trust.community import commands, event_validation, events
 from hearthnet.trust.community.events import Admitted, CommunityEvent, Joined
+from hearthnet.trust.community.names import check_name
 from hearthnet.trust.community.roster import Invite, Roster, merge
 from hearthnet.trust.keys import Identity
 
@@ -116,8 +117,9 @@ def admit(
 
     Raises:
         HearthNetError: `invalid_signature` or `bad_request` for an invalid event; `revoked` for a revoked
-            node; `unauthorized` for an invite that was used, withdrawn, is for another node, or that this
-            node may not honour; `expired` after the invite's end.
+            node; `bad_request` for a name that a home may not give itself; `unauthorized` for an invite
+            that was used, withdrawn, is for another node, or that this node may not honour; `expired` after
+            the invite's end.
     """
     event_validation.validate_event(joined, held.community_id)
     content = joined.content
@@ -125,6 +127,7 @@ def admit(
         raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")
     _check_open(held, content, now_ms)
     _check_day(held, author.node_id, now_ms)
+    check_name(content.member.display_name)
     with_request = merge(held, [joined])
     flaw = "it does not follow the newcomer's events before" if with_request is held else ""
     flaw = flaw or with_request.flaw(joined)

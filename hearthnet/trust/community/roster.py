@@ -26,6 +26,7 @@ from hearthnet.trust.community.events import CommunityEvent, EventEntry, Revoked
 from hearthnet.trust.community.events import Level as Level
 from hearthnet.trust.community.events import Policy as Policy
 from hearthnet.trust.community.history import Heads, History
+from hearthnet.trust.community.names import shown_names
 from hearthnet.trust.community.reducer import replay
 from hearthnet.trust.community.replay import LEVELS, RosterReplay
 from hearthnet.trust.keys import Identity
@@ -105,6 +106,14 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
             return found.level
         invite = None if now_ms is None else self._invites.get(node)
         return "unknown" if invite is None or now_ms is None or now_ms >= invite.expires_at else "invited"
+
+    def shown_name(self, node: str) -> str:
+        """Return how the home of `node` is called here, empty if it is no member (names.py)."""
+        return self._shown_names.get(node, "")
+
+    @cached_property
+    def _shown_names(self) -> dict[str, str]:
+        return shown_names((one.node_id, one.display_name) for one in self.members)
 
     def member(self, node: str) -> Member | None:
         """Return the member with this node id."""

@@ -84,7 +84,7 @@ def _of(view: OfferView, viewer: Viewer) -> Iterator[Item]:
 
 def _about(snapshot: Snapshot, node: str) -> str:
     member = snapshot.roster.member(node)
-    name = "" if member is None else f"{short(member.display_name)}, {member.level}"
+    name = "" if member is None else f"{short(snapshot.roster.shown_name(node))}, {member.level}"
     return f"{name}, {'here now' if node in snapshot.online() else 'not here now'}"
 
 

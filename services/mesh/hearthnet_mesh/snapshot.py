@@ -57,7 +57,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         seen = self.seen.get(member.node_id)
         return {
             "node_id": member.node_id,
-            "display_name": short(member.display_name),
+            "display_name": short(self.roster.shown_name(member.node_id)),
             "profile": None,
             "level": member.level,
             "added_at": member.added_at,
@@ -83,7 +83,12 @@ class Snapshot(msgspec.Struct, frozen=True):
         member = self.roster.member(name)
         if member is not None:
             return member
-        named = [one for one in self.roster.members if one.display_name.casefold() == name.casefold()]
+        shown, wanted = self.roster.shown_name, name.casefold()
+        named = [
+            one
+            for one in self.roster.members
+            if wanted in (one.display_name.casefold(), shown(one.node_id).casefold())
+        ]
         return named[0] if len(named) == 1 else None
 
 

@@ -17,6 +17,7 @@ from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here
 from tests.helpers.household import Household, make_home, settle
+from tests.helpers.members import let_in_any_name
 
 FAR = Identity(bytes([7] * 32))
 
@@ -45,7 +46,10 @@ def household(tmp_path: Path) -> Household:
 
 
 @pytest.mark.req("JOIN-3")
-def test_open_invites_are_listed_without_a_running_node(here: Here, household: Household) -> None:
+def test_open_invites_are_listed_without_a_running_node(
+    here: Here, household: Household, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_in_any_name(monkeypatch)
     home = household["attic"].path
     assert here("invite", "list", "--home", home) == 0
     assert "there is no open invite" in here.out

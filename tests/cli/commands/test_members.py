@@ -12,7 +12,7 @@ from hearthnet.trust.community import proposals
 from hearthnet.trust.keys import Identity
 from tests.cli.conftest import Here, Village
 from tests.helpers.household import Household, settle
-from tests.helpers.members import take_in
+from tests.helpers.members import let_in_any_name, take_in
 from tests.helpers.waiting import wait_for_sync
 
 
@@ -71,7 +71,10 @@ def test_members_for_scripts_hold_the_revoked_and_the_open_invites(here: Here, t
 
 
 @pytest.mark.req("CLI-3", "MEMBERS-1")
-def test_a_members_name_cannot_steer_the_terminal(here: Here, tmp_path: Path) -> None:
+def test_a_members_name_cannot_steer_the_terminal(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_in_any_name(monkeypatch)
     household = settle(tmp_path, {"evil\x1b[2J\u202e": "member"})
     for options in ([], ["--json"]):
         assert run_at(here, household, "", "members", *options) == 0

@@ -95,8 +95,9 @@ function table(nodes) {
 }
 
 function rows(node) {
-  const name = el("th", { scope: "rowgroup", rowspan: Math.max(1, node.offers.length) }, shown(nameOf(node)),
-    node.own && el("span", { class: "hint" }, ` (${text("mesh.here")})`));
+  // The sign of this node stands before the name, in a form that no name has.
+  const name = el("th", { scope: "rowgroup", rowspan: Math.max(1, node.offers.length) },
+    node.own && el("span", { class: "badge" }, text("mesh.here")), node.own && " ", shown(nameOf(node)));
   if (!node.offers.length) return el("tr", {}, name, el("td", { colspan: 2 }, text("mesh.none")), health("away"));
   const sorted = [...node.offers].sort((one, other) => one.capability.localeCompare(other.capability));
   return sorted.map((offer, at) => el("tr", {}, at === 0 && name, el("td", {}, shown(offer.capability)),
