@@ -24,7 +24,7 @@ from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.namespaces import is_home_only, is_provider_defined, refuse_home_only
+from hearthnet.contracts.namespaces import is_provider_defined, refuse_home_only
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Capability, split_name
@@ -100,12 +100,14 @@ class Bus:
     ) -> ReceivedReply:
         """Call `name` or `name@major.minor` with `{params, input}` on the best of its processes.
 
+        A capability whose contract its providers define is called at this node, unless `node` names another.
+
         Raises:
             HearthNetError: The provider's error; `bad_request` before anything is sent if the body does not
                 fit the contract; `not_found` if no process offers it; `timeout`; `partition`.
         """
         if is_provider_defined(capability):
-            capability = (await self.fetch_contract(capability)).id
+            capability = (await self.fetch_contract(capability, node=options.get("node", ""))).id
         return await unary.call(
             self.peer, self._discovery, _request(self.peer.node_id, capability, body, options)
         )
@@ -141,10 +143,11 @@ class Bus:
             if view.capability.name == name and (version is None or view.capability[1:] == version)
         ]
 
-    async def fetch_contract(self, capability: str) -> Contract:
+    async def fetch_contract(self, capability: str, *, node: str = "") -> Contract:
         """Return the contract of `capability`, from its provider if it is not installed.
 
-        This node's provider is called first, and for names of other packages alone (contracts/dynamic.py).
+        This node's provider is called first, and for names of other packages alone (contracts/dynamic.py);
+        where `node` is named, that one's alone.
 
         Raises:
             HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
@@ -152,7 +155,7 @@ class Bus:
         """
         if not is_provider_defined(capability):
             return find_contract(capability)
-        return await self._contracts.find(capability)
+        return await self._contracts.find(capability, node)
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""
@@ -219,10 +222,11 @@ def _request(own: str, capability: str, body: dict[str, Any], options: CallOptio
         ids.public_key(options["node"])
     elif (approval := options.get("approval")) is not None and approval.provider != ANY_PROVIDER:
         options["node"] = approval.provider
-    if is_home_only(contract.name):
+    if is_provider_defined(contract.name):
         if options.get("node", own) not in ("", own):
             refuse_home_only(contract.name)
-        options["node"] = own
+        # Any member can offer such a contract: it is called at another node only where the caller names that.
+        options["node"] = options.get("node") or own
     if contract.idempotent == "client_id" and not options.get("idempotency_key"):
         options["idempotency_key"] = str(body["input"]["client_id"])
     options["hops"] = options.get("hops") or tracing.hops()

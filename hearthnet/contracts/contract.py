@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 
 from hearthnet.contracts.match import MatchRule, fits, matcher
-from hearthnet.contracts.namespaces import is_derived, is_home_only
+from hearthnet.contracts.namespaces import is_derived, is_home_only, is_provider_defined
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.contracts.supplied_schema import Bounds
 from hearthnet.contracts.tool_schema import Flat
@@ -81,6 +81,14 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
     def is_home_only(self) -> bool:
         """Whether its name is outside the namespaces of this project, and called at its own home alone."""
         return is_home_only(self.name)
+
+    @property
+    def is_shared_effect(self) -> bool:
+        """Whether its effect is on a log that all nodes of the community merge, whichever of them begins it.
+
+        A provider's own contract does not decide that.
+        """
+        return self.effect_scope == "community" and not is_provider_defined(self.name)
 
     @property
     def major(self) -> int:

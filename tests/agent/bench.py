@@ -9,6 +9,7 @@ import msgspec
 
 from hearthnet.agent.loop.events import (
     Action,
+    AskHome,
     AskModel,
     AskPerson,
     CallComplete,
@@ -22,6 +23,7 @@ from hearthnet.agent.loop.events import (
     Fail,
     Finish,
     GrantUsed,
+    Located,
     ModelDone,
     ModelFailed,
     NotGranted,
@@ -43,7 +45,9 @@ from hearthnet.agent.loop.state import Limits, new_run
 from hearthnet.agent.tools.builtin import builtin_names, builtin_tools
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Decision, ToolChoice, ToolDefinition
+from hearthnet.trust.keys import Identity
 
+PROVIDER = Identity(b"p" * 32).node_id
 RUN = "01JZZZZZZZZZZZZZZZZZZZZZ77"
 EPOCH = 1_790_000_000_000
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "How do I make rainwater safe?"}]
@@ -62,6 +66,17 @@ TOOLBOX = Toolbox([*builtin_tools(builtin_names(), {"search_corpus": {"corpus": 
 _A = TypeVar("_A")
 
 
+def located(loop: ToolLoop, event: Event) -> list[Action]:
+    """The actions that `event` causes where the home of each effect is settled at once."""
+    actions = loop.feed(event)
+    for ask in of(AskHome, actions):
+        actions.remove(ask)
+        about = ask.pending.confirmation_id
+        home = Located(now=event.now, confirmation_id=about, provider=PROVIDER, home="Kitchen")
+        actions += loop.feed(home)
+    return actions
+
+
 class Bench:
     """A loop with the built-in tools; every method feeds one event and returns the actions it caused."""
 
@@ -73,16 +88,18 @@ class Bench:
         *,
         start: bool = True,
         granted: list[str] | None = None,
+        locates: bool = True,
     ) -> None:
         state = new_run(RUN, messages or QUESTION, choice, limits or Limits(), granted)
         self.loop = ToolLoop(state, TOOLBOX)
         self.now = EPOCH
         self.actions: list[Action] = []
+        self.locates = locates
         if start:
             self.feed(Start(now=self.now))
 
     def feed(self, event: Event) -> list[Action]:
-        actions = self.loop.feed(event)
+        actions = located(self.loop, event) if self.locates else self.loop.feed(event)
         self.actions += actions
         return actions
 

@@ -15,9 +15,10 @@ from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest
-from hearthnet.core.capability_name import split_name
+from hearthnet.core.capability_name import parse_capability, split_name
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
+from hearthnet.protocol.offer import OfferRecord
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization import token as tokens
 from hearthnet.trust.authorization.approval import Approval, Claimed, check_binding
@@ -34,6 +35,16 @@ from hearthnet.trust.keys import Identity
 Line = tuple[str, dict[str, Any]] | HearthNetError | Exception | asyncio.Event
 Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 PROVIDER = Identity(b"p" * 32).node_id
+OFFER = OfferRecord(
+    capability="market.post@1.0",
+    instance="abcdefgh",
+    schema_hash="blake3:" + "0" * 64,
+    params={},
+    max_concurrent=1,
+    in_flight=0,
+    issued_at=0,
+    expires_at=1,
+)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -103,7 +114,9 @@ class Script:
 
 
 class ScriptedBus:
-    """`turns` are the model's, in order; `tools` say what a capability does; `offered` who offers it."""
+    """`turns` are the model's, in order; `tools` say what a capability does; `offered` who offers it, else
+    `PROVIDER` does.
+    """
 
     def __init__(self, *turns: list[Line], tools: dict[str, Handler | list[Line]] | None = None) -> None:
         self.peer = Peer()
@@ -112,7 +125,7 @@ class ScriptedBus:
         self.requests: list[dict[str, Any]] = []
         self.sessions: list[str] = []
         self.calls: list[Sent] = []
-        self.offered: list[OfferView] = []
+        self.offered: list[OfferView] | None = None
         self.asked_under: list[tokens.Claims] = []
         """The tokens with which the model was asked."""
         self.principals: list[str] = []
@@ -138,7 +151,9 @@ class ScriptedBus:
         return Answer(await handler(body), {"ms": 1})
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
-        return self.offered
+        if self.offered is not None or capability is None:
+            return self.offered or []
+        return [OfferView(PROVIDER, parse_capability(capability), OFFER)]
 
     def _proved(self, capability: str, body: dict[str, Any], token: str) -> tuple[tokens.Claims, Authority]:
         contract = contracts().find(*split_name(capability))
@@ -173,7 +188,7 @@ class ScriptedBus:
                 arguments_digest=digest(body),
                 idempotency_key=key,
                 run=run,
-                community_effect=contract.effect_scope == "community",
+                shared_effect=contract.is_shared_effect,
             )
             if isinstance(consent, tuple):
                 consent[0].check_time(now)

@@ -29,7 +29,7 @@ from hearthnet.agent.loop.loop import ToolLoop
 from hearthnet.agent.loop.state import CallPhase, CallState, Limits, Phase, RunState, new_run
 from hearthnet.agent.tools.types import Approve, ClientCallRequest, Decision, Deny, Edit, PendingApproval
 from hearthnet.core.canonical_json import digest
-from tests.agent.bench import POST, QUERY, QUESTION, RUN, TOOLBOX, Bench, of, paired
+from tests.agent.bench import POST, QUERY, QUESTION, RUN, TOOLBOX, Bench, located, of, paired
 
 LIMITS = Limits(
     max_iterations=3,
@@ -67,7 +67,7 @@ class Watched(Bench):
 
     def feed(self, event: Event) -> list[Any]:
         over_before = self.ended is not None
-        twin = self._twin().feed(event)
+        twin = located(self._twin(), event)
         if isinstance(event, DecisionMade):
             self._note_decision(event)
         elif isinstance(event, GrantUsed) and event.confirmation_id in self.grants:

@@ -58,7 +58,7 @@ class Lent:
             "community": self._victim.community,
             "approver": key.node_id,
             "actor": self._holder.peer.node_id,
-            "provider": ANY_PROVIDER,
+            "provider": self._victim.node,
             "capability": POST,
             "arguments_digest": digest(body),
             "idempotency_key": body["input"]["client_id"],
@@ -133,6 +133,7 @@ async def test_no_effect_without_an_approval(
         ({"idempotency_key": ids.new_ulid()}, "unauthorized"),
         ({"capability": "market.expire@1.0"}, "unauthorized"),
         ({"provider": Identity.generate().node_id}, "unauthorized"),
+        ({"provider": ANY_PROVIDER}, "unauthorized"),
         ({"actor": Identity.generate().node_id}, "unauthorized"),
         ({"community": Identity.generate().node_id}, "unauthorized"),
         ({"v": 2}, "unauthorized"),
@@ -253,6 +254,35 @@ async def test_each_use_of_a_grant_counts_once(mallory: Attacker, market: OfferV
     assert codes == {"ok": 1, "unauthorized": 3}
     counts = [await mallory.posted(body["input"]["title"]) for body in (first, racers[0])]
     assert (counts, await mallory.posted("Once too often")) == ([1, 1], 0)
+
+
+@pytest.mark.req("ATTACK-41")
+async def test_one_yes_has_its_effect_at_the_home_that_it_names(tmp_path: Path) -> None:
+    """Each home has a market of its own: a yes for any of them would be a post at every one."""
+    mesh = await start_mesh(tmp_path, "carol", "mallory")
+    carol, own = mesh.others
+    members = {"carol": carol, "mallory": own}
+    victim = Victim(mesh.home, mesh.server.url, mesh.identity, Neighbourhood(mesh.home, members))
+    for home in (mesh.home, mesh.guest):
+        home.config_file.write_text(UNLIMITED)
+    with mesh.published(), mesh.published(at=mesh.guest):
+        async with (
+            await mesh.bus("mallory", at=own) as bus,
+            processes_of_service(bus, mesh.home, POST) as here,
+            processes_of_service(bus, mesh.guest, POST) as there,
+        ):
+            mallory, body = Attacker(bus), post_body("Once")
+            lent = Lent(victim, mallory, run=RUN)
+            views = [*here.views, *there.views]
+            for provider, codes in (
+                (ANY_PROVIDER, ["unauthorized"] * 2),
+                (mesh.identity.node_id, ["ok", "unauthorized"]),
+            ):
+                given = {"token": lent.token, "run": RUN, "approval": lent.yes(body, provider=provider)}
+                assert [await mallory.call(view, POST, body, **given) for view in views] == codes
+            listed = [await bus.call(LIST, {"params": {}, "input": {}}, node=view.node) for view in views]
+            assert [len(one.output["posts"]) for one in listed] == [1, 0]
+    mesh.server.stop()
 
 
 @pytest.mark.req("ATTACK-18")

@@ -20,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from hearthnet import Call, NodeContext, Offer, Reply, Service
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session.keyring import load_identity
 from hearthnet.contracts import Contract, contracts, versioned
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.home import Home
@@ -98,6 +99,11 @@ class Attacked:
     server: str
     gateway: psutil.Process
     member: Home
+
+    def tool(self, name: str) -> str:
+        """The member's tool, as the gateway calls it over MCP."""
+        node = load_identity(self.member.device_key).node_id
+        return f"{PREFIX}{name}".replace(".", "_") + f"-{node.removeprefix('ed25519:')[:8]}"
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +193,7 @@ async def _list_tools(attacked: Attacked, key: str) -> None:
         listings = [{tool.name for tool in (await client.list_tools()).tools} for _ in range(3)]
         over.set()
         used = sum(attacked.gateway.cpu_times()[:2]) - used
-        assert listings == [{"market_list", "experimental_mcp_strange_good"}] * 3
+        assert listings == [{"market_list", attacked.tool("good")}] * 3
         assert used < 1.5
         assert await watching < 10
         assert attacked.gateway.memory_info().rss - memory < 64e6

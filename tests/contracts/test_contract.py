@@ -169,7 +169,7 @@ def test_a_contract_says_its_version_and_what_it_does() -> None:
     assert (POST.side_effects, POST.idempotent, POST.effect_scope, POST.approval) == (
         True,
         "client_id",
-        "community",
+        "node",
         "any",
     )
     assert (QUERY.side_effects, QUERY.effect_scope, QUERY.approval) == (False, None, None)

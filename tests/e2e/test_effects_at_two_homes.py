@@ -100,7 +100,7 @@ def test_the_own_home_is_meant_first_and_its_name_shown(homes: Homes) -> None:
         run, pending = asked(http, homes)
         assert pending["provider"] == shell.json("status", "--json")["node_id"]
         assert pending["home"].startswith("Hearth (ed25519:")
-        assert "at the home Hearth" in shell.run("runs", "show", run).stdout
+        assert "at this home: Hearth" in shell.run("runs", "show", run).stdout
         assert approved(http, run, pending) == "Done."
         assert homes.watered == (1, 0)
 

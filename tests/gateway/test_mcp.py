@@ -154,7 +154,7 @@ async def test_a_seal_is_for_one_call_of_one_client(shared: House) -> None:
             answer = await call(who, arguments, request_state=state, input_responses=yes)
             assert said(answer).startswith(code)
         changed = await call(client, {**ARTICLE, "title": "Car"}, request_state=seal, input_responses=yes)
-        assert said(changed).startswith("bad_request: these are not the arguments")
+        assert said(changed).startswith("bad_request: this is not the call that was shown")
         spent = await call(client, ARTICLE, request_state=seal, input_responses=yes)
         assert said(spent).startswith("expired")
         seal = (await call(client, ARTICLE)).request_state

@@ -25,7 +25,7 @@ from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import Frame, FrameError
 from hearthnet.service.effects.audit_log import AuditLog
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import SCHEME
 from hearthnet.trust.authorization.token import mint as mint_token
 from hearthnet_llm import LlmService
@@ -134,14 +134,14 @@ async def test_a_call_for_one_that_names_anothers_post_is_judged_by_the_ones_rig
 
 
 def _approval(bus: Bus, actor: str, body: dict[str, Any]) -> dict[str, Any]:
-    """That person's yes to ending that post by the node `actor`."""
+    """That person's yes to ending that post by the node `actor`, whose market it is."""
     owner, now = bus.peer.identity, now_ms()
     approval = Approval(
         id=ids.new_ulid(now),
         community=bus.peer.community,
         approver=owner.node_id,
         actor=actor,
-        provider=ANY_PROVIDER,
+        provider=actor,
         capability=EXPIRE,
         arguments_digest=digest(body),
         idempotency_key=body["input"]["client_id"],

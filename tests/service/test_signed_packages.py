@@ -103,7 +103,7 @@ async def test_a_signed_package_is_called_under_its_key(mesh: Mesh, installer: I
     async with installer.home(mesh.home, "Hello", ANNA) as at_home, await mesh.guest_bus() as guest:
         await see(guest, OF_ANNA.id)
         assert await names(guest) == {OF_ANNA.id}
-        reply = await guest.call(OF_ANNA.name, BODY)
+        reply = await guest.call(OF_ANNA.name, BODY, node=mesh.identity.node_id)
         assert (reply.output, reply.provider) == ({"text": "Hello Ada"}, mesh.identity.node_id)
         assert (await guest.fetch_contract(OF_ANNA.name)).summary == GREET.summary
         # Under its plain name nobody else reaches it: neither by a lookup, nor by a frame of its own making.
@@ -125,7 +125,7 @@ async def test_claims_of_two_keys_are_never_merged(mesh: Mesh, installer: Instal
         await see(bus, PLAIN, OF_ANNA.id, OF_BERTA.id)
         for _ in range(3):
             assert (await bus.call(OF_ANNA.name, BODY)).output == {"text": "Hello Ada"}
-            assert (await bus.call(OF_BERTA.name, BODY)).output == {"text": "Hallo Ada"}
+            assert (await bus.call(OF_BERTA.name, BODY, node=there.node)).output == {"text": "Hallo Ada"}
         assert (await refusal(bus, OF_ANNA.name, node=there.node)).code == "not_found"
         assert (await refusal(bus, OF_BERTA.name, node=here.node)).code == "not_found"
         # The plain name is that of the own home's package, whatever others offer; a third home would choose.
@@ -181,15 +181,19 @@ async def test_a_name_without_its_keys_signature_is_not_learned(mesh: Mesh, inst
     assert impostor.contract.id < OF_ANNA.id
     async with (
         mesh.hosting(impostor),
-        installer.home(mesh.guest, "Hello", ANNA),
+        installer.home(mesh.guest, "Hello", ANNA) as there,
         await mesh.bus() as bus,
     ):
         assert (await refusal(bus, impostor.contract.id)).code == "invalid_signature"
         contracts.cache_clear()
 
         await see(bus, impostor.contract.id, OF_ANNA.id)
-        # Even as the own node's offer it only costs a question; the signed one is found.
-        assert (await bus.call(OF_ANNA.name, BODY)).output == {"text": "Hello Ada"}
+        # Even as the own node's offer it only costs a question; the signed one is found, and called where the
+        # caller names its home.
+        error = await refusal(bus, OF_ANNA.name)
+        assert (error.code, error.details) == ("not_found", {"providers": [there.node]})
+        reply = await bus.call(OF_ANNA.name, BODY, node=there.node)
+        assert reply.output == {"text": "Hello Ada"}
 
 
 @pytest.mark.req("OTHERS-6")
@@ -208,5 +212,6 @@ async def test_a_signed_function_is_called_from_another_home(
             async with await mesh.guest_bus() as guest:
                 (shared,) = await wait_for(lambda: names(guest), what="the signed offer")
                 assert shared.startswith(f"{OF_ANNA.name}@")
-                assert (await guest.call(shared, BODY)).output == "Hello Ada"
+                reply = await guest.call(shared, BODY, node=mesh.identity.node_id)
+                assert reply.output == "Hello Ada"
             assert (await bus.call("hello.greet", BODY)).output == "Hello Ada"

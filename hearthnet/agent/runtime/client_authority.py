@@ -198,7 +198,7 @@ def verify_approval(approval: Approval, expected: Approval, now: int) -> None:
         arguments_digest=expected.arguments_digest,
         idempotency_key=expected.idempotency_key,
         run=expected.run,
-        community_effect=expected.provider == ANY_PROVIDER,
+        shared_effect=expected.provider == ANY_PROVIDER,
     )
     approvals.check_binding(approval, claimed)
     if approval.tool_call_id != expected.tool_call_id or not ids.is_ulid(approval.id):

@@ -33,7 +33,7 @@ from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.calls.unary import EffectInDoubt
-from hearthnet.contracts.namespaces import is_derived
+from hearthnet.contracts.namespaces import is_derived, is_provider_defined
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -228,7 +228,7 @@ class Dispatcher:
         if tool.composed:
             return await self._composed_consent(tool, call)
         if not tool.contract.side_effects:
-            return {}
+            return {"node": tool.provider}
         if not call.grant:
             approval = await self._authority.approve(tool, call, self._bus)
             # A call that is approved for one node is sent to that node.
@@ -245,7 +245,8 @@ class Dispatcher:
         """Return the node that makes the call, this one if it can, and the approval for it."""
         own = self._bus.peer.identity.node_id
         nodes = sorted({view.node for view in await self._bus.offers(TOOLS_CALL_ID)})
-        if not nodes:
+        # What is for one node is shown to no other on the way.
+        if not nodes or (own not in nodes and is_provider_defined(tool.contract.name)):
             raise HearthNetError("not_found", f"nobody offers {TOOLS_CALL_ID}; is the llm service running?")
         node = own if own in nodes else nodes[0]
         if not tool.contract.side_effects:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, Unpack, assert_never
 
 import msgspec
@@ -227,9 +227,9 @@ class ToolRun:
                 asking = self._spawn(self._ask_person(action.pending), action.pending.tool_call_id)
                 self._asking[action.pending.confirmation_id] = asking
             elif isinstance(action, AskGrant) and action.pending.tool_call_id not in aborted:
-                self._spawn(self._put(self._dispatcher.granted(action.pending)), action.pending.tool_call_id)
+                self._spawn(self._put(self._dispatcher.granted, action.pending), action.pending.tool_call_id)
             elif isinstance(action, AskHome) and action.pending.tool_call_id not in aborted:
-                self._spawn(self._put(self._dispatcher.located(action.pending)), action.pending.tool_call_id)
+                self._spawn(self._put(self._dispatcher.located, action.pending), action.pending.tool_call_id)
             elif isinstance(action, AskClient) and action.wanted.tool_call_id not in aborted:
                 self._spawn(self._ask_client(action.wanted), action.wanted.tool_call_id)
             elif isinstance(action, Dispatch) and action.arguments_digest and not over:
@@ -330,8 +330,10 @@ class ToolRun:
         else:
             self._events.put(DecisionMade(now=now, confirmation_id=about, decision=decision))
 
-    async def _put(self, event: Awaitable[Event]) -> None:
-        self._events.put(await event)
+    async def _put(
+        self, find: Callable[[PendingApproval], Awaitable[Event]], pending: PendingApproval
+    ) -> None:
+        self._events.put(await find(pending))
 
     async def _ask_client(self, wanted: ClientCallRequest) -> None:
         """Have the client run a tool; an error counts as a client that is not connected."""

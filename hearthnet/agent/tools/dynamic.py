@@ -6,14 +6,16 @@ The descriptions of such tools are words of others: they are bounded here and se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from hearthnet.agent.tools.builtin import bound_tool
+from hearthnet.agent.tools.providers import only_provider
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
+from hearthnet.contracts.namespaces import is_home_only
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
@@ -22,30 +24,37 @@ MOST_DESCRIBED: Final = 2_000
 """The most characters of a description that a model sees."""
 
 
-async def dynamic_tools(bus: Bus, capabilities: Iterable[str]) -> list[ToolDefinition]:
+async def dynamic_tools(
+    bus: Bus, capabilities: Iterable[str], providers: Mapping[str, str] | None = None
+) -> list[ToolDefinition]:
     """Return the tools that call `capabilities` (names that are not installed, version optional).
 
-    A call of another node's tool always needs a decision, whatever its contract declares: that it only reads
-    is the statement of its owner.
+    Each is a tool of one node: of the one that `providers` names for it, else of this node where it offers
+    the capability, else of the only other one that does. A call of another node's tool always needs a
+    decision, whatever its contract declares: that it only reads is the statement of its owner.
 
     Raises:
-        HearthNetError: `not_found` if no node offers one of them.
+        HearthNetError: `not_found` if no node, or not the named one, offers one of them; `bad_request` if
+            several other nodes do and none is named.
     """
-    tools = []
-    for name in capabilities:
-        contract = await bus.fetch_contract(name)
-        offers = await bus.offers(contract.id)
-        own = any(view.node == bus.peer.node_id for view in offers)
-        tools.append(dynamic_tool(contract, own=own))
-    return tools
+    return [await _tool_of(bus, name, (providers or {}).get(name, "")) for name in capabilities]
 
 
-def dynamic_tool(contract: Contract, *, own: bool) -> ToolDefinition:
-    """Return the tool that calls `contract`, under the capability's name.
+async def _tool_of(bus: Bus, name: str, node: str) -> ToolDefinition:
+    """Return the tool of `node`, or of the only one that is meant where it is empty."""
+    own = bus.peer.node_id
+    if is_home_only(name):
+        return dynamic_tool(await bus.fetch_contract(name), own=True, provider=own)
+    node = node or only_provider(name, await bus.offers(name), own, bus.peer)
+    return dynamic_tool(await bus.fetch_contract(name, node=node), own=node == own, provider=node)
 
-    `own`: this node offers it.
+
+def dynamic_tool(contract: Contract, *, own: bool, provider: str = "") -> ToolDefinition:
+    """Return the tool that calls `contract` at `provider`, under the capability's name.
+
+    `own`: that is this node.
     """
     declared = contract.request_schema.get("description")
     description = declared if isinstance(declared, str) and declared.strip() else contract.summary
     tool = bound_tool(contract.name, description[:MOST_DESCRIBED], contract, {})
-    return tool if own else msgspec.structs.replace(tool, side_effects=True)
+    return msgspec.structs.replace(tool, provider=provider, side_effects=tool.side_effects or not own)

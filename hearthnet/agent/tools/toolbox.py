@@ -74,6 +74,7 @@ class BoundTool:
         self.effect: Final = definition.side_effects or contract.side_effects
         self.changes: Final = contract.side_effects or (self.effect and is_provider_defined(contract.name))
         """Whether a call may change something; `effect` is set also for reads that a person decides about."""
+        self.provider: Final = definition.provider
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
         self.foreign: Final = is_provider_defined(contract.name) or (

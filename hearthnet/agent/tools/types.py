@@ -19,7 +19,8 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     `parameters_schema` is the JSON Schema of the arguments, closed. `bound_capability` and `bound_version`
     say what runs when it is called; where both are None, the client runs it. `side_effects` may tighten what
     the capability's contract says, never loosen it. `bound_params` are members of the call that the model
-    neither sees nor sets (docs/protocol/agent.md#from-a-contract).
+    neither sees nor sets (docs/protocol/agent.md#from-a-contract). `provider` is the node that carries out
+    its calls, and no other does; empty where any node may, or where that is settled call by call.
     """
 
     name: str
@@ -29,6 +30,7 @@ class ToolDefinition(msgspec.Struct, frozen=True):
     bound_version: tuple[int, int] | None
     side_effects: bool
     bound_params: dict[str, Any] = {}
+    provider: str = ""
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -80,8 +82,8 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
     sent, bound params and the derived `client_id` included, and `arguments_digest` covers exactly that.
     `expires_at` is in milliseconds since the epoch. `problem` says why the call is shown again, after an edit
     that was not valid. `untrusted`: the run has read words of others, which may have led the model.
-    `provider` is the node that an effect on a single home is for, `home` the name of that home for people;
-    both are empty for an effect on the community.
+    `provider` is the node that carries it out, `home` the name of that home for people; both are empty for an
+    effect on a log that the community shares.
     """
 
     confirmation_id: str

@@ -20,6 +20,7 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.match import matched_fields
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.node_state import starting_services
 from hearthnet.core.times import now_ms, steady_ms
@@ -45,6 +46,7 @@ class Candidates:
     __slots__ = (
         "_ahead",
         "_attempts",
+        "_bound",
         "_discovery",
         "_error",
         "_has_waited",
@@ -65,6 +67,8 @@ class Candidates:
         self._attempts = 0
         self._has_waited = self._is_silent = False
         self._ahead = self._searched_ms = 0
+        self._bound = request.node
+        """The only node that may be called, if not empty."""
         self._error: HearthNetError | None = None
         """The failure of the last attempt."""
 
@@ -107,7 +111,7 @@ class Candidates:
 
         The node must be a member now, not tried yet in this round, and the chosen one if there is one.
         """
-        node, chosen, instance = view.node, self._request.node, self._request.instance
+        node, chosen, instance = view.node, self._bound, self._request.instance
         if instance and instance != view.offer.instance:
             return False
         if (chosen and chosen != node) or (self._tried and (node, view.offer.instance) in self._tried):
@@ -149,6 +153,8 @@ class Candidates:
                 return True
         if not is_repeatable:
             return False
+        if entry is not None and _may_have_happened(self._request, error):
+            self._bound = entry.view.node
         self._error = error
         if self._attempts >= MOST_ATTEMPTS:
             return False
@@ -277,6 +283,9 @@ class Candidates:
         request, contract, own = self._request, self._request.contract, self._session.node_id
         offers = self._discovery.registry.offers(subjects.topic(contract.capability), steady_ms())
         accepted = [view for view in offers if self.accepts(view)]
+        others = sorted({view.node for view in offers} - {own})
+        if is_provider_defined(contract.name) and request.node == own and others and not accepted:
+            return no_route.only_elsewhere(contract, others)
         error = no_route.why_no_match(contract, request.body, accepted, request.node)
         if error.code == "not_found" and request.node in ("", own):
             starting = starting_services(self._session.home, self._searched_ms)
@@ -295,6 +304,15 @@ class Candidates:
                 "the server did not come back in time; is the node running?", rule="connection_lost"
             )
         return HearthNetError("timeout", f"no time was left to ask for {self._request.contract.id}")
+
+
+def _may_have_happened(request: Request, error: HearthNetError) -> bool:
+    """Return whether an effect on the called home alone may have happened.
+
+    That home knows it by its key and repeats its outcome; another one would have it once more.
+    """
+    contract, lost = request.contract, error.code == "partition" and not isinstance(error, NoResponders)
+    return lost and contract.side_effects and not contract.is_shared_effect
 
 
 def is_repeatable(request: Request, error: HearthNetError) -> bool:

@@ -109,8 +109,10 @@ class ContractLearner:
         self._failed: dict[_OfferKey, float] = {}
         """Until when a listing leaves out an offer, in loop time."""
 
-    async def find(self, capability: str) -> Contract:
+    async def find(self, capability: str, node: str = "") -> Contract:
         """Return the contract of `capability`, learned from its provider unless that was done.
+
+        `node` is the only provider that is asked, if it is given.
 
         Raises:
             HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
@@ -122,6 +124,11 @@ class ContractLearner:
         name = capability.partition("@")[0]
         if is_home_only(name):
             return await self._find_own(capability, name)
+        if node:
+            views = await self._list_offers(
+                capability, lambda view: (view.node, view.capability.name) == (node, name)
+            )
+            return await self._fetch_first(capability, [view for view in views if view.node == node])
         asked: list[OfferView] = []
         offers = await self._list_beside(asked, capability, once=name)
         while True:

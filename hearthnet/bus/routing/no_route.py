@@ -15,6 +15,8 @@ from hearthnet.core.ids import short_id
 
 PLACE_FREE_MS: Final = 250
 _LEAST_WAIT_MS: Final = 100
+_MOST_NAMED: Final = 8
+"""Maximum of nodes that an error names."""
 _SILENT_MS: Final = 3_000
 """Longer than a caller waits by itself: it has waited."""
 
@@ -51,6 +53,17 @@ def silent(contract: Contract) -> HearthNetError:
         f"who may offer {contract.id} does not answer; try again in a moment",
         retry_after_ms=_SILENT_MS,
         rule="provider_silent",
+    )
+
+
+def only_elsewhere(contract: Contract, nodes: list[str]) -> HearthNetError:
+    """Return the error if other `nodes` offer a provider's contract, and the call named none of them."""
+    return HearthNetError(
+        "not_found",
+        f"this node does not offer {contract.id} now, and what others offer under that name is called only "
+        f"where the call names the node: {', '.join(map(short_id, nodes[:_MOST_NAMED]))}; see: hearthnet "
+        "call --node",
+        details={"providers": nodes[:_MOST_NAMED]},
     )
 
 

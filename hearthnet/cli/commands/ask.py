@@ -9,6 +9,7 @@ import asyncio
 
 import click
 
+from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
 from hearthnet.cli.input.options import frames_option, home_option, settings_of
 from hearthnet.core.home import Home
 
@@ -19,12 +20,13 @@ from hearthnet.core.home import Home
 @click.option(
     "--tool", "tools", multiple=True, metavar="NAME", help="Call this tool first. Several: any of them."
 )
+@click.option("--node", metavar="NODE", help="The member whose tools --tool names; else this node's.")
 @click.option("--model", metavar="NAME", help="The model to ask. Default: the best one that is offered.")
 @click.option(
     "--yes-to",
     multiple=True,
     metavar="CAPABILITY",
-    help="Approve calls of exactly this capability without asking, such as market.post.",
+    help="Approve calls of exactly this capability here, or at --node, without asking.",
 )
 @frames_option
 @home_option
@@ -34,6 +36,7 @@ def command(
     text: str,
     corpus: str | None,
     tools: tuple[str, ...],
+    node: str | None,
     model: str | None,
     yes_to: tuple[str, ...],
     frames: bool,
@@ -51,5 +54,6 @@ def command(
         raise click.UsageError("the question is no UTF-8 text; write it again", context)
     from hearthnet.cli.workflows.ask_flow import Question, ask
 
-    question = Question(text=text, corpus=corpus, tools=tools, model=model, yes_to=yes_to)
+    chosen = "" if node is None else resolve_member(node, members(roster_of(home))).node_id
+    question = Question(text=text, corpus=corpus, tools=tools, model=model, yes_to=yes_to, node=chosen)
     return asyncio.run(ask(home, question, settings_of(context)))

@@ -9,6 +9,7 @@ import click
 from hearthnet.cli.input.argument_form import read_pairs
 from hearthnet.cli.input.json_input import read_json
 from hearthnet.cli.input.local_call import fill_client_id, on_bus
+from hearthnet.cli.input.member_lookup import members, resolve_member, roster_of
 from hearthnet.cli.input.options import common_options, settings_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import as_json, as_lines, many_lines, one_line
@@ -39,6 +40,7 @@ _BODY_FORM = '{"params": {...}, "input": {...}}'
     metavar="S",
     help="Seconds to wait. Default: what the contract says.",
 )
+@click.option("--node", metavar="NODE", help="The member to call; else the best one, or only this node.")
 @click.option("--token", metavar="TEXT|@FILE", help="Call in the name of who issued this token.")
 @click.pass_context
 def command(
@@ -49,12 +51,15 @@ def command(
     home: Home,
     json: bool,
     timeout: float | None,
+    node: str | None,
     token: str | None,
 ) -> None:
     """Call a capability and print its reply, or its frames as they come.
 
     NAME is a capability, such as market.list or rag.query@1.0. Each FIELD=VALUE is a field of its params or
     input: text as it is, anything else as JSON. --body gives the whole request instead.
+
+    What an MCP server or a package offers is called at this node, unless --node names another one.
 
     With --json, stdout has only the reply body {"output", "meta"}, or one frame {"event", "data", "seq"} a
     line.
@@ -66,8 +71,9 @@ def command(
     if body is not None and pairs:
         raise click.UsageError("give the request as FIELD=VALUE or with --body, not both", context)
     request = None if body is None else read_json(body, "--body", _BODY_FORM)
+    chosen = "" if node is None else resolve_member(node, members(roster_of(home))).node_id
     if is_provider_defined(name):
-        contract = on_bus(home, lambda bus: bus.fetch_contract(name))
+        contract = on_bus(home, lambda bus: bus.fetch_contract(name, node=chosen))
     else:
         contract = find_contract(name)
     name = contract.id if is_provider_defined(name) else name
@@ -80,6 +86,7 @@ def command(
         terminal.info(f"client_id {made} (the same one again has no second effect)")
     options: dict[str, Any] = {
         "timeout_seconds": timeout,
+        "node": chosen,
         "token": "" if token is None else read_token(token),
     }
     if streams(contract, request):

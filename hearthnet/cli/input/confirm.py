@@ -96,9 +96,17 @@ class Person:
     """The person at the terminal, with the approvals given on the command line."""
 
     def __init__(
-        self, node: str, tools: Sequence[ToolDefinition], yes_to: Sequence[str], *, can_ask: bool
+        self,
+        node: str,
+        tools: Sequence[ToolDefinition],
+        yes_to: Sequence[str],
+        *,
+        can_ask: bool,
+        chosen: str = "",
     ) -> None:
         """Create the person; `yes_to` names capabilities, with or without version.
+
+        They are approved where this `node` or the `chosen` one carries them out, and at no other.
 
         Raises:
             HearthNetError: `not_found` for an unknown capability.
@@ -107,12 +115,13 @@ class Person:
         self._toolbox = Toolbox(tools)
         self._yes_to = {find_contract(name).name for name in yes_to}
         self._can_ask = can_ask
+        self._yes_at = {"", node, chosen}
         self._one_at_a_time = asyncio.Lock()
 
     async def decide(self, pending: PendingApproval) -> Decision | None:
         """Return the decision about one call; None without a terminal or at the end of the input."""
         name = pending.capability.partition("@")[0]
-        if name in self._yes_to:
+        if name in self._yes_to and pending.provider in self._yes_at:
             terminal.info(f"approved by --yes-to {name}: {pending.name} {as_json(pending.body)}")
             return Approve()
         screen = terminal.screen() if self._can_ask else None
@@ -122,6 +131,15 @@ class Person:
             with Keyboard(sys.stdin) as keyboard:
                 dialogue = Dialogue(screen, keyboard, self._node, self._toolbox[pending.name])
                 return await dialogue.decide(pending)
+
+
+def place_of(pending: PendingApproval, own: str) -> str:
+    """Return the home that carries out a call; `own` is this node.
+
+    The words that tell this home from others stand before its name, so that no name reads like them.
+    """
+    which = "this home" if pending.provider == own else "another home"
+    return f"at {which}: {one_line(pending.home)}"
 
 
 class Dialogue:
@@ -165,7 +183,7 @@ class Dialogue:
             self._print(f"  {one_line(name).ljust(width)}  {as_json(value)}")
         self._print(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
         if pending.home:
-            self._print(f"  at the home {one_line(pending.home)}")
+            self._print(f"  {place_of(pending, self._node)}")
         if pending.untrusted:
             self._print(terminal.styled(_UNTRUSTED, "bold", self._screen))
 

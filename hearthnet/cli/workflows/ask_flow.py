@@ -60,13 +60,14 @@ _NO_ANSWER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The question and its options on the command line."""
+    """The question and its options on the command line; `node` is the one whose tools are named."""
 
     text: str
     corpus: str | None = None
     tools: tuple[str, ...] = ()
     model: str | None = None
     yes_to: tuple[str, ...] = ()
+    node: str = ""
 
 
 async def ask(home: Home, question: Question, settings: CommandSettings) -> int:
@@ -83,7 +84,9 @@ async def ask(home: Home, question: Question, settings: CommandSettings) -> int:
     ):
         tools = tool_settings(load_config(home).llm)
         offered, plan = await _plan(bus, home, question, tools)
-        person = Person(bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames)
+        person = Person(
+            bus.peer.node_id, plan.tools, question.yes_to, can_ask=not settings.frames, chosen=question.node
+        )
         grants = GrantBook(home.standing_grants)
         results = HomeResults(home)
         executor = ToolExecutor(
@@ -176,10 +179,11 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
         connected = settings_file.model_names(home)
         late = asyncio.get_running_loop().time() >= last
         try:
-            fetched = await dynamic_tools(bus, [name for name in question.tools if is_provider_defined(name)])
-            offered = Offered(
-                await bus.offers(), bus.peer.node_id, home.config_file, connected, tools, fetched
-            )
+            own = bus.peer.node_id
+            defined = [name for name in question.tools if is_provider_defined(name)]
+            fetched = await dynamic_tools(bus, defined, dict.fromkeys(defined, question.node))
+            views = await bus.offers()
+            offered = Offered(views, own, home.config_file, connected, tools, fetched, question.node)
             names = [name.partition("@")[0] if is_provider_defined(name) else name for name in question.tools]
             plan = offered.plan(question.corpus, names, question.model)
             if late or not (plan.notices and starting):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from hearthnet.agent.loop.happened import LOST
 from hearthnet.agent.runtime.settings import ToolSettings
 from hearthnet.agent.tools.builtin import Availability, available_tools
+from hearthnet.agent.tools.providers import for_home
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.output.suggest import unknown
@@ -153,7 +154,8 @@ class Offered:
     """The offers of the mesh, for one question.
 
     `own` is this node's id, `config` the settings file, `connected` are the models in it, `settings` are its
-    settings for tools, `fetched` the tools that came with no installation.
+    settings for tools, `fetched` the tools that came with no installation. `node` is the member that carries
+    out effects on a single home, if one is named.
     """
 
     views: Sequence[OfferView]
@@ -162,6 +164,7 @@ class Offered:
     connected: Sequence[str] = ()
     settings: ToolSettings = _USUAL
     fetched: Sequence[ToolDefinition] = ()
+    node: str = ""
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
         """Return the model and the tools.
@@ -258,7 +261,8 @@ class Offered:
         """
         if model.tools != "yes" or not self.settings.enabled:
             return Plan(model, (), "auto")
-        return Plan(model, tuple(available_tools(self.settings.default_set, self.views).tools), "auto")
+        tools = available_tools(self.settings.default_set, self.views).tools
+        return Plan(model, tuple(for_home(one, self.views, self.own) for one in tools), "auto")
 
     def _tools(self, names: list[str], corpus: str | None) -> Availability:
         """Return the named tools that can be called now, and the others.
@@ -269,10 +273,11 @@ class Offered:
         bound = {SEARCH: {"corpus": corpus}} if corpus is not None else {}
         fetched = {tool.name: tool for tool in self.fetched if tool.name in names}
         chosen = available_tools([name for name in names if name not in fetched], self.views, bound)
+        pinned = [for_home(tool, self.views, self.own, self.node) for tool in chosen.tools]
         if not (chosen.tools or fetched):
             reasons = "; ".join(tool.notice for tool in chosen.missing)
             raise HearthNetError("not_found", f"{reasons}; see: hearthnet tools")
-        return Availability([*chosen.tools, *fetched.values()], chosen.missing)
+        return Availability([*pinned, *fetched.values()], chosen.missing)
 
     def _only_corpus(self, names: list[str], model: ModelOffer) -> str | None:
         """Return the corpus to search if none is named: the only one, else the model's choice."""

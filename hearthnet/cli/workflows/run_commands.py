@@ -16,6 +16,7 @@ from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingAp
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.bus.store import Store
 from hearthnet.cli.input import yes_no
+from hearthnet.cli.input.confirm import place_of
 from hearthnet.cli.input.json_input import read_json
 from hearthnet.cli.input.member_lookup import principal_name, roster_of
 from hearthnet.cli.output import terminal
@@ -123,7 +124,7 @@ async def approve_call(
                 shown = pending
                 if arguments is not None:
                     shown = await saved.preview(run, pending.tool_call_id, arguments)
-                _print_request(shown, untrusted=record.state.untrusted)
+                _print_request(shown, record.owner, untrusted=record.state.untrusted)
             yes_no.confirm("Allow exactly this?", confirmed=confirmed, option="--yes")
         return await _decide(saved, pending, decision, json=json)
 
@@ -214,7 +215,7 @@ def _question(record: RunRecord) -> str:
 
 def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
     signed = page.decisions.get(effect.asked.confirmation_id)
-    _print_request(effect.asked)
+    _print_request(effect.asked, page.record.owner)
     terminal.line(f"  {status_of(effect, signed, now)}")
     if signed is not None:
         reason = one_line(signed.decision.reason) if isinstance(signed.decision, Deny) else ""
@@ -229,8 +230,8 @@ def _show(effect: EffectRecord, page: RunDetails, now: int) -> None:
         terminal.line(f"  {what} {format_time(entry.time, now)}, entry {entry.sequence} of the audit log")
 
 
-def _print_request(pending: PendingApproval, *, untrusted: bool = False) -> None:
-    """Print exactly what would be sent, with invisible characters as codes.
+def _print_request(pending: PendingApproval, own: str, *, untrusted: bool = False) -> None:
+    """Print exactly what would be sent, with invisible characters as codes; `own` is this node.
 
     A warning is added if the run has read words of others.
     """
@@ -247,7 +248,7 @@ def _print_request(pending: PendingApproval, *, untrusted: bool = False) -> None
         terminal.line(f"  {one_line(name)}  {as_json(value)}")
     terminal.line(f"  digest {pending.arguments_digest[:23]}")
     if pending.home:
-        terminal.line(f"  at the home {one_line(pending.home)}")
+        terminal.line(f"  {place_of(pending, own)}")
     if untrusted or pending.untrusted:
         terminal.line(f"  {_UNTRUSTED}")
 

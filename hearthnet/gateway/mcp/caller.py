@@ -78,9 +78,9 @@ class ClientCaller:
         if self._client.key:
             raise HearthNetError("unauthorized", NO_SIGNING)
 
-    async def approval(self, contract: Contract, body: dict[str, Any]) -> Approval:
-        """Return the approval of exactly `body`, signed by the gateway."""
-        found = await approved(self._gateway.bus, self._client, contract, body, None)
+    async def approval(self, contract: Contract, body: dict[str, Any], provider: str) -> Approval:
+        """Return the approval of exactly `body` at `provider`, signed by the gateway."""
+        found = await approved(self._gateway.bus, self._client, contract, body, None, provider)
         if not isinstance(found, Approval):
             raise HearthNetError("unauthorized", NO_SIGNING)
         return found
@@ -123,11 +123,11 @@ class OwnerCaller:
     def check_may_ask(self) -> None:
         """Accept: the owner's approval counts."""
 
-    async def approval(self, contract: Contract, body: dict[str, Any]) -> Approval:
-        """Return the approval of exactly `body`, signed with the node's key."""
+    async def approval(self, contract: Contract, body: dict[str, Any], provider: str) -> Approval:
+        """Return the approval of exactly `body` at `provider`, signed with the node's key."""
         peer = self._bus.peer
         owner = Client("owner", "owner", peer.node_id, peer.node_id, Scope(everything()), 0)
-        found = await approved(self._bus, owner, contract, body, None)
+        found = await approved(self._bus, owner, contract, body, None, provider)
         if isinstance(found, Approval):
             return found
         unsigned = msgspec.convert({**found["approval"], "signature": ""}, Approval)

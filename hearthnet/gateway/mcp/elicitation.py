@@ -38,10 +38,11 @@ CANNOT_ASK: Final = (
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
-    """A question that waits for its answer; `expires` is in Unix ms."""
+    """A question that waits for its answer; `provider` carries it out, `expires` is in Unix ms."""
 
     caller: str
     capability: str
+    provider: str
     digest: str
     client_id: str
     expires: int
@@ -54,8 +55,17 @@ class ElicitationSigner:
         self._key = os.urandom(32)
         self._open: dict[str, OpenQuestion] = {}
 
-    def seal(self, caller: str, contract: Contract, body: dict[str, Any], client_id: str, now: int) -> str:
-        """Return a seal for exactly this call.
+    def seal(
+        self,
+        caller: str,
+        contract: Contract,
+        body: dict[str, Any],
+        client_id: str,
+        now: int,
+        *,
+        provider: str = "",
+    ) -> str:
+        """Return a seal for exactly this call, at `provider`.
 
         Raises:
             HearthNetError: `capacity_exceeded` while too many questions wait.
@@ -64,7 +74,8 @@ class ElicitationSigner:
         if len(self._open) >= MOST_OPEN:
             raise HearthNetError("capacity_exceeded", "too many questions wait for an answer; try later")
         number = ids.new_ulid(now)
-        self._open[number] = OpenQuestion(caller, contract.id, digest(body), client_id, now + LIFE_MS)
+        shown = digest(body)
+        self._open[number] = OpenQuestion(caller, contract.id, provider, shown, client_id, now + LIFE_MS)
         return f"{number}.{self._mac(number)}"
 
     def open(self, text: str, caller: str, contract: Contract, now: int) -> OpenQuestion:
@@ -89,10 +100,14 @@ class ElicitationSigner:
         return blake3.blake3(number.encode(), key=self._key).hexdigest()
 
 
-def question(contract: Contract, body: dict[str, Any], client_id: str) -> str:
-    """Return the text for a person: all that would be sent, invisible characters as codes."""
+def question(contract: Contract, body: dict[str, Any], client_id: str, place: str = "") -> str:
+    """Return the text for a person: all that would be sent, invisible characters as codes.
+
+    `place` names the home that carries it out; it comes before all that others wrote.
+    """
     about = "" if not client_id else f"\nIt is done once, under the key {client_id}."
-    return f"{contract.summary}\n{contract.id} would be sent exactly this:\n{_plain(body)}{about}"
+    where = f"{_visible(place)}\n" if place else ""
+    return f"{where}{contract.summary}\n{contract.id} would be sent exactly this:\n{_plain(body)}{about}"
 
 
 def is_approved(action: str, content: Any) -> bool:
@@ -101,8 +116,11 @@ def is_approved(action: str, content: Any) -> bool:
 
 
 def _plain(body: dict[str, Any]) -> str:
-    text = json.dumps(body, indent=1, ensure_ascii=False)
-    return "".join(letter if letter.isprintable() or letter == "\n" else _code(letter) for letter in text)
+    return "\n".join(map(_visible, json.dumps(body, indent=1, ensure_ascii=False).split("\n")))
+
+
+def _visible(line: str) -> str:
+    return "".join(letter if letter.isprintable() else _code(letter) for letter in line)
 
 
 def _code(letter: str) -> str:

@@ -32,10 +32,12 @@ from hearthnet import __version__
 from hearthnet.agent.loop.happened import UNSURE, nothing, of_call, refused
 from hearthnet.agent.runtime.stream_collector import Answered, collect
 from hearthnet.agent.tools.names import unknown_tool
+from hearthnet.agent.tools.providers import home_of, provider_of
 from hearthnet.bus.bus import Bus
 from hearthnet.bus.calls import contract_fetch
 from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
@@ -47,8 +49,17 @@ from hearthnet.gateway.api.capabilities import is_for_clients
 from hearthnet.gateway.http.errors import as_hearthnet_error
 from hearthnet.gateway.mcp import elicitation, span
 from hearthnet.gateway.mcp.caller import Caller, OwnerCaller
-from hearthnet.gateway.mcp.tools import UNLISTED, McpTool, tool_failure, tool_result, tools_of
+from hearthnet.gateway.mcp.tools import (
+    UNLISTED,
+    McpTool,
+    OtherHomesTool,
+    tool_failure,
+    tool_result,
+    tools_of,
+)
+from hearthnet.gateway.runs.calls import bound_to
 from hearthnet.telemetry.span import SpanRecord
+from hearthnet.trust.authorization.approval import ANY_PROVIDER
 from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
@@ -75,8 +86,6 @@ class McpSide:
         self._views: list[OfferView] = []
         """The offers at the last look."""
         self._offered: frozenset[str] = frozenset()
-        self._shared: frozenset[str] = frozenset()
-        """Those of them that are offered to more than their own node."""
         self._connections: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._changes = InMemorySubscriptionBus()
         self.server: Server[Any] = _Server(
@@ -117,7 +126,6 @@ class McpSide:
         """Read the present offers."""
         self._views = views = await self._bus.offers()
         self._offered = frozenset(str(view.capability) for view in views)
-        self._shared = frozenset(str(view.capability) for view in views if view.offer.trust != SELF)
 
     async def _notify_tools_changed(self) -> None:
         await self._changes.publish(ToolsListChanged())
@@ -143,16 +151,22 @@ class McpSide:
 
     def _tools(self, caller: Caller) -> dict[str, McpTool]:
         """Return the tools of the caller by name: installed ones, and offered foreign ones."""
-        there = self._offered if caller.is_owner else self._shared
-        own = {str(view.capability) for view in self._views if view.node == self._bus.peer.node_id}
-        provided = [
-            found
-            # Of several contracts of a name the last one counts: that of this node, if it has one.
-            for name in sorted(there, key=lambda name: (name in own, name))
-            if is_provider_defined(name) and (found := contract_fetch.cached_contract(name))
-        ]
-        every = [contract for contract in (*contracts(), *provided) if is_for_clients(contract)]
-        return tools_of(contract for contract in every if caller.covers(contract.capability))
+        peer, own, others = self._bus.peer, [], []
+        provided = {
+            (view.node, str(view.capability))
+            for view in self._views
+            if is_provider_defined(view.capability.name) and (caller.is_owner or view.offer.trust != SELF)
+        }
+        for node, name in sorted(provided):
+            found = contract_fetch.cached_contract(name)
+            if found is None or not (is_for_clients(found) and caller.covers(found.capability)):
+                continue
+            if node == peer.node_id:
+                own.append(found)
+            else:
+                others.append(OtherHomesTool(found, node, home_of(peer, node)))
+        installed = (one for one in contracts() if is_for_clients(one) and caller.covers(one.capability))
+        return tools_of([*installed, *own], others, peer.node_id)
 
     async def _learn(self, caller: Caller) -> None:
         """Learn the offered contracts that came with no installation and that the caller may call."""
@@ -199,41 +213,61 @@ class McpSide:
         self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
     ) -> _Answer:
         arguments = params.arguments or {}
-        if not tool.contract.side_effects:
-            return await self._send(context, caller, tool, tool.body(arguments, ""), asked=False)
+        if not tool.is_asked:
+            return await self._send(context, caller, tool, tool.body(arguments, ""), tool.provider)
         caller.check_may_ask()
         if params.request_state is not None:
             sealed = self._seals.open(params.request_state, caller.id, tool.contract, now_ms())
             _check_approved(_elicited((params.input_responses or {}).get(_CONFIRM)))
-            body = tool.body(arguments, sealed.client_id)
-            if digest(body) != sealed.digest:
-                raise HearthNetError("bad_request", "these are not the arguments that were shown; call again")
+            body, provider = tool.body(arguments, sealed.client_id), sealed.provider
+            if digest(body) != sealed.digest or tool.provider not in ("", provider):
+                raise HearthNetError("bad_request", "this is not the call that was shown; call again")
         else:
             client_id = ids.new_ulid()
             body = tool.body(arguments, client_id)
             key = client_id if tool.contract.idempotent == "client_id" else ""
+            provider = tool.provider or await self._provider_of(tool.contract)
             question = types.ElicitRequestFormParams(
-                message=elicitation.question(tool.contract, body, key), requested_schema=elicitation.SCHEMA
+                message=elicitation.question(tool.contract, body, key, self._place(provider)),
+                requested_schema=elicitation.SCHEMA,
             )
             if not _can_ask(context):
                 needed: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
                 text = f"{tool.contract.id} {elicitation.CANNOT_ASK}"
                 raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, needed)
             if _is_modern(context):
-                seal = self._seals.seal(caller.id, tool.contract, body, client_id, now_ms())
+                seal = self._seals.seal(
+                    caller.id, tool.contract, body, client_id, now_ms(), provider=provider
+                )
                 asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
                 return types.InputRequiredResult(input_requests=asked, request_state=seal)
             _check_approved(await _ask(context, question))
-        return await self._send(context, caller, tool, body, asked=True)
+        return await self._send(context, caller, tool, body, provider)
+
+    async def _provider_of(self, contract: Contract) -> str:
+        """Return the node that an effect of an installed capability is for, `*` on a shared log."""
+        peer = self._bus.peer
+        return await provider_of(bound_to(contract), self._bus, peer.node_id, peer)
+
+    def _place(self, provider: str) -> str:
+        """Return the line that names the home of a call; the words before its name are never that name."""
+        if provider == ANY_PROVIDER:
+            return ""
+        which = "this home" if provider == self._bus.peer.node_id else "ANOTHER home"
+        return f"At {which}: {home_of(self._bus.peer, provider)}"
 
     async def _send(
-        self, context: _Context, caller: Caller, tool: McpTool, body: dict[str, Any], *, asked: bool
+        self, context: _Context, caller: Caller, tool: McpTool, body: dict[str, Any], provider: str
     ) -> types.CallToolResult:
+        """Send a call to `provider`; an effect with the approval that was given for that node."""
         contract, token = tool.contract, caller.token(tool.contract)
-        approval = await caller.approval(contract, body) if asked else None
+        approval = await caller.approval(contract, body, provider) if contract.side_effects else None
+        node = "" if provider == ANY_PROVIDER else provider
         changes = contract.side_effects
         try:
-            answered = await self._answered(context, tool, body, {"token": token, "approval": approval})
+            answered = await self._answered(
+                context, tool, body, {"token": token, "approval": approval, "node": node}
+            )
         except HearthNetError as error:
             code = None if error.code in UNSURE else error.code
             done = of_call(contract.id, error.signed_by, error.entry, code) if changes else nothing()
@@ -365,8 +399,9 @@ def _failure(error: HearthNetError, happened: list[dict[str, Any]]) -> types.Cal
 
 
 def _named(tools: dict[str, McpTool], name: str) -> McpTool | None:
-    """Return the tool of this name, or for this capability."""
-    return tools.get(name) or next((one for one in tools.values() if one.contract.name == name), None)
+    """Return the tool of this name, or for this capability of this home."""
+    here = (one for one in tools.values() if not one.home)
+    return tools.get(name) or next((one for one in here if one.contract.name == name), None)
 
 
 def _entry(tool: McpTool, *, any_output: bool) -> types.Tool | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from hearthnet.agent.tools.names import NameMap
+from hearthnet.agent.tools.names import NameMap, stem
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_derived, is_provider_defined
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.ids import PREFIX
 
 Schema = dict[str, Any]
 UNLISTED: Final = frozenset(
@@ -58,6 +59,8 @@ _NO_CONTROL: Final = frozenset({"stream"})
 """Arguments that are determined by the way in which a tool is called."""
 _HAPPENED: Final = "hearthnet/happened"
 _MEDIA: Final = ("image", "audio")
+_ID_LENGTH: Final = 8
+"""The characters of a node's id in the name of its tool; `stem` leaves room for them."""
 
 
 def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
@@ -92,11 +95,19 @@ def output_schema(contract: Contract) -> Schema | None:
 
 
 class McpTool:
-    """One capability as a tool."""
+    """One capability as a tool.
 
-    def __init__(self, name: str, contract: Contract) -> None:
+    `provider` is the node whose tool it is, empty for an installed capability; `home` is the name of another
+    home, empty for this one.
+    """
+
+    def __init__(self, name: str, contract: Contract, provider: str = "", home: str = "") -> None:
         self.name: Final = name
         self.contract: Final = contract
+        self.provider: Final = provider
+        self.home: Final = home
+        self.is_asked: Final = contract.side_effects or bool(home)
+        """Whether a person is asked before a call: about effects, and about all that leaves this home."""
         self._hidden = _hidden(contract)
         self._foreign = is_provider_defined(contract.name) and not declared(
             contract.request_schema["properties"]["params"]
@@ -131,13 +142,15 @@ class McpTool:
         """Return its entry in `tools/list`; `any_output`: a result need not be an object."""
         contract = self.contract
         described = contract.request_schema.get("description") if is_provider_defined(contract.name) else None
+        about, of_node = described or contract.summary, {"hearthnet/provider": self.provider}
+        of_node = of_node if self.provider else {}
         tool = {
             "name": self.name,
             "title": contract.name,
-            "description": described or contract.summary,
+            "description": f"Of another home, {self.home}: {about}" if self.home else about,
             "inputSchema": self._input(),
-            "annotations": _hints(contract),
-            "_meta": {"hearthnet/capability": contract.id},
+            "annotations": _hints(contract, is_asked=self.is_asked),
+            "_meta": {"hearthnet/capability": contract.id, **of_node},
         }
         output = self._output()
         if output is not None and (any_output or output.get("type") == "object"):
@@ -167,14 +180,34 @@ def promised(contract: Contract) -> dict[str, Any] | None:
     return given[0] if isinstance(given, list) and given and isinstance(given[0], dict) else None
 
 
-def tools_of(contracts: Iterable[Contract]) -> dict[str, McpTool]:
+class OtherHomesTool(NamedTuple):
+    """A tool of another home: its contract, the node, and the home's name for people."""
+
+    contract: Contract
+    node: str
+    home: str
+
+
+def tools_of(
+    contracts: Iterable[Contract], others: Iterable[OtherHomesTool] = (), own: str = ""
+) -> dict[str, McpTool]:
     """Return the tools of these contracts, by names that every MCP client accepts.
 
-    Of several versions of a capability, the last one is used.
+    Of several versions of a capability, the last one is used. `contracts` are those of this node `own`, and
+    installed ones. A tool of another home has a name of its own, with a part of that node's id: a client's
+    user who always allows a tool does so for one home.
     """
     by_name = {contract.name: contract for contract in contracts if _fits(contract)}
     names = NameMap(by_name)
-    return {names.to_safe(name): McpTool(names.to_safe(name), one) for name, one in by_name.items()}
+    tools = {}
+    for contract, node, home in others:
+        if _fits(contract):
+            name = f"{stem(contract.name)}-{node.removeprefix(PREFIX)[:_ID_LENGTH]}"
+            tools[name] = McpTool(name, contract, node, home)
+    for name, contract in by_name.items():
+        provider = own if is_provider_defined(name) else ""
+        tools[names.to_safe(name)] = McpTool(names.to_safe(name), contract, provider)
+    return tools
 
 
 def _fits(contract: Contract) -> bool:
@@ -203,17 +236,18 @@ def _hidden(contract: Contract) -> frozenset[str]:
     return frozenset(hidden)
 
 
-def _hints(contract: Contract) -> dict[str, Any]:
+def _hints(contract: Contract, *, is_asked: bool) -> dict[str, Any]:
     """Return the contract's properties as MCP's hints.
 
-    Each call has a new `client_id`, so that a repetition has another effect.
+    Each call has a new `client_id`, so that a repetition has another effect. That another home's tool only
+    reads is no hint: a client might call it without a question.
     """
-    if not contract.side_effects:
+    if not is_asked:
         return {"readOnlyHint": True, "openWorldHint": is_provider_defined(contract.name)}
     return {
         "readOnlyHint": False,
-        "destructiveHint": contract.idempotent != "client_id",
-        "idempotentHint": contract.idempotent == "natural",
+        "destructiveHint": contract.side_effects and contract.idempotent != "client_id",
+        "idempotentHint": contract.idempotent in ("natural", "pure"),
         "openWorldHint": is_provider_defined(contract.name),
     }
 

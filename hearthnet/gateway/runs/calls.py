@@ -19,7 +19,8 @@ from msgspec import Meta
 from hearthnet.agent.loop.happened import HAPPENED, nothing, of_call
 from hearthnet.agent.runtime.client_authority import approval_template, verify_approval
 from hearthnet.agent.tools.builtin import capability_tool
-from hearthnet.agent.tools.toolbox import Toolbox
+from hearthnet.agent.tools.providers import home_of
+from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.bus import find_contract
 from hearthnet.contracts.namespaces import is_provider_defined, refuse_home_only
@@ -34,6 +35,7 @@ from hearthnet.trust.authorization.approval import Approval, sign_approval
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
+    from hearthnet.bus.session.session import Session
     from hearthnet.contracts import Contract
     from hearthnet.gateway.auth.clients import Client
     from hearthnet.gateway.runs.runs import GatewayRuns
@@ -159,29 +161,47 @@ def with_client_id(contract: Contract, body: dict[str, Any], request_id: Any) ->
     return {**body, "input": {**given, "client_id": request_id if known else ids.new_ulid()}}
 
 
+def bound_to(contract: Contract) -> BoundTool:
+    """Return the capability of `contract` as a tool."""
+    return Toolbox([capability_tool(contract.id)]).bound(contract.name)
+
+
 async def approved(
-    bus: Bus, client: Client, contract: Contract, body: dict[str, Any], signed: dict[str, Any] | None
+    bus: Bus,
+    client: Client,
+    contract: Contract,
+    body: dict[str, Any],
+    signed: dict[str, Any] | None,
+    provider: str = "",
 ) -> Approval | dict[str, Any]:
     """Return the approval for the call, or the one that the client has to sign first.
 
-    The latter is a `PendingApproval` with `approval`, as JSON. Raises the errors of `signed`, and those of
-    `provider_of` where it is not settled which home is meant.
+    It is for `provider` where the person has seen that. The latter is a `PendingApproval` with `approval`, as
+    JSON. Raises the errors of `signed`, and those of `provider_of` where it is not settled which home is
+    meant.
     """
-    peer, name = bus.peer, contract.name
-    pending = _pending_approval(contract, body)
-    tool = Toolbox([capability_tool(contract.id)]).bound(name)
+    peer = bus.peer
+    pending = msgspec.structs.replace(_pending_approval(contract, body), provider=provider)
     expected = await approval_template(
-        tool, pending, client.key or peer.node_id, peer.node_id, peer.community, bus
+        bound_to(contract), pending, client.key or peer.node_id, peer.node_id, peer.community, bus
     )
     if not client.key:
         return sign_approval(peer.identity, msgspec.structs.replace(expected, via="gateway"))
     if signed is None:
         unsigned = expected.as_json()
         del unsigned["signature"]
+        pending = with_home(pending, expected.provider, peer)
         return {**msgspec.to_builtins(pending), "approval": unsigned}
     approval = approvals.decode(signed)
     verify_approval(approval, expected, now_ms())
     return approval
+
+
+def with_home(pending: PendingApproval, provider: str, peer: Session) -> PendingApproval:
+    """Return `pending` with the home that carries it out; unchanged for an effect on a shared log."""
+    if provider == approvals.ANY_PROVIDER:
+        return pending
+    return msgspec.structs.replace(pending, provider=provider, home=home_of(peer, provider))
 
 
 def _pending_approval(contract: Contract, body: dict[str, Any]) -> PendingApproval:

@@ -3,6 +3,7 @@
 "search_corpus"                                     a built-in tool
 "market.post", "market.post@1.0"                    a capability as it is
 {"use": "search_corpus", "params": {...}}           either of them, with params that the model cannot change
+{"use": "...", "provider": "ed25519:..."}           that of another node, which alone carries out its calls
 {"name", "description", "parameters_schema"}        the client's own: the call goes back to the client
 """
 
@@ -18,6 +19,7 @@ from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import contracts
+from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 
 MOST_TOOLS: Final = 512
@@ -27,10 +29,14 @@ _CHAT: Final = "llm.chat"
 
 
 class ToolUse(msgspec.Struct):
-    """A built-in tool or a capability, with params that the model cannot change."""
+    """A built-in tool or a capability, with params that the model cannot change.
+
+    `provider` is the node that carries it out; for an effect and for a contract that providers define.
+    """
 
     use: str
     params: dict[str, Any] = {}
+    provider: str = ""
 
 
 class OwnTool(msgspec.Struct):
@@ -55,10 +61,16 @@ def is_prewarming(contract: Contract, body: Mapping[str, Any]) -> bool:
     return _names_tools(contract, body) and _is_empty_answer(body)
 
 
-def provider_defined_names(asked: Any) -> list[str]:
-    """Return the capabilities in `asked` whose contracts must be learned first."""
+def provider_defined_names(asked: Any) -> dict[str, str]:
+    """Return the capabilities in `asked` whose contracts must be learned first, with the named providers."""
     listed = asked[:MOST_TOOLS] if isinstance(asked, list) else []
-    return list(filter(None, map(_provider_defined_name, listed)))
+    return {name: _provider(one) for one in listed if (name := _provider_defined_name(one))}
+
+
+def _provider(one: Any) -> str:
+    """Return the node that `one` names, empty where it names none; a malformed one is refused later."""
+    node = one.get("provider") if isinstance(one, dict) else ""
+    return node if isinstance(node, str) else ""
 
 
 def _provider_defined_name(one: Any) -> str:
@@ -112,8 +124,21 @@ def _tool(one: Any, path: str, learned: Mapping[str, ToolDefinition]) -> ToolDef
     except msgspec.ValidationError as error:
         raise _wrong(path, f"the tool is malformed: {error}") from error
     if isinstance(read, ToolUse):
-        return _named(read.use, read.params, learned)
+        return _of_provider(_named(read.use, read.params, learned), read.provider, path)
     return ToolDefinition(read.name, read.description, read.parameters_schema, None, None, read.side_effects)
+
+
+def _of_provider(tool: ToolDefinition, node: str, path: str) -> ToolDefinition:
+    """Return `tool` as one of `node`, where that is given."""
+    if not node or tool.provider:
+        return tool
+    try:
+        ids.public_key(node)
+    except HearthNetError as error:
+        raise _wrong(f"{path}/provider", "a provider is the full id of a node") from error
+    if not tool.side_effects:
+        raise _wrong(f"{path}/provider", f"{tool.name} only reads; it is answered by whoever offers it")
+    return msgspec.structs.replace(tool, provider=node)
 
 
 def _named(name: str, params: dict[str, Any], learned: Mapping[str, ToolDefinition]) -> ToolDefinition:
@@ -136,7 +161,7 @@ def _provider_tool(
         raise HearthNetError("not_found", f"nobody offers {name[:80]!r} now")
     if not params:
         return found
-    schema = contracts().find(name).tool_schema(params, frozenset())
+    schema = contracts().find(name.partition("@")[0], found.bound_version).tool_schema(params, frozenset())
     return msgspec.structs.replace(found, parameters_schema=schema, bound_params=params)
 
 

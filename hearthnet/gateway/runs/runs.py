@@ -36,6 +36,7 @@ from hearthnet.agent.runtime.ports import BusPort, ResultsPort
 from hearthnet.agent.runtime.result_store import HomeResults
 from hearthnet.agent.runtime.settings import ToolSettings, tool_settings
 from hearthnet.agent.tools.dynamic import dynamic_tools
+from hearthnet.agent.tools.providers import for_home
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Deny, ToolDefinition
 from hearthnet.bus.bus import Bus
@@ -130,14 +131,15 @@ class GatewayRuns:
         settings: Callable[[], ToolSettings] = ToolSettings,
         away_seconds: float = AWAY_SECONDS,
         clock: Callable[[], int] = now_ms,
-        fetch_tools: Callable[[list[str]], Awaitable[list[ToolDefinition]]] | None = None,
+        fetch_tools: Callable[[dict[str, str]], Awaitable[list[ToolDefinition]]] | None = None,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
         """Create the runs of a gateway.
 
         `settings` returns the owner's present settings, `limits` are the other limits of a run.
         `away_seconds` is the time for which a run waits for an absent client, `clock` returns milliseconds
-        since the epoch.
+        since the epoch. `fetch_tools` gets the provider, or an empty text, of each capability without
+        installed contract.
         """
         self._bus = bus
         self._settings = settings
@@ -172,7 +174,7 @@ class GatewayRuns:
             store,
             results=results,
             settings=lambda: tool_settings(load_config(home).llm),
-            fetch_tools=lambda names: dynamic_tools(bus, names),
+            fetch_tools=lambda providers: dynamic_tools(bus, providers, providers),
             to_close=(store.close, results.close),
         )
 
@@ -233,8 +235,15 @@ class GatewayRuns:
         for name in names:
             refuse_home_only(name)
         uncovered = [name for name in names if not client.scope.covers_name(name)]
-        fetched = await self._fetch_tools([name for name in names if name not in uncovered])
+        fetched = await self._fetch_tools({one: names[one] for one in names if one not in uncovered})
         return {tool.name: tool for tool in fetched}, uncovered
+
+    async def _for_homes(self, tools: list[ToolDefinition]) -> list[ToolDefinition]:
+        """Return `tools` with those whose effect is on a single home as this one's, where it offers them."""
+        if not any(tool.side_effects and tool.bound_capability and not tool.provider for tool in tools):
+            return tools
+        own, offers = self._bus.peer.identity.node_id, await self._bus.offers()
+        return [for_home(tool, offers, own) for tool in tools]
 
     async def _prepare(
         self, client: Client, body: Mapping[str, Any], via: str
@@ -244,7 +253,7 @@ class GatewayRuns:
         given = dict(body.get("input") or {})
         requested = given.pop("tools", [])
         learned, hidden = await self._learned(client, requested)
-        tools = tools_of(requested, learned, hidden)
+        tools = await self._for_homes(tools_of(requested, learned, hidden))
         executor = self._executor(self._principals.acting(client), tools, via)
         shown = {tool.name for tool in executor.definitions}
         hidden += [tool.name for tool in tools if tool.name not in shown]
@@ -368,5 +377,5 @@ class GatewayRuns:
         return SavedRuns(self._store, peer.identity, peer.community, clock=self._clock, client=approver)
 
 
-async def _no_tools(_names: list[str]) -> list[ToolDefinition]:
+async def _no_tools(_providers: dict[str, str]) -> list[ToolDefinition]:
     return []

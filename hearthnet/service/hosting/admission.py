@@ -291,5 +291,5 @@ def _claimed(
         arguments_digest=digest(body),
         idempotency_key=header.idempotency_key,
         run=header.run,
-        community_effect=contract.effect_scope == "community",
+        shared_effect=contract.is_shared_effect,
     )

@@ -76,8 +76,8 @@ class Approval(Consent, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A signed consent to one call.
 
     `arguments_digest` is BLAKE3 over the canonical JSON of the complete `{params, input}` as it will be sent.
-    `provider` is `*` only if the contract has `effect_scope: community`. `via` is set only if a gateway
-    approved for one of its guests.
+    `provider` is `*` only for an effect on a log that all nodes share (`Contract.is_shared_effect`). `via` is
+    set only if a gateway approved for one of its guests.
     """
 
     KIND = "approval"
@@ -105,7 +105,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     arguments_digest: str
     idempotency_key: str
     run: str
-    community_effect: bool
+    shared_effect: bool
 
 
 def sign_approval(identity: Identity, approval: Approval) -> Approval:
@@ -127,7 +127,7 @@ def check_binding(approval: Approval, call: Claimed) -> None:
             sign it.
     """
     signed_document.check(approval, approval.approver, PURPOSE)
-    may_be_any = call.community_effect and approval.provider == ANY_PROVIDER
+    may_be_any = call.shared_effect and approval.provider == ANY_PROVIDER
     approval.check_members(
         ("version", approval.v, 1),
         ("approver", approval.approver, call.approver),

@@ -174,5 +174,6 @@ async def test_a_clock_that_is_set_while_the_run_lasts_is_followed(
         client_id=ids.new_ulid(),
         timeout_ms=1,
         arguments_digest="",
+        provider=ANNA.node_id,
     )
     (await authority.approve(POST, call, Nobody())).check_time(wall.now)

@@ -98,6 +98,7 @@ def call(tool: BoundTool = POSTING) -> Dispatch:
         client_id=KEY,
         timeout_ms=1000,
         arguments_digest=DIGEST,
+        provider=NODE.node_id if tool is POSTING else "",
     )
 
 
@@ -113,6 +114,7 @@ def asked(capability: str = "market.post@1.0") -> PendingApproval:
         arguments_digest=DIGEST,
         client_id=KEY,
         expires_at=now_ms() + 60_000,
+        provider=NODE.node_id if capability == POSTING.capability else "",
     )
 
 
@@ -214,7 +216,7 @@ async def test_an_effect_on_a_node_is_approved_for_the_one_that_there_is() -> No
         with pytest.raises(HearthNetError, match=said) as caught:
             await wanted(INGESTING, mesh)
         assert caught.value.code == code
-    assert (await wanted()).provider == ANY_PROVIDER
+    assert (await wanted(tool("community.promote"))).provider == ANY_PROVIDER
 
 
 @pytest.mark.req("SESS-10")
@@ -250,7 +252,7 @@ FORGED: dict[str, tuple[dict[str, Any], str, str]] = {
     "for another capability": ({"capability": "market.expire@1.0"}, "unauthorized", "capability"),
     "for another community": ({"community": NODE.node_id}, "unauthorized", "community"),
     "for another gateway": ({"actor": GUEST.node_id}, "unauthorized", "actor"),
-    "for one provider": ({"provider": NODE.node_id}, "unauthorized", "provider"),
+    "for any provider": ({"provider": ANY_PROVIDER}, "unauthorized", "provider"),
     "for another call": ({"tool_call_id": "q"}, "unauthorized", "tool call"),
     "without an id": ({"id": "mine"}, "unauthorized", "tool call"),
     "too old": ({"time": 1000, "expires": 2000}, "expired", ""),

@@ -31,7 +31,6 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord
-from hearthnet.trust.authorization.approval import ANY_PROVIDER
 from hearthnet.trust.keys import Identity
 from tests.agent.bench import POST, QUERY, paired
 from tests.agent.scripted import PROVIDER, Line, ScriptedBus, calls, done, gives, raises, says
@@ -151,6 +150,7 @@ async def test_an_approval_for_an_effect_on_one_node_names_that_node() -> None:
         "ingest", "Adds a document.", {"type": "object"}, "rag.ingest", (1, 0), True, {"corpus": "mine"}
     )
     bus = ScriptedBus(tools={"rag.ingest@1.0": gives({"chunks_indexed": 1})})
+    bus.offered = []
     executor = ToolExecutor(bus, [contract_tool])
     call = ToolCall("a", "ingest", {"doc_cid": "blake3:" + "0" * 64, "title": "A", "language": "en"})
     nobody = await executor.dispatch_confirmed(call)
@@ -268,7 +268,7 @@ async def test_a_side_effect_runs_once_after_a_yes_under_an_approval_for_exactly
     assert sent.approval is not None
     assert sent.approval.arguments_digest == digest(sent.body) == pending.arguments_digest
     assert sent.approval.tool_call_id == "c1"
-    assert (sent.approval.provider, sent.node) == (ANY_PROVIDER, ""), "an effect on the community"
+    assert (sent.approval.provider, sent.node) == (PROVIDER, PROVIDER)
     assert (sent.run, sent.idempotency_key) == (pending.run, pending.client_id)
 
 

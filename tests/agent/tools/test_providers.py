@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.agent.loop.events import (
@@ -24,7 +25,7 @@ from hearthnet.agent.loop.state import Limits, new_run
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.tools.builtin import capability_tool
-from hearthnet.agent.tools.providers import home_of, provider_of
+from hearthnet.agent.tools.providers import for_home, home_of, provider_of
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
 from hearthnet.bus.routing.offer_registry import OfferView
@@ -33,12 +34,12 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.offer import OfferRecord
 from hearthnet.trust.authorization.approval import ANY_PROVIDER
 from hearthnet.trust.keys import Identity
-from tests.agent.bench import EPOCH, POST, QUESTION, RUN, Bench, of, only
+from tests.agent.bench import EPOCH, QUESTION, RUN, Bench, of, only
 from tests.agent.scripted import ScriptedBus, calls, done, gives, says
 from tests.helpers.memory_runs import MemoryRuns
 
 pytestmark = pytest.mark.req("TOOL-90")
-INGEST = "rag.ingest@1.0"
+INGEST, SHARED = "rag.ingest@1.0", "community.promote@1.0"
 TOOL = capability_tool(INGEST, {"corpus": "mine"})
 TOOLBOX = Toolbox([TOOL])
 BODY: dict[str, Any] = {"params": {}, "input": {"messages": QUESTION}}
@@ -76,8 +77,10 @@ async def test_provider_of_an_effect_is_the_own_home_then_the_only_one() -> None
     assert await provider_of(ingest, Offers(OTHER, OWN, THIRD), OWN) == OWN
     assert await provider_of(ingest, Offers(OTHER, OWN, THIRD), THIRD) == THIRD
     assert await provider_of(ingest, Offers(OTHER, OTHER), OWN) == OTHER
-    post = Toolbox([capability_tool("market.post@1.0", {})]).bound("market.post")
-    assert await provider_of(post, Offers(OTHER, THIRD), OWN) == ANY_PROVIDER
+    promote = Toolbox([capability_tool(SHARED, {})]).bound("community.promote")
+    assert await provider_of(promote, Offers(OTHER, THIRD), OWN) == ANY_PROVIDER
+    pinned = Toolbox([msgspec.structs.replace(TOOL, provider=THIRD)]).bound(TOOL.name)
+    assert await provider_of(pinned, Offers(OTHER, OWN), OWN) == THIRD
 
 
 @pytest.mark.asyncio
@@ -96,7 +99,7 @@ def looking() -> tuple[ToolLoop, PendingApproval]:
     """A loop whose model called it, and what the home is looked for."""
     loop = ToolLoop(new_run(RUN, QUESTION, "auto", Limits()), TOOLBOX)
     loop.feed(Start(now=EPOCH))
-    bench = Bench(start=False)
+    bench = Bench(start=False, locates=False)
     bench.loop = loop
     actions = bench.call(TOOL.name, GIVEN, "a")
     assert not of(AskPerson, actions)
@@ -175,10 +178,23 @@ async def test_a_run_waits_for_nobody_while_its_home_is_looked_for() -> None:
     assert [one.provider for one in record.pending] == [OTHER]
 
 
-def test_an_effect_on_the_community_has_no_home() -> None:
-    bench = Bench()
-    asked = only(AskPerson, bench.call("market_post", POST, "a")).pending
+def test_an_effect_on_a_shared_log_has_no_home() -> None:
+    toolbox = Toolbox([capability_tool(SHARED, {})])
+    bench = Bench(start=False, locates=False)
+    bench.loop = ToolLoop(new_run(RUN, QUESTION, "auto", Limits()), toolbox)
+    bench.feed(Start(now=EPOCH))
+    arguments = {"target_node_id": OTHER, "new_level": "trusted"}
+    asked = only(AskPerson, bench.call("community.promote", arguments, "a")).pending
     assert (asked.provider, asked.home) == ("", "")
+
+
+def test_an_installed_effect_is_of_the_own_home_or_the_named_one() -> None:
+    views = [view(OTHER), view(OWN)]
+    assert for_home(TOOL, views, OWN).provider == OWN
+    assert for_home(TOOL, views, THIRD).provider == ""
+    assert for_home(TOOL, views, OWN, OTHER).provider == OTHER
+    for other in (capability_tool("rag.query@1.0", {"corpus": "mine"}), capability_tool(SHARED, {})):
+        assert for_home(other, views, OWN) == other
 
 
 @pytest.mark.asyncio

@@ -139,8 +139,8 @@ async def test_a_question_names_the_home_that_an_effect_is_for(desk: Desk, home:
         await desk.expect(PROMPT)
         desk.type("r\n")
         assert await asking == Deny()
-    assert ("  at the home Kitchen\\u202e (ed25519:AAAA)\r\n" in desk.shown) is bool(home)
-    assert ("at the home" in desk.shown) is bool(home)
+    assert ("  at another home: Kitchen\\u202e (ed25519:AAAA)\r\n" in desk.shown) is bool(home)
+    assert (" home: " in desk.shown) is bool(home)
     assert "\u202e" not in desk.shown
 
 

@@ -380,7 +380,7 @@ async def test_home_of_an_effect_is_shown_with_its_id(street: Street, home: str,
         await lying(there, elsewhere)
         await there.ask(question, "market_post")
         await dialog(there)
-        fact = there.page.locator("dialog .facts > div").filter(has_text="Carried out by").locator("dd")
+        fact = there.page.locator("dialog .facts > div").filter(has_text="Sent to another home").locator("dd")
         short = node.removeprefix("ed25519:")[:6]
         assert await fact.inner_text() == ((same and home) or f"{short}… ({short}…)")
         await there.choose("deny")

@@ -20,7 +20,7 @@ from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import Frame
 from hearthnet.service.effects.audit_log import AuditLog
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.grant import Grant, sign_grant
 from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.authorization.token import Scope, decode, mint
@@ -57,7 +57,7 @@ def _approval(bus: Bus, body: dict[str, Any], **changes: Any) -> Approval:
         "community": peer.community,
         "approver": peer.node_id,
         "actor": peer.node_id,
-        "provider": ANY_PROVIDER,
+        "provider": peer.node_id,
         "capability": POST,
         "arguments_digest": digest(body),
         "idempotency_key": body["input"]["client_id"],

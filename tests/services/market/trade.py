@@ -94,7 +94,7 @@ class Guest:
             approver=node,
             via=msgspec.UNSET if self.principal == f"{node}/" else "gateway",
             actor=node,
-            provider="*",
+            provider=node,
             capability=f"market.{verb}@1.0",
             arguments_digest=digest(request),
             idempotency_key=request["input"]["client_id"],

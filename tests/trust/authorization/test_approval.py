@@ -30,7 +30,7 @@ CALL = Claimed(
     arguments_digest=digest(BODY),
     idempotency_key="c",
     run="r",
-    community_effect=False,
+    shared_effect=False,
 )
 UNSIGNED = Approval(
     id="01HZX3Q4R5S6T7V8W9XA0BC1DE",
@@ -71,7 +71,7 @@ def test_only_the_approver_signs() -> None:
         ("community", {"community": ANNA.node_id}),
         ("actor", {"actor": ANNA.node_id}),
         ("provider", {"provider": BERTA.node_id}),
-        ("provider", {"provider": BERTA.node_id, "community_effect": True}),
+        ("provider", {"provider": BERTA.node_id, "shared_effect": True}),
         ("capability", {"capability": "market.expire@1.0"}),
         ("capability", {"capability": "market.post@1.1"}),
         ("arguments", {"arguments_digest": digest({**BODY, "input": {"client_id": "c", "title": "Brot"}})}),
@@ -98,8 +98,8 @@ def test_another_version_means_something_else() -> None:
 @pytest.mark.req("TRUST-8")
 def test_any_provider_only_where_the_effect_is_the_communitys() -> None:
     anywhere = approval.sign_approval(ANNA, replace(UNSIGNED, provider=ANY_PROVIDER))
-    approval.check_binding(anywhere, replace(CALL, community_effect=True))
-    approval.check_binding(GOOD, replace(CALL, community_effect=True))
+    approval.check_binding(anywhere, replace(CALL, shared_effect=True))
+    approval.check_binding(GOOD, replace(CALL, shared_effect=True))
     with pytest.raises(HearthNetError, match="another provider"):
         approval.check_binding(anywhere, CALL)
 

@@ -33,7 +33,7 @@ CALL = Claimed(
     arguments_digest=digest(BODY),
     idempotency_key="c",
     run="r",
-    community_effect=True,
+    shared_effect=True,
 )
 UNSIGNED = Grant(
     id="01HZX3Q4R5S6T7V8W9XA0BC1DE",

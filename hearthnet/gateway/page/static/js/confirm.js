@@ -62,11 +62,10 @@ class Question {
 
   #facts() {
     const { pending } = this;
-    const provider = pending.approval?.provider;
-    const names = { "*": text("confirm.provider.any"), [app.me.node]: text("confirm.provider.own") };
+    const provider = pending.approval?.provider ?? pending.provider;
     return el("dl", { class: "facts" },
       fact("confirm.capability", shown(pending.capability)),
-      provider && fact("confirm.provider", Object.hasOwn(names, provider) ? names[provider] : shown(homeName(provider, pending))),
+      provider && place(provider, pending),
       pending.expires_at && fact("confirm.until", moment(pending.expires_at)),
       fact("confirm.digest", el("code", { class: "digest" }, String(pending.arguments_digest))));
   }
@@ -143,7 +142,14 @@ class Question {
   }
 }
 
-/** A home's name, which it gave itself and may be another's, or "this node"; and its short id, which it cannot choose. */
+/** Who carries a call out. The label tells this node from another home, whose name stands apart, whatever it is. */
+function place(provider, pending) {
+  if (provider === "*") return fact("confirm.provider", text("confirm.provider.any"));
+  if (provider === app.me.node) return fact("confirm.provider", el("strong", {}, text("confirm.provider.own")));
+  return fact("confirm.provider.other", shown(homeName(provider, pending)));
+}
+
+/** A home's name, which it gave itself, and its short id, which it cannot choose. */
 const homeName = (node, { provider, home }) => (provider === node && home) || `${nodeName(node)} (${shortId(node)})`;
 
 const fact = (key, value) => el("div", {}, el("dt", {}, text(key)), el("dd", {}, value));

@@ -112,6 +112,7 @@ const WORDS = {
   "confirm.what": ["{name} is about to be called. This is everything that will be sent:", "{name} soll aufgerufen werden. Das ist alles, was gesendet wird:"],
   "confirm.capability": ["Capability", "Fähigkeit"],
   "confirm.provider": ["Carried out by", "Ausgeführt von"],
+  "confirm.provider.other": ["Sent to another home", "Geht an einen anderen Haushalt"],
   "confirm.provider.any": ["any node of the community", "irgendeinem Knoten der Gemeinschaft"],
   "confirm.provider.own": ["this node", "diesem Knoten"],
   "confirm.digest": ["Digest, computed here", "Prüfsumme, hier berechnet"],
