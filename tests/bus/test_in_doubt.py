@@ -67,3 +67,26 @@ async def test_a_later_refusal_does_not_say_that_a_lost_effect_failed(mesh: Mesh
         host.receive_call = take  # type: ignore[method-assign]
         again: dict[str, Any] = (await bus.call(POST, body)).meta
         assert again["repeated"] is True
+
+
+@pytest.mark.req("BUS-84", "ATTACK-41")
+async def test_a_lost_effect_is_not_repeated_at_another_home(mesh: Mesh) -> None:
+    """Which knows nothing of the first one's keys, and would have it once more."""
+    service, other = ProbeService(), ProbeService()
+    async with mesh.hosting(service) as host, mesh.hosting(other, mesh.guest), await mesh.bus() as bus:
+        take = host.receive_call
+
+        def take_the_first(frame: Frame) -> None:
+            if frame.header.capability == POST and host.in_flight == 0 and not host._draining:
+                take(frame)
+                host._draining = True
+                connection = bus.peer.link._connection
+                assert connection is not None
+                connection.abort()
+            else:
+                take(frame)
+
+        host.receive_call = take_the_first  # type: ignore[method-assign, assignment]
+        with pytest.raises(HearthNetError, match="it may have happened"):
+            await bus.call(POST, post(ids.new_ulid()))
+        assert (len(service.calls), len(other.calls)) == (1, 0)

@@ -190,6 +190,15 @@ def test_what_the_page_signs_counts_as_its_approval() -> None:
     assert signed.arguments_digest == asked()["arguments_digest"]
 
 
+@pytest.mark.req("PAGE-2", "ATTACK-34")
+def test_a_call_that_takes_no_approval_is_not_signed() -> None:
+    """A question to another home's tool: what is shown has to be what is sent all the same."""
+    unsigned = {**asked(capability="experimental.mcp.notes.read@4711.0"), "approval": None}
+    assert ask("check", unsigned, WHO) == "fits"
+    assert ask("check", {**unsigned, "body": OTHER}, WHO).rule == "digest"
+    assert ask("check", {**unsigned, "approval_problem": "nobody offers it"}, WHO).rule == "form"
+
+
 OTHER: Final = {"params": {}, "input": {"client_id": "01HZX3Q4R5S6T7V8W9XA0BC1DF", "title": "Gold"}}
 LIES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("digest", {"body": OTHER}),

@@ -57,7 +57,9 @@ export function check(pending, who) {
   for (const [rule, holds] of ladder) if (!fits(holds, pending, who)) throw new Refused(rule);
 }
 
-const isUnsigned = ({ approval, approval_problem: problem }) => approval === null && !problem;
+/** Only tools whose contracts providers define are asked about without an effect. */
+const isUnsigned = ({ approval, approval_problem: problem, capability }) =>
+  approval === null && !problem && String(capability).startsWith("experimental.");
 
 /** Something so odd that it cannot be looked at does not fit either. */
 function fits(holds, pending, who) {
