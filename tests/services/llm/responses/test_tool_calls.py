@@ -22,7 +22,7 @@ from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint
 from hearthnet.trust.keys import Identity
 from hearthnet_llm import LlmService
@@ -62,7 +62,7 @@ def approval(bus: Bus, issuer: Identity, actor: str, body: dict[str, Any]) -> di
         community=bus.peer.community,
         approver=issuer.node_id,
         actor=actor,
-        provider=ANY_PROVIDER,
+        provider=actor,
         capability=POST,
         arguments_digest=digest(body),
         idempotency_key=body["input"]["client_id"],
