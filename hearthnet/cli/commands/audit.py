@@ -87,7 +87,7 @@ def export(file: Path, first: int | None, last: int | None, max_mb: int, home: H
     finally:
         if shown:
             terminal.clear_status()
-    count, is_cut = done.last - done.first + 1, last is None and done.last < done.end
+    count, is_cut = done.last - done.first + 1, done.last < (last or done.end)
     go_on = f"the log goes on with entry {done.last + 1}: export it with --from {done.last + 1}"
     if str(file) == "-":
         if is_cut:
