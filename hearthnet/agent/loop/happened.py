@@ -44,8 +44,8 @@ def nothing() -> list[dict[str, Any]]:
 
 def ended(call: CallState, status: CallStatus) -> Effect:
     """Return the effect of `call`, which ended with `status`."""
-    unsent = status in _UNSENT or call.unsent
-    return effect_of(call, "refused" if unsent else outcome_of(call.entry, call.answered))
+    is_unsent = status in _UNSENT or call.unsent
+    return effect_of(call, "refused" if is_unsent else outcome_of(call.entry, call.answered))
 
 
 def outcome_of(entry: str, code: str | None) -> EffectState:
@@ -64,7 +64,7 @@ def of_call(capability: str, home: str, entry: str, code: str | None = "") -> li
     return [as_json(Effect(state=outcome_of(entry, code), capability=capability, home=home, entry=entry))]
 
 
-def refused(capability: str) -> list[dict[str, Any]]:
+def unsent(capability: str) -> list[dict[str, Any]]:
     """Return what happened by a call of an effect that was sent to nobody."""
     return [as_json(Effect(state="refused", capability=capability))]
 

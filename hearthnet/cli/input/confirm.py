@@ -1,6 +1,6 @@
 """Confirmation of a call with side effects by a person at the terminal.
 
-The person sees exactly what would be sent, with invisible characters as codes. Only a typed `a` approves
+The person sees exactly what would be sent, whole, with hidden characters as codes. Only a typed `a` approves
 it: not an empty line, not the end of the input, not text that was typed before the question appeared. Lines
 are read in the event loop, so that a question can be cancelled.
 
@@ -23,8 +23,9 @@ from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingAp
 from hearthnet.bus.bus import find_contract
 from hearthnet.cli.input.argument_form import Field, fields
 from hearthnet.cli.output import terminal
-from hearthnet.cli.output.text import as_json, one_line
+from hearthnet.cli.output.text import as_json, counted, one_line
 from hearthnet.core import ids
+from hearthnet.core.visible import exact_json
 
 _CHUNK: Final = 4096
 
@@ -179,8 +180,12 @@ class Dialogue:
         )
         members = [member for section in ("params", "input") for member in shown.body[section].items()]
         width = max((len(name) for name, _ in members), default=0)
+        written = 0
         for name, value in members:
-            self._print(f"  {one_line(name).ljust(width)}  {as_json(value)}")
+            line = exact_json(value)
+            written += len(line)
+            self._print(f"  {one_line(name).ljust(width)}  {line}")
+        self._print(f"  end of what would be sent: {counted(written, 'character')} in the values")
         self._print(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
         if pending.home:
             self._print(f"  {place_of(pending, self._node)}")

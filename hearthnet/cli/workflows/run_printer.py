@@ -155,7 +155,7 @@ class Show:
         self._happened = [one for one in error["details"][HAPPENED] if one["state"] != "nothing"]
 
     def _end(self, event: str, data: dict[str, Any]) -> None:
-        self._happened = data[HAPPENED]
+        self._happened = data.get(HAPPENED, [])
         if event == "done":
             self._done(data)
 

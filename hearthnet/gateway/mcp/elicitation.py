@@ -8,7 +8,6 @@ and the exact call, until it expires, and is valid once. Pure but for the key.
 from __future__ import annotations
 
 import hmac
-import json
 import os
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.visible import exact_json
 
 LIFE_MS: Final = 600_000
 """The time that a question waits for its answer."""
@@ -101,30 +101,23 @@ class ElicitationSigner:
 
 
 def question(contract: Contract, body: dict[str, Any], client_id: str, place: str = "") -> str:
-    """Return the text for a person: all that would be sent, invisible characters as codes.
+    """Return the text for a person: all that would be sent, hidden characters as codes, and its length.
 
     `place` names the home that carries it out; it comes before all that others wrote.
     """
+    where = f"{place}\n" if place else ""
     about = "" if not client_id else f"\nIt is done once, under the key {client_id}."
-    where = f"{_visible(place)}\n" if place else ""
-    return f"{where}{contract.summary}\n{contract.id} would be sent exactly this:\n{_plain(body)}{about}"
+    lines = [
+        f"{section}.{name}: {exact_json(value)}" for section in body for name, value in body[section].items()
+    ]
+    text = "\n".join(lines)
+    shown = f"{text}\nThis is the end of it: {len(text)} characters."
+    return f"{where}{contract.summary}\n{contract.id} would be sent exactly this:\n{shown}{about}"
 
 
 def is_approved(action: str, content: Any) -> bool:
     """Return whether the reply approves the call."""
     return action == "accept" and isinstance(content, dict) and content.get(FIELD) is True
-
-
-def _plain(body: dict[str, Any]) -> str:
-    return "\n".join(map(_visible, json.dumps(body, indent=1, ensure_ascii=False).split("\n")))
-
-
-def _visible(line: str) -> str:
-    return "".join(letter if letter.isprintable() else _code(letter) for letter in line)
-
-
-def _code(letter: str) -> str:
-    return f"\\u{ord(letter):04x}"
 
 
 def _refused() -> HearthNetError:

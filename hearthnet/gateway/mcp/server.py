@@ -29,7 +29,7 @@ from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hearthnet import __version__
-from hearthnet.agent.loop.happened import UNSURE, nothing, of_call, refused
+from hearthnet.agent.loop.happened import UNSURE, nothing, of_call, unsent
 from hearthnet.agent.runtime.stream_collector import Answered, collect
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.agent.tools.providers import home_of, provider_of
@@ -206,8 +206,8 @@ class McpSide:
         except MCPError:
             raise
         except Exception as error:
-            unsent = refused(tool.contract.id) if tool and tool.contract.side_effects else nothing()
-            return _failure(as_hearthnet_error(error), unsent)
+            done = unsent(tool.contract.id) if tool and tool.contract.side_effects else nothing()
+            return _failure(as_hearthnet_error(error), done)
 
     async def _answer(
         self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams

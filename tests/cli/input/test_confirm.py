@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pty
 import tty
@@ -18,6 +19,7 @@ from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingAp
 from hearthnet.cli.input.confirm import Dialogue, Keyboard, Person
 from hearthnet.cli.output import terminal
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.visible import exact_json
 from tests.helpers.waiting import DEADLINE_SECONDS
 
 NODE = "ed25519:" + "A" * 43
@@ -108,8 +110,29 @@ async def test_all_that_would_be_sent_is_shown_with_hidden_characters_as_codes(d
     ):
         assert f"  {name:<9}  {value}" in lines
     assert pending().arguments_digest[:23] in desk.shown
+    assert "end of what would be sent: " in desk.shown
     assert "\u202e" not in desk.shown
     assert "\x1b[2J" not in desk.shown
+
+
+@pytest.mark.req("ASK-5", "ATTACK-44")
+def test_values_are_written_whole_and_read_back_as_they_are() -> None:
+    value = {
+        "a b": [
+            "x" + " " * 300 + "pay",
+            "e" + "\u0301" * 9,
+            " end ",
+            "\t\n\u202e\U000e0041",
+            1.5,
+            None,
+            'q"\\',
+        ]
+    }
+    text = exact_json(value)
+    assert json.loads(text) == value
+    assert text.isprintable()
+    assert "  " not in text
+    assert text.count("\u0301") == 4
 
 
 @pytest.mark.req("ASK-5", "TOOL-49")

@@ -101,6 +101,86 @@ async def test_what_happened_stands_under_the_answer_of_a_model_that_lies(street
     assert (await titles(street)).count("Kettle to lend") == 1
 
 
+@pytest.mark.req("ATTACK-44", "PAGE-3")
+async def test_approve_is_enabled_once_the_end_was_in_view(street: Street) -> None:
+    body = "harmless\u202e" + "\n" * 40 + " ".join(["word"] * 400) + "e" + "\u0301" * 30 + "  pay 500  "
+    call = ("market_post", {**POST, "title": "Long", "body": body})
+    street.model.turns["Post a long one"] = [Say("I post it.", (call,)), Say("It is posted.")]
+    async with visit(street) as there:
+        await there.page.set_viewport_size({"width": 800, "height": 500})
+        await there.ask("Post a long one", "market_post")
+        await dialog(there)
+        approve, box = there.page.locator("[data-choice=approve]"), there.page.locator("dialog .body")
+        await expect(approve).to_be_disabled()
+        shown = await box.inner_text()
+        for drawn in ("U+202E", "↵\u00d740", "U+0301\u00d726", "U+0020\u00d72"):
+            assert drawn in shown
+        await box.evaluate("box => { box.scrollTop = box.scrollHeight }")
+        await expect(approve).to_be_enabled()
+        await there.page.click("[data-choice=deny]")
+        await expect(there.page.locator(".happened li")).to_have_attribute("data-happened", "refused")
+
+
+HOSTILE: Final = {
+    "lists": "- " * 9 + "x\n",
+    "quotes": "> " * 15 + "x\n",
+    "ticks": "`" * 7 + "x`` ",
+    "emphasis": "*a **b _c ",
+    "links": "[a](b![c](",
+    "table": "| a | b |\n|---|---|\n| c | d |\n",
+    "letters": "x",
+    "marks": "e" + "\u0301" * 20,
+}
+
+
+@pytest.mark.req("ATTACK-44", "PAGE-10")
+async def test_hostile_texts_are_drawn_in_part_and_in_linear_time(street: Street) -> None:
+    """80,000 characters take less than three times as long as 40,000, in the same browser."""
+    async with visit(street) as there:
+        draws = await there.page.evaluate(DRAWS, HOSTILE)
+        for name, (half, whole, longest, drawn) in draws.items():
+            assert whole < 3 * half + 60, (name, half, whole)
+            assert longest < 3_000, (name, longest)
+            assert drawn <= 16_384, (name, drawn)
+
+
+DRAWS: Final = """async (texts) => {
+  const base = document.querySelector("link[rel=modulepreload]").href.replace(/(lib\\/)?[^/]*$/, "");
+  const { Prose } = await import(base + "prose.js");
+  const found = {};
+  for (const [name, unit] of Object.entries(texts)) {
+    const times = [];
+    let longest = 0, drawn = 0;
+    for (const size of [40000, 80000, 40000, 80000, 40000, 80000]) {
+      const text = unit.repeat(Math.ceil(size / unit.length)).slice(0, size);
+      const prose = new Prose();
+      document.getElementById("main").append(prose.root);
+      let sum = 0;
+      const draw = (upto, over) => {
+        const began = performance.now();
+        prose.update(text.slice(0, upto), over);
+        prose.root.getBoundingClientRect();
+        const took = performance.now() - began;
+        sum += took;
+        longest = Math.max(longest, took);
+      };
+      for (let upto = 1000; upto <= size; upto += 1000) draw(upto, false);
+      draw(size, true);
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      drawn = prose.box.textContent.length;
+      const began = performance.now();
+      prose.root.querySelector(".more button").click();
+      prose.root.getBoundingClientRect();
+      longest = Math.max(longest, performance.now() - began);
+      prose.root.remove();
+      times.push(sum);
+    }
+    found[name] = [Math.min(times[2], times[4]), Math.min(times[3], times[5]), longest, drawn];
+  }
+  return found;
+}"""
+
+
 @pytest.mark.req("PAGE-10")
 async def test_conversations_are_kept_and_the_next_question_has_its_history(street: Street) -> None:
     street.model.turns |= {"Who are you?": [Say("A model.")], "Since when?": [Say("Since today.")]}

@@ -10,7 +10,7 @@ from typing import Any, Final
 import blake3
 import pytest
 
-from hearthnet.core import ids
+from hearthnet.core import ids, visible
 from hearthnet.core.canonical_json import canonical_json, digest
 from hearthnet.gateway.http.signed_request import check_envelope
 from hearthnet.protocol.replay import ReplayWindow
@@ -273,6 +273,36 @@ def test_hidden_characters_become_their_codes() -> None:
         {"hidden": "U+202E"},
         {"text": "b"},
     ]
+
+
+@pytest.mark.req("ATTACK-44", "PAGE-3")
+def test_the_page_and_the_terminal_draw_the_same_characters_as_codes() -> None:
+    assert [tuple(pair) for pair in ask("hidden")] == list(visible.HIDDEN)
+    texts = [chr(first) + "a" + chr(last) for first, last in visible.HIDDEN if not 0xD800 <= first <= 0xDFFF]
+    texts += [
+        "e\u0301",
+        "e" + "\u0301" * 9,
+        "\u0301e",
+        " a",
+        "a ",
+        "a  b",
+        "a b",
+        "a \nb",
+        "a\n b",
+        "",
+        " ",
+        "\t",
+    ]
+    texts += ["a" + " " * 5000 + "pay", "\n" * 300, "\u202ea \u0301", "Grüße, 日本 שלום", "क्षि"]
+    for text, found in zip(texts, ask_all([["marked", text] for text in texts]), strict=True):
+        assert found == visible.marked(text), text
+
+
+@pytest.mark.req("ATTACK-44", "PAGE-3")
+def test_runs_of_what_is_hidden_are_counted_and_nothing_is_left_out() -> None:
+    assert ask("plain", "a" + " " * 5000 + "pay") == "a\u2039U+0020\u00d75000\u203apay"
+    assert ask("plain", "a\n\n\n\nb ") == "a ↵\u00d74 b\u2039U+0020\u203a"
+    assert ask("plain", "e" + "\u0301" * 6) == "e" + "\u0301" * 4 + "\u2039U+0301\u00d72\u203a"
 
 
 # --- the texts --------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ export class AnswerView {
     const key = String(iteration);
     if (!this.#segments.has(key)) this.#segments.set(key, new Prose());
     this.#segments.get(key).update(said, complete);
-    return this.#segments.get(key).box;
+    return this.#segments.get(key).root;
   }
 
   #card(call) {

@@ -18,6 +18,9 @@ export function confirm(pending, requests, schema = null) {
   return modal(text("confirm.title"), (sheet) => new Question(sheet, pending, requests, schema).show());
 }
 
+/** Pixels; positions of a scrolled box are rounded. */
+const AT_THE_END = 2;
+
 class Question {
   constructor(sheet, pending, requests, schema) {
     Object.assign(this, { sheet, pending, requests, schema, original: pending, edited: null });
@@ -41,11 +44,29 @@ class Question {
       pending.untrusted && el("p", { class: "warning" }, text("confirm.untrusted")),
       hidden && el("p", { class: "warning" }, text("confirm.hidden")),
       pending.problem && el("p", { class: "warning" }, text("confirm.problem", { problem: pending.problem })),
-      el("div", { class: "body", role: "group", tabindex: "0", "aria-label": text("call.arguments") },
-        jsonView(pending.body ?? {}, this.#changed())),
+      this.#whole(jsonView(pending.body ?? {}, this.#changed()), sound),
       this.#facts(),
       this.error,
-      this.#choices(sound));
+      this.#choices());
+  }
+
+  /** The box of all that will be sent; it can be approved once its end was in view. */
+  #whole(view, sound) {
+    const box = el("div", { class: "body", role: "group", tabindex: "0", "aria-label": text("call.arguments") }, view);
+    this.hint = el("p", { class: "hint" }, text("confirm.end"));
+    this.mayApprove = false;
+    const watch = new ResizeObserver(() => look());
+    const look = () => {
+      if (!box.isConnected || !box.clientHeight || box.scrollTop + box.clientHeight < box.scrollHeight - AT_THE_END) return;
+      watch.disconnect();
+      this.hint.hidden = true;
+      this.mayApprove = sound;
+      const approve = this.sheet.body.querySelector("[data-choice=approve]");
+      if (approve) approve.disabled = !sound;
+    };
+    box.addEventListener("scroll", look);
+    watch.observe(box);
+    return [box, this.hint];
   }
 
   #changed() {
@@ -70,12 +91,12 @@ class Question {
       fact("confirm.digest", el("code", { class: "digest" }, String(pending.arguments_digest))));
   }
 
-  #choices(sound) {
+  #choices() {
     const reason = el("input", { type: "text", maxlength: 500, autocomplete: "off" });
     return [
       labelled(text("confirm.reason"), reason),
       el("div", { class: "buttons choices" },
-        button("confirm.approve", () => this.#approve(), { class: "primary", "data-choice": "approve", disabled: !sound }),
+        button("confirm.approve", () => this.#approve(), { class: "primary", "data-choice": "approve", disabled: !this.mayApprove }),
         this.requests.preview && button("confirm.edit", () => this.#edit(), { "data-choice": "edit" }),
         button("confirm.deny", () => this.#deny(reason.value), { class: "danger", "data-choice": "deny" }),
         button("confirm.later", () => this.sheet.close(null), { class: "quiet", "data-choice": "later" })),
@@ -102,7 +123,8 @@ class Question {
       this.sheet.close(await this.requests.decide({ confirmation_id: this.original.confirmation_id, ...(await make()) }));
     } catch (error) {
       this.fail(error);
-      buttons.forEach((one) => { one.disabled = error instanceof Refused && one.dataset.choice === "approve"; });
+      const refused = error instanceof Refused || !this.mayApprove;
+      buttons.forEach((one) => { one.disabled = refused && one.dataset.choice === "approve"; });
     }
   }
 

@@ -44,12 +44,14 @@ export function select(options, chosen, change = () => {}) {
     options.map(([value, label]) => el("option", { value, selected: value === chosen }, label)));
 }
 
-/** Text from elsewhere, whatever is hidden in it shown as codes; its line breaks too, unless they are `plain`. */
+/** Text from elsewhere, whatever is hidden in it shown as codes; its blanks and line breaks too, unless they are `plain`. */
 export function shown(value, { plain = false } = {}) {
   return el("span", { class: "shown", dir: "ltr" }, pieces(String(value)).map((piece) => {
     if (piece.text !== undefined) return el("bdi", {}, piece.text);
-    if (piece.line) return [!plain && el("span", { class: "code-point line" }, "↵"), el("br")];
-    return el("span", { class: "code-point" }, piece.hidden);
+    const times = piece.count ? `×${piece.count}` : "";
+    if (piece.line) return [(!plain || times) && el("span", { class: "code-point line" }, `↵${times}`), el("br")];
+    if (plain && piece.hidden === "U+0020") return " ";
+    return el("span", { class: "code-point" }, `${piece.hidden}${times}`);
   }));
 }
 

@@ -2,6 +2,7 @@
 
 import { post } from "./api.js";
 import { el } from "./dom.js";
+import { text as label } from "./texts.js";
 
 const TAGS = new Set([
   "p", "h4", "ul", "ol", "li", "blockquote", "pre", "code", "strong", "em", "s", "br", "hr", "table", "thead", "tbody",
@@ -9,7 +10,10 @@ const TAGS = new Set([
 ]);
 const ALIGNED = new Set(["left", "center", "right"]);
 const DEEPEST = 100;
-const LONGEST = 65536;
+/** Characters of one piece that are drawn unasked: drawing time grows with the size, and faster for some texts. */
+const MOST_DRAWN = 16384;
+/** The rest is drawn as plain text in parts of this size, each laid out on its own. */
+const PART = 4096;
 /** While an answer comes, it is read again when so much was added. */
 const GROWTH = 1.2;
 const MOST_KEPT = 200;
@@ -46,6 +50,13 @@ function element(node, depth) {
   return tag === "table" ? el("div", { class: "scroll", tabindex: "0" }, made) : made;
 }
 
+/** The part of a long text that is drawn unasked: to the end of a paragraph where there is one. */
+function beginning(text) {
+  const end = text.lastIndexOf(PARAGRAPH, MOST_DRAWN);
+  const cut = end > MOST_DRAWN / 2 ? end : MOST_DRAWN;
+  return text.slice(0, text.charCodeAt(cut - 1) >> 10 === 0x36 ? cut - 1 : cut);
+}
+
 /** One piece of an answer, drawn while it comes and when it is complete. */
 export class Prose {
   #text = "";
@@ -53,18 +64,48 @@ export class Prose {
   #read = "";
   #reading = false;
   #rest = el("p", {});
+  #more = null;
+  #all = false;
 
   constructor() {
     this.box = el("div", { class: "text", dir: "auto" });
+    this.root = el("div", { class: "prose" }, this.box);
   }
 
   /** Shows `text`; `over` says that no more comes. */
   update(text, over) {
-    if (text === this.#text && over === this.#over) return;
-    this.#text = text;
+    const begun = text.length > MOST_DRAWN ? beginning(text) : text;
+    this.#continue(text, begun.length);
+    if (begun === this.#text && over === this.#over) return;
+    this.#text = begun;
     this.#over = over;
     this.#draw();
     this.#look();
+  }
+
+  /** What is not drawn unasked: a button that says how long it is, and then its parts, each drawn once it is full. */
+  #continue(text, begun) {
+    if (text.length === begun) return;
+    this.#more ??= el("div", { class: "more" }, el("button", { type: "button", class: "quiet", on: { click: () => this.#showAll() } }));
+    this.#more.text = text.slice(begun);
+    if (!this.#more.parentNode) this.box.after(this.#more);
+    if (this.#all) this.#parts();
+    else this.#more.firstChild.textContent = label("ask.all", { count: text.length });
+  }
+
+  #showAll() {
+    this.#all = true;
+    this.#more.replaceChildren();
+    this.#parts();
+  }
+
+  /** Only the last part changes while the answer comes. */
+  #parts() {
+    const { text, children } = this.#more;
+    for (let place = Math.max(0, children.length - 1); place * PART < text.length; place += 1) {
+      const part = children[place] ?? this.#more.appendChild(el("div", { class: "part", dir: "auto" }));
+      part.textContent = text.slice(place * PART, (place + 1) * PART);
+    }
   }
 
   /** What was read stays as it is, lest it lose its place or what is marked in it; the rest is text. */
@@ -84,7 +125,7 @@ export class Prose {
   async #look() {
     const wanted = this.#over ? this.#text : this.#text.slice(0, this.#text.lastIndexOf(PARAGRAPH) + 1);
     const enough = this.#over ? wanted !== this.#read : wanted.length > GROWTH * this.#read.length;
-    if (this.#reading || !enough || !wanted.trim() || wanted.length > LONGEST) return;
+    if (this.#reading || !enough || !wanted.trim()) return;
     this.#reading = true;
     const tree = await treeOf(wanted).catch(() => null);
     this.#reading = false;

@@ -1,24 +1,76 @@
-// Text from elsewhere, cut so that nothing in it is hidden: whatever has no picture of its own becomes its code.
+// Text from elsewhere, cut so that nothing in it is hidden: whatever has no picture of its own becomes its code. The
+// terminal has the same rule (hearthnet/core/visible.py).
 
-const HIDDEN = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}/u;
-const EACH = new RegExp(HIDDEN.source, "gu");
+import { HIDDEN } from "./hidden.js";
+
+const MOST_MARKS = 4;
+const MARK = /\p{M}/u;
+const UNASSIGNED = /\p{Cn}/u;
 
 const code = (character) => `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
-/** Pieces of `text`, in order: `{text}`, `{hidden: "U+202E"}`, and `{hidden, line: true}` for a line break. */
-export function pieces(text) {
-  const found = [];
-  let last = 0;
-  for (const match of text.matchAll(EACH)) {
-    if (match.index > last) found.push({ text: text.slice(last, match.index) });
-    found.push(match[0] === "\n" ? { hidden: code("\n"), line: true } : { hidden: code(match[0]) });
-    last = match.index + match[0].length;
+function hidden(character) {
+  const point = character.codePointAt(0);
+  let low = 0;
+  let high = HIDDEN.length - 1;
+  while (low <= high) {
+    const middle = (low + high) >> 1;
+    if (point < HIDDEN[middle][0]) high = middle - 1;
+    else if (point > HIDDEN[middle][1]) low = middle + 1;
+    else return true;
   }
-  if (last < text.length) found.push({ text: text.slice(last) });
+  return UNASSIGNED.test(character);
+}
+
+/** For each character whether it is drawn as its code: hidden ones, marks without a letter or too many, odd spaces. */
+export function marked(characters) {
+  let marks = 0;
+  let letter = false;
+  const blank = (place) => [undefined, " ", "\n"].includes(characters[place]);
+  return characters.map((character, place) => {
+    if (character === " " || hidden(character)) {
+      letter = false;
+      return character !== " " || blank(place - 1) || blank(place + 1);
+    }
+    if (MARK.test(character)) {
+      marks += 1;
+      return !letter || marks > MOST_MARKS;
+    }
+    marks = 0;
+    letter = true;
+    return false;
+  });
+}
+
+/**
+ * Pieces of `text`, in order: `{text}`, `{hidden: "U+202E"}`, and `{hidden, line: true}` for a line break. Equal ones that
+ * follow each other are one piece with their `count`.
+ */
+export function pieces(text) {
+  const characters = [...text];
+  const drawn = marked(characters);
+  const found = [];
+  let words = "";
+  const end = () => { if (words) found.push({ text: words }); words = ""; };
+  characters.forEach((character, place) => {
+    if (!drawn[place]) {
+      words += character;
+      return;
+    }
+    end();
+    const last = found.at(-1);
+    const what = code(character);
+    if (last?.hidden === what) last.count = (last.count ?? 1) + 1;
+    else found.push(character === "\n" ? { hidden: what, line: true } : { hidden: what });
+  });
+  end();
   return found;
 }
 
+const times = ({ count }) => (count ? `×${count}` : "");
+
 /** `text` on one line, hidden characters as `‹U+XXXX›`. */
 export function plain(text) {
-  return pieces(String(text)).map((piece) => piece.text ?? (piece.line ? " ↵ " : `‹${piece.hidden}›`)).join("");
+  return pieces(String(text)).map((piece) =>
+    piece.text ?? (piece.line ? ` ↵${times(piece)} ` : `‹${piece.hidden}${times(piece)}›`)).join("");
 }
