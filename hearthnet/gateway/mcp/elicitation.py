@@ -107,9 +107,12 @@ def question(contract: Contract, body: dict[str, Any], client_id: str, place: st
     """
     where = f"{place}\n" if place else ""
     about = "" if not client_id else f"\nIt is done once, under the key {client_id}."
-    lines = [
-        f"{section}.{name}: {exact_json(value)}" for section in body for name, value in body[section].items()
-    ]
+    lines = []
+    for section, members in body.items():
+        lines += [
+            f"{section}:",
+            *(f" {exact_json(name)}: {exact_json(one)}" for name, one in members.items()),
+        ]
     text = "\n".join(lines)
     shown = f"{text}\nThis is the end of it: {len(text)} characters."
     return f"{where}{contract.summary}\n{contract.id} would be sent exactly this:\n{shown}{about}"
