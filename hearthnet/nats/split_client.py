@@ -74,7 +74,7 @@ class SplitClient(NatsClient):
     @property
     def is_connected(self) -> bool:
         """True if both connections are there now."""
-        return super().is_connected and self._others.is_connected
+        return self._connection is not None and self._others._connection is not None
 
     @property
     def is_settling(self) -> bool:
@@ -84,7 +84,8 @@ class SplitClient(NatsClient):
     @property
     def is_congested(self) -> bool:
         """True if the server reads one of the connections more slowly than this process sends."""
-        return super().is_congested or self._others.is_congested
+        own, others = self._connection, self._others._connection
+        return (own is not None and own.is_congested) or (others is not None and others.is_congested)
 
     async def connected(self) -> None:
         """Wait for both connections.

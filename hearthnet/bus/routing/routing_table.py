@@ -95,7 +95,7 @@ class RoutingEntry:
         places = offer.max_concurrent or 0.5
         load = (running if running > own else own) / places
         last = FULL if load >= 1 else 0
-        if not len(health) and (load >= LOCAL_BELOW or not self.is_near):
+        if (load >= LOCAL_BELOW or not self.is_near) and not len(health):
             last += UNMEASURED
         if self.is_near:
             last -= LOCAL_BONUS

@@ -88,20 +88,16 @@ class ActiveOffer:
         self._demand: CallRequirement | None = None
 
     def occupy(self, node: str, places: int) -> None:
-        """Record that calls of `node` take so many places more, or fewer."""
-        self.in_flight += places
+        """Record that calls of another node take so many of the places more, or fewer."""
         held = self._held.get(node, 0) + places
         if held:
             self._held[node] = held
         else:
             del self._held[node]
 
-    def has_place(self, node: str, own: str) -> bool:
-        """Return whether a place is free for `node`: for another node than `own` only within its half."""
-        places = self.offer.max_concurrent
-        if self.in_flight >= places:
-            return False
-        return node == own or self._held.get(node, 0) < places_of_other(places)
+    def has_place(self, node: str) -> bool:
+        """Return whether another node has a place left of its half."""
+        return self._held.get(node, 0) < places_of_other(self.offer.max_concurrent)
 
     @property
     def is_public(self) -> bool:

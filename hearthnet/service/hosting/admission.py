@@ -174,8 +174,9 @@ def admit(
     authority = authorize(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
-    if not chosen.has_place(header.sender, peer.node_id):
-        whose = "" if header.sender == peer.node_id else " for your node"
+    is_other = header.sender != peer.node_id
+    if chosen.in_flight >= chosen.offer.max_concurrent or (is_other and not chosen.has_place(header.sender)):
+        whose = " for your node" if is_other else ""
         raise HearthNetError(
             "capacity_exceeded",
             f"all places of {contract.id}{whose} are taken; try again in a moment",
