@@ -156,17 +156,17 @@ class CallExecution:
 
     def acquire_slot(self) -> None:
         """Occupy one of the offer's places, now, so that calls arriving together are counted."""
-        self._occupy(1)
+        hosted, node = self._admitted.hosted, self.header.sender
+        hosted.in_flight += 1
+        if node != self._peer.node_id:
+            hosted.occupy(node, 1)
 
     def release_slot(self) -> None:
         """Release the place."""
-        self._occupy(-1)
-
-    def _occupy(self, places: int) -> None:
         hosted, node = self._admitted.hosted, self.header.sender
-        hosted.in_flight += places
+        hosted.in_flight -= 1
         if node != self._peer.node_id:
-            hosted.occupy(node, places)
+            hosted.occupy(node, -1)
 
     def lost_caller(self) -> bool:
         """Return whether the caller of a stream is lost."""
