@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from hearthnet.core import ids
-from hearthnet.trust.community import events, reducer, roster
-from hearthnet.trust.community.events import CommunityEvent, Joined, Level, Promoted
+from hearthnet.trust.community import commands, events, reducer, roster
+from hearthnet.trust.community.events import CommunityEvent, Joined, Level, Policy, Promoted
+from hearthnet.trust.community.removals import removal_target
 from hearthnet.trust.community.replay import RosterReplay
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
@@ -432,3 +433,31 @@ def test_removals_that_do_not_touch_each_other_all_stand() -> None:
     for event in events:
         one_by_one = with_events(one_by_one, event)
     assert one_by_one == held
+
+
+@pytest.mark.req("ATTACK-37")
+def test_a_removal_names_the_last_events_that_count_and_not_a_flood_behind_them() -> None:
+    """Also where nothing of a branch counts."""
+    held = with_events(town(), invited(town(), MAX, KEY, invitee=MALLORY.node_id))
+    wanted = held.history.tips[MAX.node_id][-1]
+    for _ in range(5):
+        held = with_events(held, act(held, MAX, events.PROMOTED, raising(MAX)))
+    out = commands.CommunityAuthor(held, ROOT).revoke(MAX.node_id, "other", client_id="x", now_ms=NOW)
+    assert out.data["target_heads"] == [wanted.hash]
+    assert with_events(with_events(town(), wanted), out).is_revoked(MAX.node_id), "whoever lacks the flood"
+    entry = events.entry_of(EVE, "eve")
+    asking = Joined(invite_event_hash=wanted.hash, invite_key=KEY.node_id, member=entry, invite_signature="")
+    signature = KEY.sign(events.INVITE_PURPOSE, events.request(held.community_id, asking))
+    asking = msgspec.structs.replace(asking, invite_signature=ids.b64(signature))
+    held = with_events(held, act(held, EVE, events.JOINED, asking))
+    policy = commands.CommunityAuthor(held, ROOT).set_policy(Policy(min_signatures_to_revoke=1), NOW)
+    assert policy.data["heads"][EVE.node_id] == []
+    assert policy.data["heads"][MAX.node_id] == [wanted.hash]
+
+
+@pytest.mark.req("ATTACK-37")
+def test_a_malformed_removal_removes_nobody() -> None:
+    event = act(town(), FOUNDER, events.REVOKED, raising(MAX))
+    assert (removal_target(event), events.co_signatures(event)) == ("", 0)
+    assert removal_target(removal(town(), FOUNDER, MAX)) == MAX.node_id
+    assert events.co_signatures(removal(town(), FOUNDER, MAX, TILDA, QUINN)) == 2

@@ -159,3 +159,10 @@ async def test_homes_that_were_fed_differently_agree_in_the_end(seed: int) -> No
                 assert not home.is_member(MEMBER.node_id), "the revocation acts, whatever is still missing"
     assert [home.roster.members for home in homes] == [everything.members] * 2
     assert homes[0].heads() == homes[1].heads()
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_malformed_events_are_passed_over() -> None:
+    held = community_of(MEMBER, STRANGER)
+    event = act(held, MEMBER, "community.member.revoked", Note(), now_ms=NOW)
+    assert await hearing(held).add_fetched([event], (), STRANGER.node_id) == (False, {MEMBER.node_id})
