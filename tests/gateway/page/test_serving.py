@@ -118,7 +118,19 @@ def test_every_text_that_is_used_is_there_and_the_others_are_not() -> None:
     assert names_of_capabilities == {"llm.chat", "rag.query", "mesh.neighbours", "market.post"} - keys
     assert named - keys == names_of_capabilities
     made = tuple(re.findall(r"`([a-z_]+\.)\$\{", sources.replace("`hearthnet.${", "")))
-    families = {"error", "field", "health", "market", "nav", "settings", "state", "status", "stop", "theme"}
+    families = {
+        "error",
+        "field",
+        "happened",
+        "health",
+        "market",
+        "nav",
+        "settings",
+        "state",
+        "status",
+        "stop",
+        "theme",
+    }
     assert {one.rstrip(".") for one in made} == families
     assert {one for one in keys - named if not one.startswith(made)} == set()
 
