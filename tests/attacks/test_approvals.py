@@ -103,8 +103,8 @@ async def test_an_approved_call_has_its_effect_once(mallory: Attacker, market: O
     body = post_body("Approved by carol")
     given = {"token": lent.token, "run": RUN, "approval": lent.yes(body)}
     codes = Counter([await mallory.call(market, POST, body, **given) for _ in range(2)])
-    codes.update(await asyncio.gather(*(mallory.call(market, POST, body, **given) for _ in range(3))))
-    assert codes == {"ok": 5}
+    codes.update(await asyncio.gather(*(mallory.call(market, POST, body, **given) for _ in range(2))))
+    assert codes == {"ok": 4}
     assert await mallory.posted("Approved by carol") == 1
 
 
@@ -247,11 +247,11 @@ async def test_each_use_of_a_grant_counts_once(mallory: Attacker, market: OfferV
     for use in (1, 4, 0):
         code = await mallory.call(market, POST, post_body("Once too often"), **given, use=use)
         assert code == "unauthorized", use
-    racers = [post_body("Several at once") for _ in range(4)]
+    racers = [post_body("Several at once") for _ in range(2)]
     codes = Counter(
         await asyncio.gather(*(mallory.call(market, POST, body, **given, use=2) for body in racers))
     )
-    assert codes == {"ok": 1, "unauthorized": 3}
+    assert codes == {"ok": 1, "unauthorized": 1}
     counts = [await mallory.posted(body["input"]["title"]) for body in (first, racers[0])]
     assert (counts, await mallory.posted("Once too often")) == ([1, 1], 0)
 
@@ -306,9 +306,9 @@ async def test_a_grant_counts_at_one_node_in_all_its_processes(tmp_path: Path) -
             (elsewhere,) = there.views
             assert await mallory.call(elsewhere, POST, post_body(), **given, use=1) == "unauthorized"
             for use in (1, 2, 3):
-                racers = (mallory.call(view, POST, post_body(), **given, use=use) for view in here.views * 4)
+                racers = (mallory.call(view, POST, post_body(), **given, use=use) for view in here.views * 2)
                 codes = Counter(await asyncio.gather(*racers))
-                assert codes == {"ok": 1, "unauthorized": 7}
+                assert codes == {"ok": 1, "unauthorized": 3}
             asked = [mallory.call(view, POST, post_body(), **given, use=4) for view in here.views]
             assert await asyncio.gather(*asked) == ["unauthorized"] * 2
             listed = await bus.call(LIST, {"params": {}, "input": {}}, node=mesh.identity.node_id)

@@ -27,7 +27,7 @@ _SETTINGS = (
     f"[audit]\nmember_mb_per_day = {SHARE_MB}\n\n"
     "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
 )
-_AT_ONCE = 4
+_AT_ONCE = 2
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ async def test_a_running_node_trims_its_log_while_effects_go_on(small: Victim) -
             while posting:
                 codes[await carol.call(view, POST, post_body())] += 1
 
-        posts = [asyncio.create_task(post()) for _ in range(4)]
+        posts = [asyncio.create_task(post()) for _ in range(2)]
         await wait_for(lambda: codes["ok"] > 10, what="posts before")
         assert (await log.extent()).first == 1, "what is old goes every ten minutes, or by other settings"
         settings = small.home.config_file.read_text()

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,9 +84,13 @@ def over_http(attacked: Attacked, body: dict[str, Any], path: str = "/v1/call") 
 
 
 async def over_the_socket(
-    attacked: Attacked, call: dict[str, Any], *, approve: bool = False
+    attacked: Attacked,
+    call: dict[str, Any],
+    *,
+    approve: bool = False,
+    first: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """The last frame of a call, whose question is approved or left unanswered."""
+    """The last frame of a call, whose question is approved or denied, after what is to be done `first`."""
     url = f"ws{attacked.url.removeprefix('http')}/v1/socket"
     protocols = [Subprotocol("hearthnet-bus.v2")]
     async with (
@@ -100,6 +104,8 @@ async def over_the_socket(
                 await socket.send(json.dumps({"type": "ack", "upto": frame["seq"]}))
             if frame["event"] == "confirmation_required":
                 asked = frame["data"]
+                if first is not None:
+                    first()
                 decision = {"decision": "approve", "shown": asked["arguments_digest"]}
                 if not approve:
                     decision = {"decision": "deny"}
@@ -169,9 +175,10 @@ async def test_an_effect_whose_provider_is_killed_is_unknown(attacked: Attacked)
     call = attacked.says("Post it now", WANTS, Say(CLAIM))
     services = attacked.shell.json("status", "--json")["services"]
     market = next(one for one in services if one["name"] == "market")["pid"]
-    os.kill(market, signal.SIGSTOP)
     try:
-        frame = await over_the_socket(attacked, call, approve=True)
+        frame = await over_the_socket(
+            attacked, call, approve=True, first=lambda: os.kill(market, signal.SIGSTOP)
+        )
     finally:
         os.kill(market, signal.SIGKILL)
     assert [one["state"] for one in frame["data"]["happened"]] == ["unknown"]

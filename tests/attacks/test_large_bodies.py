@@ -20,7 +20,7 @@ from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.event_log import MAX_DAY_BYTES
-from tests.attacks.attacker import LIST, POST, Attacker, post_body
+from tests.attacks.attacker import LIST, NO_ANSWER, POST, Attacker, post_body
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
 from tests.helpers.shell import Shell
 
@@ -92,11 +92,17 @@ async def test_fields_that_nobody_knows_are_not_kept(node: Node, mallory: Attack
     market, before = await _market(mallory, node), await node.bytes_of("MARKET")
     for _ in range(12):
         body = post_body("Large")
-        body["input"]["unknown"] = "x" * 4_000_000
+        body["input"]["unknown"] = "x" * 900_000
         error = await mallory.refusal(market, POST, body)
         assert (error.code, error.details) == ("payload_too_large", {"limit": 65_536})
     assert await mallory.posted("Large") == 0
     assert await node.bytes_of("MARKET") == before
+    body["input"]["unknown"] = "x" * 4_000_000
+    header = mallory.header(market, POST, body)
+    huge = mallory.boxed(mallory.inner(header, body, signed=True), market)
+    assert await mallory.strike(mallory.subject(market, POST), huge, header.id, market) == NO_ANSWER
+    assert await mallory.posted("Large") == 0
+    before = await node.bytes_of("MARKET")
     # What fits is taken, and its fields that nobody knows are kept nowhere: not with the frame either.
     places = {"lat": 52, "lng": 8, "label": "Mill Lane", "unknown": "x" * 20_000}
     for number in range(12):

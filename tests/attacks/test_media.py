@@ -179,19 +179,22 @@ async def test_a_blob_is_read_with_the_rights_of_the_caller(street: Street) -> N
 
 @pytest.mark.req("ATTACK-38")
 async def test_a_document_is_read_with_the_rights_of_the_caller(street: Street) -> None:
-    cid = await street.store(SECRET)
-    carol, mallory = await street.bus("carol"), await street.bus("mallory")
-    body = {"params": {"corpus": "stolen"}, "input": {"doc_cid": cid}}
-    question = {"params": {"corpus": "stolen"}, "input": {"query": "key house flowerpot"}}
+    cid, known = await street.store(SECRET), await street.store(b"# Known\n\nNothing of interest.")
+    owner, carol, mallory = [await street.bus(who) for who in ("owner", "carol", "mallory")]
+    corpus = {"params": {"corpus": "stolen"}}
+    body = {**corpus, "input": {"doc_cid": cid}}
+    question = {**corpus, "input": {"query": "key house flowerpot"}}
     try:
+        await owner.call(INGEST, {**corpus, "input": {"doc_cid": known}}, timeout_seconds=60)
+        await owner.call("rag.share@1.0", {**corpus, "input": {"shared": True}})
         assert (await refusal(carol, INGEST, body)).code == "not_found"
-        assert (await refusal(mallory, QUERY, question)).code == "not_found"
+        assert "flowerpot" not in str((await mallory.call(QUERY, question)).output)
         await street.store(SECRET, "carol")
         assert (await carol.call(INGEST, body, timeout_seconds=60)).output["chunks_indexed"] == 1
-        assert (await mallory.call(QUERY, question, timeout_seconds=60)).output["chunks"]
+        assert "flowerpot" in str((await mallory.call(QUERY, question, timeout_seconds=60)).output)
     finally:
-        await carol.close()
-        await mallory.close()
+        for bus in (owner, carol, mallory):
+            await bus.close()
 
 
 def photo(width: int, height: int, colour: str = "red") -> bytes:

@@ -11,12 +11,12 @@ from hearthnet.agent.loop.events import Fail, Finish, Suspend, ToolFailed, ToolR
 from hearthnet.agent.loop.happened import of_call
 from hearthnet.agent.loop.state import RunState
 from hearthnet.agent.tools.types import Approve, Deny
-from tests.agent.bench import POST, QUERY, Bench, asked, only
+from tests.agent.bench import POST, PROVIDER, QUERY, Bench, asked, only
 
 pytestmark = pytest.mark.req("ATTACK-47")
 HOME, CALL = "ed25519:home", "01JZZZZZZZZZZZZZZZZZZZZZ01"
 NOTHING = [{"state": "nothing"}]
-ABOUT = {"tool_call_id": "p", "name": "market_post", "capability": "market.post@1.0"}
+ABOUT = {"tool_call_id": "p", "name": "market_post", "capability": "market.post@1.0", "home": PROVIDER}
 CLAIM = "I posted it; event 01JZZZZZZZZZZZZZZZZZZZZZ99."
 
 
