@@ -164,22 +164,25 @@ async def mallory(street: Street) -> AsyncIterator[tuple[Bus, Impostor]]:
 
 @contextlib.asynccontextmanager
 async def filled(street: Street, bus: Bus) -> AsyncIterator[None]:
-    """The member takes all places of the home's own `read`, which answers nobody."""
+    """The member and a process of the home take all places of its own `read`, which answers nobody."""
     own, before = await asyncio.to_thread(lambda: street.own), len(street.texts)
+    url = str((await asyncio.to_thread(street.node.shell.json, "status", "--json"))["server"]["url"])
     contract = await bus.fetch_contract(READ)
 
-    async def call() -> None:
+    async def call(at: Bus) -> None:
         with contextlib.suppress(HearthNetError):
-            await bus.call(contract.id, {"params": {}, "input": {"text": "full"}}, node=own)
+            await at.call(contract.id, {"params": {}, "input": {"text": "full"}}, node=own)
 
-    calls = [asyncio.create_task(call()) for _ in range(PLACES + 4)]
-    try:
-        await wait_for(lambda: _taken(street, before), what="all places to be taken")
-        yield
-    finally:
-        for one in calls:
-            one.cancel()
-        await asyncio.wait(calls)
+    async with await Bus.join(Home.resolve(street.node.shell.home), url, "busy") as busy:
+        await busy.fetch_contract(contract.id, node=own)
+        calls = [asyncio.create_task(call(at)) for at in (bus, busy) for _ in range(PLACES)]
+        try:
+            await wait_for(lambda: _taken(street, before), what="all places to be taken")
+            yield
+        finally:
+            for one in calls:
+                one.cancel()
+            await asyncio.wait(calls)
 
 
 async def _taken(street: Street, before: int) -> bool:

@@ -46,6 +46,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FullHouse]:
 def complaint(contract: Contract, bad: Bad, told: Told) -> str:
     """What is wrong with the answer to `bad`; empty where nothing is."""
     code, message = told.code, told.message
+    if len(bad.data) > contract.request_limit:
+        return "" if code == "payload_too_large" else f"{code or 'taken'} for {len(bad.data)} bytes"
     if code in _NEVER or code not in CODES | {""}:
         return f"{code}: {message}"
     if code and not (message and len(message) <= _LONGEST and message.isprintable()):

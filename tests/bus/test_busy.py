@@ -246,7 +246,7 @@ async def test_provider_of_a_contract_is_waited_for_though_others_answered(mesh:
     with elsewhere(mesh, _Teller()) as loop:
         async with mesh.hosting(_Other()), await mesh.guest_bus() as guest, await mesh.guest_bus() as late:
             loop.call_soon_threadsafe(time.sleep, discovery.NOBODY_SECONDS + 0.4)
-            assert (await guest.call(name, query())).output == {"chunks": []}
+            assert (await guest.call(name, query(), node=mesh.identity.node_id)).output == {"chunks": []}
             with pytest.raises(HearthNetError, match=r"nobody offers experimental\.absent now"):
                 await late.fetch_contract("experimental.absent")
             # It was waited for as long as that, and is not for a while.

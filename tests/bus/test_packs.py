@@ -15,6 +15,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session.batching import ENOUGH, LARGEST, MOST_BYTES
 from hearthnet.bus.session.session import Session
+from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import SchemaCheck
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
@@ -194,6 +195,7 @@ async def test_calls_for_which_there_is_no_place_come_again(mesh: Mesh) -> None:
 async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alone(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(contracts().get(QUERY).__dict__, "request_limit", 2 * MAX_FOREIGN_BYTES)
     service, packs, unpack = ProbeService(places=500), list[tuple[int, int]](), batch.calls
 
     def calls(frame: Frame) -> list[Frame]:

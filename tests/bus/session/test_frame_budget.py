@@ -6,6 +6,7 @@ import pytest
 
 from hearthnet.bus.session import frame_budget
 from hearthnet.bus.session.frame_budget import UNIT_BYTES, FrameBudget
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol.frame import MAX_FOREIGN_BYTES
@@ -68,7 +69,10 @@ def test_a_frame_over_a_mebibyte_is_read_only_if_it_was_requested(burst: int) ->
 
 @pytest.mark.req("RATE-3")
 @pytest.mark.asyncio
-async def test_a_call_too_large_for_another_node_is_not_sent(mesh: Mesh) -> None:
+async def test_a_call_too_large_for_another_node_is_not_sent(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(contracts().get(QUERY).__dict__, "request_limit", 2 * MAX_FOREIGN_BYTES)
     body = {**query(), "more": "x" * MAX_FOREIGN_BYTES}
     async with mesh.hosting(ProbeService()), await mesh.bus() as own, await mesh.guest_bus() as guest:
         await guest.call(QUERY, query())

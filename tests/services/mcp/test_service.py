@@ -37,8 +37,9 @@ pytestmark = pytest.mark.asyncio
 PREFIX = "experimental.mcp."
 
 
-async def ask(bus: Bus, name: str, /, **given: Any) -> Any:
-    return (await bus.call(PREFIX + name, {"params": {}, "input": given}, timeout_seconds=SECONDS)).output
+async def ask(bus: Bus, name: str, /, *, node: str = "", **given: Any) -> Any:
+    body = {"params": {}, "input": given}
+    return (await bus.call(PREFIX + name, body, node=node, timeout_seconds=SECONDS)).output
 
 
 async def refused(work: Awaitable[Any]) -> HearthNetError:
@@ -264,7 +265,9 @@ async def test_others_see_what_is_shared_and_learn_its_contract_from_its_provide
         assert contracts().get(learned.id) is learned
         assert learned.request_schema["description"] == "For everybody."
         assert await guest.fetch_contract(learned.id) is learned
-        assert json.loads(text_of(await ask(guest, "ours.echo", text="hi"))) == {"text": "hi"}
+        assert json.loads(text_of(await ask(guest, "ours.echo", node=mesh.identity.node_id, text="hi"))) == {
+            "text": "hi"
+        }
         unknown = await refused(
             guest.call("node.contract@1.0", {"params": {}, "input": {"capability": PREFIX + "no.tool@1.0"}})
         )
