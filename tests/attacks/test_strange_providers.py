@@ -194,7 +194,7 @@ async def test_arguments_of_an_own_tool_never_leave_the_home(street: Street) -> 
     street.garden.answers()
     async with mallory(street) as (bus, impostor), filled(street, bus):
         answer = await asyncio.to_thread(street.run, READ)
-        assert "hearthnet" not in answer, "nobody is asked about an own tool that only reads"
+        assert "pending" not in answer["hearthnet"], "nobody is asked about an own tool that only reads"
         assert street.told().split(":")[0] in ("capacity_exceeded", "rate_limited", "timeout")
         with await asyncio.to_thread(street.http) as http:
             body = {"params": {}, "input": SECRET}
