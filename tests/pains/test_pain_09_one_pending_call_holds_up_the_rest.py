@@ -29,13 +29,17 @@ async def test_each_goes_its_own_way(mesh: Mesh) -> None:
         if frame["event"] == "tool_result":
             results.append(frame["data"]["tool_call_id"])
 
-    async def nobody_here(_pending: Any) -> None:
+    asked: list[str] = []
+
+    async def nobody_here(pending: Any) -> None:
+        asked.append(pending.tool_call_id)
         await asyncio.Event().wait()
 
     async with acting(mesh, turn, [says("Done.")]) as scene:
         run = scene.executor().open_run(QUESTION, decide=nobody_here, stream_to=hear)
         driving = asyncio.create_task(run.drive())
         await wait_for(lambda: results == ["r"], 30, "the read, while both others wait")
+        await wait_for(lambda: set(asked) == {"y", "n"}, 30, "both questions")
         await scene.saved.decide(run.run, "y", Approve(), via="test")
         await wait_for(lambda: results == ["r", "y"], 30, "the approved one, while the last one waits")
         await scene.saved.decide(run.run, "n", Deny(), via="test")
