@@ -14,21 +14,24 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import jsonschema_rs
 import msgspec
 
 from hearthnet import HearthNetError
+from hearthnet.contracts import SchemaCheck, compile_schema, self_contained
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
 from hearthnet_llm.builtin.grammar import SchemaBounds, bounded
 from hearthnet_llm.builtin.prompt import PromptTurn, escape_control_tokens
 from hearthnet_llm.interface.request import Message, Tool
+from hearthnet_llm.interface.validation import references
 from hearthnet_llm.vendors.json_access import as_text
 
 WIDEST: Final = SchemaBounds(text=200, items=4)
 _MOST_ATTEMPTS: Final = 5
 _TIGHTER: Final = 0.4
 _VARIED: Final = 0.8
+_VALUE_CHARACTERS: Final = 4
+"""Characters of JSON for each value in a schema, about; its weight is the number of its values."""
 
 
 class CallAttempt(msgspec.Struct, frozen=True):
@@ -50,7 +53,7 @@ class ForcedCall:
         self._tool = tool
         said = (message.text for message in reversed(messages) if message.role == "user")
         self._said = next(said, "")
-        self._validator = _validator(tool)
+        self._check = _check_of(tool)
         self._demonstrations = for_tool(tool.schema)
         self._bounds = WIDEST
         self._attempts = 0
@@ -86,11 +89,10 @@ class ForcedCall:
             self.reason = "the engine could not hold the model to the tool's schema"
             self._bounds = msgspec.structs.replace(self._bounds, patterns=False)
             return None
-        problem = next(iter(self._validator.iter_errors(arguments)), None)
+        problem = next(iter(self._check.errors(arguments)), None)
         if problem is None:
             return arguments
-        place = "/".join(str(step) for step in problem.instance_path)
-        self.reason = f"/{place}: {problem.message}"
+        self.reason = f"{problem.path or '/'}: {problem.message}"
         self._unfit += 1
         return None
 
@@ -107,13 +109,18 @@ class ForcedCall:
         return [*turns, {"role": "user", "content": escape_control_tokens(self._said)}]
 
 
-def _validator(tool: Tool) -> jsonschema_rs.Validator:
+def _check_of(tool: Tool) -> SchemaCheck:
+    """Return the check of the arguments, within the bounds of schemas from outside.
+
+    With references, the check is of a copy without them, which may accept more (`self_contained`).
+    """
     try:
-        return jsonschema_rs.validator_for(tool.schema)
-    except (ValueError, jsonschema_rs.ValidationError) as error:
+        schema = self_contained(tool.schema) if any(references(tool.schema)) else tool.schema
+        return compile_schema(schema, len(json.dumps(schema)) // _VALUE_CHARACTERS)
+    except HearthNetError as error:
         raise HearthNetError(
             "bad_request",
-            f"the tool {tool.name} has no valid JSON Schema: {str(error).splitlines()[0]}",
+            f"the tool {tool.name} has no valid JSON Schema: {error.message}",
             details={"path": "/input/tools", "tool": tool.name},
         ) from error
 

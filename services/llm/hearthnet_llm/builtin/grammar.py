@@ -22,6 +22,8 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet import HearthNetError
+
 _WORD: Final = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
 _HEAD: Final = "%llguidance {}"
 _MOST_WORDS: Final = 32
@@ -35,6 +37,8 @@ _NUMBER_LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMax
 _COMBINED: Final = ("anyOf", "oneOf")
 _INTEGERS: Final = {"minimum": -999_999_999, "maximum": 999_999_999}
 _DEPTH: Final = 6
+_MOST_PARTS: Final = 4_000
+"""Subschemas of one grammar; references make a small schema large."""
 _PATTERN_TEXT: Final = 200
 
 
@@ -137,7 +141,11 @@ class SchemaBounds(msgspec.Struct, frozen=True):
 
 
 def bounded(schema: Mapping[str, Any], bounds: SchemaBounds) -> Schema:
-    """Return the closed and finite part of a tool's `schema` that a grammar can express."""
+    """Return the closed and finite part of a tool's `schema` that a grammar can express.
+
+    Raises:
+        HearthNetError: `bad_request` if it has too many parts.
+    """
     return _Bounding(schema, bounds).of(schema, 0)
 
 
@@ -152,9 +160,13 @@ class _Bounding:
     def __init__(self, root: Mapping[str, Any], bounds: SchemaBounds) -> None:
         self._root = root
         self._bounds = bounds
+        self._left = _MOST_PARTS
 
     def of(self, schema: Any, depth: int) -> Schema:
         """Return the bounded form of one subschema; deeper than `_DEPTH` it is null."""
+        self._left -= 1
+        if self._left < 0:
+            raise HearthNetError("bad_request", f"a schema of more than {_MOST_PARTS} parts; make it smaller")
         if not isinstance(schema, Mapping) or not schema:
             return self._text({})
         if depth > _DEPTH:

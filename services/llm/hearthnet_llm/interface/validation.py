@@ -9,18 +9,22 @@ Rules, in the order in which they are checked; the error names the path of the f
 5. The last message can be answered: it is a user's or a tool's, or the beginning of the answer if the model
    supports that.
 6. The tools are few enough, their names differ, and a demanded tool is among them.
+7. No schema refers to anything outside itself; a model's server would fetch it from where it stands.
 
 See: docs/capabilities.md#llmchat20.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn
 
 from hearthnet import HearthNetError
 from hearthnet_llm.interface.backend import Profile
+from hearthnet_llm.interface.content_parts import ToolListingPart
 from hearthnet_llm.interface.request import ChatRequest, Message, Named
+
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def check(request: ChatRequest, profile: Profile) -> None:
@@ -103,6 +107,41 @@ def _tools(request: ChatRequest, profile: Profile) -> None:
         _refuse("/input/tool_choice", "a tool is required but none is declared")
 
 
+def _schemas(request: ChatRequest, _profile: Profile) -> None:
+    for path, schema in _all_schemas(request):
+        for reference in references(schema):
+            if not reference.startswith("#"):
+                _refuse(
+                    path, f"the schema refers to {reference[:80]!r}; put what it refers to into the schema"
+                )
+
+
+def _all_schemas(request: ChatRequest) -> Iterator[tuple[str, Any]]:
+    """Yield each schema of the request with its path."""
+    if request.response_schema is not None:
+        yield "/input/response_schema", request.response_schema.schema
+    for index, tool in enumerate(request.tools or ()):
+        listed = tool.server.listed if tool.server is not None else None
+        schemas = [tool.parameters_schema, tool.result_schema]
+        yield f"/input/tools/{index}", [*schemas, *(one.parameters_schema for one in listed or ())]
+    for index, message in enumerate(request.messages):
+        for part in message.content if isinstance(message.content, list) else ():
+            if isinstance(part, ToolListingPart):
+                yield _at(index), [one.parameters_schema for one in part.tools]
+
+
+def references(schema: Any) -> Iterator[str]:
+    """Yield what a schema refers to, wherever in it that is written."""
+    left = [schema]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            yield from (to for name, to in value.items() if name in _REFERENCES and isinstance(to, str))
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+
+
 def _at(index: int) -> str:
     return f"/input/messages/{index}"
 
@@ -122,4 +161,5 @@ _RULES: Final[tuple[Callable[[ChatRequest, Profile], None], ...]] = (
     _calls_and_results,
     _ends_with_request,
     _tools,
+    _schemas,
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin import grammar
 from hearthnet_llm.builtin.demonstrations import DEMONSTRATIONS, for_tool
 from hearthnet_llm.builtin.forced_call import WIDEST, ForcedCall
@@ -159,6 +163,44 @@ def test_arrays_objects_and_combinations_are_bounded() -> None:
     assert made["properties"]["any"]["maxItems"] == 2
     assert made["properties"]["all"]["required"] == ["a"]
     assert '{"type": "null"}' in json.dumps(made["properties"]["deep"])
+
+
+@pytest.mark.req("ATTACK-38")
+@pytest.mark.asyncio
+async def test_a_schema_reads_neither_files_nor_addresses(tmp_path: Path) -> None:
+    (tmp_path / "secret.json").write_text('{"auths": {"registry": "A-SECRET"}}')
+    asked: list[object] = []
+
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(writer)
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        places = (
+            f"file://{tmp_path}/secret.json#/auths/registry",
+            "file:///dev/zero",
+            f"http://127.0.0.1:{port}/",
+            f"//127.0.0.1:{port}/",
+        )
+        for place in places:
+            for schema in ({"$ref": place}, {"$schema": place}, {"$dynamicRef": place}):
+                with contextlib.suppress(HearthNetError):
+                    made = await asyncio.to_thread(ForcedCall, Tool("t", None, schema), [])
+                    assert "$ref" not in schema, "what is no reference of this version is not followed"
+                    assert made.check("{}", ended=True) == {}
+        await asyncio.sleep(0)
+    assert asked == []
+
+
+@pytest.mark.req("ATTACK-38")
+def test_references_do_not_make_a_schema_large() -> None:
+    two = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)}
+    doubled = {"$defs": {**two, "a20": {"type": "object"}}, "$ref": "#/$defs/a0"}
+    with pytest.raises(HearthNetError, match="more than 4000 values"):
+        ForcedCall(Tool("t", None, doubled), [Message("user", "x")])
+    wide = {"properties": {"a": {"anyOf": [{"$ref": "#/properties/a"}] * 30}}, "required": ["a"]}
+    with pytest.raises(HearthNetError, match="more than 4000 parts"):
+        bounded(wide, SMALL)
 
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.integers(1, 300), st.integers(1, 9))

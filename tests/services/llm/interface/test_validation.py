@@ -9,9 +9,9 @@ import pytest
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.builtin.model_file import BUILT_IN
 from hearthnet_llm.interface.backend import Profile
-from hearthnet_llm.interface.content_parts import ImagePart, TextPart
+from hearthnet_llm.interface.content_parts import ImagePart, ListedTool, TextPart, ToolListingPart
 from hearthnet_llm.interface.frames import ToolCall
-from hearthnet_llm.interface.request import ChatRequest, Message, Named, Tool
+from hearthnet_llm.interface.request import ChatRequest, Message, Named, ResponseSchema, ServerTool, Tool
 from hearthnet_llm.interface.validation import check
 
 pytestmark = pytest.mark.req("LLM-6")
@@ -78,6 +78,37 @@ def test_tools_that_cannot_be_demanded(fields: dict[str, Any], path: str) -> Non
         check(ChatRequest(messages=[USER], **fields), BUILT_IN)
     assert refused.value.code == "bad_request"
     assert refused.value.details["path"] == path
+
+
+REMOTE = {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "https://example.org/x"}]}}}
+
+
+@pytest.mark.req("ATTACK-38")
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"tools": [Tool("t", "", {"$ref": "file:///etc/passwd"})]}, "/input/tools/0"),
+        ({"tools": [TOOL, Tool("u", "", {}, result_schema=REMOTE)]}, "/input/tools/1"),
+        (
+            {"tools": [Tool("t", server=ServerTool("mcp", listed=[ListedTool("x", None, REMOTE)]))]},
+            "/input/tools/0",
+        ),
+        ({"response_schema": ResponseSchema(schema={"$dynamicRef": "other.json"})}, "/input/response_schema"),
+        (
+            {"messages": [USER, Message("user", [ToolListingPart("s", [ListedTool("x", None, REMOTE)])])]},
+            "/input/messages/1",
+        ),
+    ],
+)
+def test_a_schema_refers_to_itself_alone(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(HearthNetError, match="put what it refers to into the schema") as refused:
+        check(ChatRequest(**{"messages": [USER], **fields}), BUILT_IN)
+    assert (refused.value.code, refused.value.details["path"]) == ("bad_request", path)
+
+
+def test_references_within_a_schema_are_left() -> None:
+    schema = {"$defs": {"a": {"type": "string"}}, "properties": {"$ref": {"$ref": "#/$defs/a"}}}
+    check(ChatRequest(messages=[USER], tools=[Tool("t", "", schema)]), BUILT_IN)
 
 
 def test_a_model_without_eyes_says_so() -> None:
