@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 from hearthnet.core import ModelConfig
 from hearthnet.core.errors import HearthNetError
-from hearthnet_llm.backends.sources import _FETCHED, check_source, schemes_of
-from hearthnet_llm.interface.caller import NOBODY, Caller, caller_of, with_caller
+from hearthnet_llm.backends.sources import _FETCHED, check_source, check_sources, schemes_of
+from hearthnet_llm.interface.caller import NOBODY, Caller, CallerRequest, caller_of, with_caller
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
     DocumentPart,
@@ -22,7 +23,7 @@ from hearthnet_llm.interface.content_parts import (
     UploadPart,
     VideoPart,
 )
-from hearthnet_llm.interface.request import ChatRequest
+from hearthnet_llm.interface.request import ChatRequest, ServerTool, Tool
 from hearthnet_llm.media import LIMITS
 
 pytestmark = pytest.mark.req("ATTACK-38")
@@ -54,6 +55,10 @@ def refused(part: Part, caller: Caller, schemes: tuple[str, ...] | None) -> str:
         ("openai", "https://api.openai.com.example.org/v1", None),
         ("openai", "https://api.openai.com@127.0.0.1/v1", None),
         ("azure", "https://mine.openai.azure.com/openai/v1", ("https",)),
+        ("openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", ("https",)),
+        ("openai", "https://mine.pai-eas.aliyuncs.com/v1", None),
+        ("openai", "https://mine.snowflakecomputing.com/api/v2/cortex/v1", ("https",)),
+        ("openai", "https://mine.privatelink.snowflakecomputing.com/api/v2/cortex/v1", None),
         ("anthropic", "https://api.anthropic.com/v1", ("https",)),
         ("anthropic", "http://192.168.1.7:4000", None),
         ("gemini", "https://generativelanguage.googleapis.com/v1beta", ("https", "gs")),
@@ -143,6 +148,58 @@ def test_what_is_kept_at_a_vendor_is_for_this_nodes_own_calls(part: Part) -> Non
 def test_results_of_a_vendors_tools_go_to_vendors_alone(part: Part) -> None:
     assert refused(part, NODE, None)
     assert not refused(part, OTHER, ())
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        [{"type": "code_execution_output", "file_id": "file_1"}],
+        {"content": {"type": "document", "source": {"type": "url", "url": "https://example.org"}}},
+        {"content": [{"type": "image", "source": {"type": "file", "file_id": "file_1"}}]},
+        {"content": {"type": "image", "source": {"type": "another"}}},
+        {"parts": [{"fileData": {"fileUri": "gs://bucket/a.pdf"}}]},
+    ],
+)
+def test_a_result_that_names_a_file_is_for_this_nodes_own_calls(result: Any) -> None:
+    part = ServerResultPart("web_fetch", result=result)
+    assert not refused(part, NODE, ())
+    assert "names a file or URL" in refused(part, CLIENT, ())
+    assert "names a file or URL" in refused(part, OTHER, ())
+
+
+def test_a_result_that_holds_its_bytes_is_for_everybody() -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "AA=="}
+    result = {
+        "type": "web_fetch_result",
+        "url": "https://x.org",
+        "content": {"type": "document", "source": source},
+    }
+    assert not refused(ServerResultPart("web_fetch", result=result), OTHER, ())
+
+
+@pytest.mark.parametrize(
+    ("server", "who"),
+    [
+        (ServerTool("web_search"), "node client other"),
+        (ServerTool("code_execution"), "node client other"),
+        (ServerTool("web_fetch"), "node client"),
+        (ServerTool("mcp_toolset"), "node client"),
+        (ServerTool("file_search"), "node client"),
+        (ServerTool("one_to_come"), "node client"),
+        (ServerTool("file_search", sources=["fileSearchStores/private"]), "node"),
+        (ServerTool("web_search", sources=["fileSearchStores/private"]), "node"),
+    ],
+)
+def test_a_vendors_tools_have_the_rights_of_the_caller(server: ServerTool, who: str) -> None:
+    served = []
+    for name, caller in (("node", NODE), ("client", CLIENT), ("other", OTHER)):
+        request = CallerRequest(messages=[], tools=[Tool("t", server=server)], caller=caller)
+        with pytest.raises(HearthNetError, match="/input/tools/0: this model's server runs no tools"):
+            check_sources(request, None)
+        with contextlib.suppress(HearthNetError):
+            check_sources(request, ())
+            served.append(name)
+    assert " ".join(served) == who
 
 
 def test_what_refers_to_nothing_is_for_everybody() -> None:

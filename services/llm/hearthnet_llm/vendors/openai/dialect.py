@@ -128,6 +128,7 @@ class Choices:
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     """One vendor of the OpenAI protocol.
 
+    `hosts` are those of its API, each with the names below it; they may get what a vendor may (sources.py).
     `models` has variants for models whose name matches a pattern. `key` is the header of the key: its name,
     and its value with {key} as a placeholder.
     """
@@ -153,7 +154,7 @@ VENDORS: Final[dict[str, Vendor]] = {
         key=("api-key", "{key}"),
     ),
     "alibaba": Vendor(
-        hosts=("aliyuncs.com",),
+        hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
         spelling={**_THOUGHTS_BACK, "mode": "enable_thinking", "budget": "thinking_budget"},
     ),
     "avian": Vendor(hosts=("api.avian.io",), spelling=_THOUGHTS_BACK),
@@ -174,7 +175,7 @@ VENDORS: Final[dict[str, Vendor]] = {
         spelling={**_TEMPLATE_SWITCH, "repetition": "repeat_penalty", "grammar": "grammar"},
     ),
     "lmstudio": Vendor(spelling={"repetition": "repeat_penalty"}),
-    "minicpm": Vendor(hosts=("modelbest.cn",), spelling=_TEMPLATE_SWITCH),
+    "minicpm": Vendor(hosts=("api.modelbest.cn",), spelling=_TEMPLATE_SWITCH),
     "mistral": Vendor(
         hosts=("api.mistral.ai",),
         spelling={
@@ -202,7 +203,9 @@ VENDORS: Final[dict[str, Vendor]] = {
     "vercel-gateway": Vendor(hosts=("ai-gateway.vercel.sh",), spelling=_REASONING, models=(_FIXED_SAMPLING,)),
     "vllm": Vendor(spelling=_TEMPLATE_SWITCH),
     "xai": Vendor(hosts=("api.x.ai",), spelling=_THOUGHTS_BACK),
-    "zai": Vendor(hosts=("api.z.ai", "bigmodel.cn"), spelling={**_SWITCH, "keep": "thinking.clear_thinking"}),
+    "zai": Vendor(
+        hosts=("api.z.ai", "open.bigmodel.cn"), spelling={**_SWITCH, "keep": "thinking.clear_thinking"}
+    ),
 }
 """Vendors of the OpenAI protocol by name; an unlisted one gets the plain profile."""
 
