@@ -164,6 +164,9 @@ class _Child:
             raise _ProcessEnded from error
         finally:
             timer.cancel()
+            timer.join()  # it may be killing the process right now
+            if self._late:
+                self.alive = False
 
     def _run(self, job: Job, on_failure: OnFailure, on_progress: OnProgress) -> bytes:
         incoming, outgoing = cast("IO[bytes]", self._process.stdout), cast("IO[bytes]", self._process.stdin)

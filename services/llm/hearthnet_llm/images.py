@@ -9,6 +9,7 @@ See: docs/vendors.md#images.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from io import BytesIO
@@ -32,6 +33,12 @@ _QUALITIES: Final = (90, 80, 65, 50)
 _SMALLER: Final = 0.7
 _SMALLEST_SIDE: Final = 64
 _READ: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
+_JPEG: Final = ("JPEG", "MPO")
+"""MPO, of phones, is a JPEG with more of them behind it."""
+_MOST_SCANS: Final = 100
+"""Scans of a JPEG; programs write about ten. Each takes the time of all pixels, and a few bytes."""
+_MARKER: Final = re.compile(rb"\xff([\x02-\xcf\xd8-\xfe])")
+_SCAN, _END = b"\xda", b"\xd9"
 _UNREADABLE: Final = (OSError, ValueError, SyntaxError, EOFError, struct.error)
 """Exceptions of the library for damaged files and for files that are no images."""
 _UPRIGHT: Final = 0x0112
@@ -85,12 +92,12 @@ def fit_image(data: bytes, limits: ImageLimits, path: str) -> tuple[bytes, str]:
         HearthNetError: `bad_request` if it is no image or is too large to be decoded.
     """
     image = _opened(data, path)
-    kind = f"image/{str(image.format).lower()}"
+    kind = "image/jpeg" if image.format in _JPEG else f"image/{str(image.format).lower()}"
     small = len(data) <= limits.most_bytes and max(image.size) <= limits.longest_side
     try:
         if kind in limits.types and small and image.getexif().get(_UPRIGHT, 1) == 1:
             return data, kind
-        image.draft("RGB", (limits.longest_side, limits.longest_side))  # decode a large JPEG at reduced size
+        image.draft("RGB", _within(image.size, limits.longest_side))  # decode a large JPEG at reduced size
         _check_pixels(image.size, MOST_PIXELS, path)
         pixels = _loaded(image)
     except _UNREADABLE as error:
@@ -111,8 +118,26 @@ def _opened(data: bytes, path: str) -> Image:
         raise refusal(path, f"the image has too many pixels; {_FEWER}") from error
     except _UNREADABLE as error:
         raise refusal(path, "this is no image that can be read; send PNG, JPEG, GIF or WebP") from error
-    _check_pixels(image.size, MOST_JPEG_PIXELS if image.format == "JPEG" else MOST_PIXELS, path)
+    is_jpeg = image.format in _JPEG
+    _check_pixels(image.size, MOST_JPEG_PIXELS if is_jpeg else MOST_PIXELS, path)
+    if is_jpeg and _has_many_scans(data):
+        raise refusal(path, f"the JPEG has more than {_MOST_SCANS} scans; save it again")
     return image
+
+
+def _within(size: tuple[int, int], longest: int) -> tuple[int, int]:
+    """Return the sides of an image that is scaled to a longest side, each at least 1."""
+    share = min(1.0, longest / max(size))
+    return max(1, round(size[0] * share)), max(1, round(size[1] * share))
+
+
+def _has_many_scans(data: bytes) -> bool:
+    """Return whether the first image of a JPEG has more than `_MOST_SCANS` scans."""
+    place, left = 2, _MOST_SCANS  # after the marker of the beginning
+    while left >= 0 and (found := _MARKER.search(data, place)) and found[1] != _END:
+        left -= found[1] == _SCAN
+        place = found.end() + int.from_bytes(data[found.end() : found.end() + 2])
+    return left < 0
 
 
 def _check_pixels(size: tuple[int, int], most: int, path: str) -> None:

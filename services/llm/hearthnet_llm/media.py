@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import re
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections import deque
 from typing import Final
 
 import msgspec
@@ -28,12 +30,19 @@ from hearthnet_llm.interface.validation import refusal
 _MIB: Final = 1 << 20
 SECONDS: Final = 20.0
 """Limit for one image, of elapsed time as well as of processor time."""
+BUDGET_SECONDS: Final = 20.0
+"""Time of the process that a caller may use in advance, and in each minute; this node is not held to it."""
+_PAID: Final = BUDGET_SECONDS / 60
+"""Part of each second by which what a caller has used decreases."""
 MEMORY_BYTES: Final = 640 * _MIB
 """Address space of the process: 12 megapixels take about 300 MiB above the 60 MiB of an idle one."""
 _BEGINNINGS: Final = (
     (re.compile(rb"%PDF-"), "application/pdf"),
     (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wav"),
-    (re.compile(rb"ID3|\xff[\xe3\xf2\xf3\xfa\xfb]"), "audio/mp3"),
+    (re.compile(rb"ID3|\xff[\xe2\xe3\xf2\xf3\xfa\xfb]"), "audio/mp3"),
+    (re.compile(rb"\xff[\xf0\xf1\xf8\xf9]"), "audio/aac"),
+    (re.compile(rb"FORM....AIF[CF]", re.DOTALL), "audio/aiff"),
+    (re.compile(rb"#!AMR"), "audio/amr"),
     (re.compile(rb"fLaC"), "audio/flac"),
     (re.compile(rb"OggS"), "audio/ogg"),
     (re.compile(rb"....ftypM4A", re.DOTALL), "audio/mp4"),
@@ -53,22 +62,52 @@ class ImageFitter:
         self._workers = WorkerPool(
             "hearthnet_llm.images:fit_job", memory_bytes=MEMORY_BYTES, seconds=SECONDS, places=1
         )
-        self._thread = ThreadPoolExecutor(1, "images")
-        self._turn = asyncio.Lock()
+        self._turns = _Turns()
+        self._used: dict[str, tuple[float, float]] = {}
+        """Seconds that each account has used, and when that was so."""
+        self._work: asyncio.Task[bytes] | None = None
 
     async def fit(self, part: ImagePart, limits: ImageLimits, caller: Caller, path: str) -> FittedImage:
         """Return the image of `part` within `limits`; it is in memory only in its turn.
 
         Raises:
             HearthNetError: `not_found` if the caller may not read its blob; `bad_request` if it cannot be
-                read, or takes too much time or memory; `partition` if the service is stopping.
+                read, or takes too much time or memory; `rate_limited` if the caller's images have taken too
+                much time; `partition` if the service is stopping.
         """
-        async with self._turn:
+        await self._turns.take(caller.account, first=caller.is_node)
+        # A thread cannot be cancelled: the turn ends with its work, also if the caller has gone.
+        self._work = asyncio.create_task(self._in_turn(part, limits, caller, path))
+        result = await asyncio.shield(self._work)
+        return msgspec.msgpack.decode(result, type=FittedImage)
+
+    async def _in_turn(self, part: ImagePart, limits: ImageLimits, caller: Caller, path: str) -> bytes:
+        begun = time.monotonic()
+        try:
+            if not caller.is_node:
+                self._check_budget(caller.account, begun)
             data = await _read(part, caller, path)
             job = msgspec.msgpack.encode(FitJob(data, limits, path))
             del data
-            result = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, job, path)
-        return msgspec.msgpack.decode(result, type=FittedImage)
+            return await asyncio.to_thread(self._run, job, path)
+        finally:
+            now = time.monotonic()
+            self._used[caller.account] = (self._used_by(caller.account, now) + now - begun, now)
+            self._turns.give()
+
+    def _used_by(self, account: str, now: float) -> float:
+        used, since = self._used.get(account, (0.0, now))
+        return max(0.0, used - (now - since) * _PAID)
+
+    def _check_budget(self, account: str, now: float) -> None:
+        self._used = {one: entry for one, entry in self._used.items() if self._used_by(one, now)}
+        over = self._used_by(account, now) - BUDGET_SECONDS
+        if over >= 0:
+            raise HearthNetError(
+                "rate_limited",
+                f"decoding your images took more than {BUDGET_SECONDS:g} s in a minute; send smaller ones",
+                retry_after_ms=math.ceil((over / _PAID + 1) * 1000),
+            )
 
     def _run(self, job: bytes, path: str) -> bytes:
         def failed(failure: str, _exception: str) -> HearthNetError:
@@ -77,9 +116,48 @@ class ImageFitter:
         return self._workers.run(job, failed)
 
     def close(self) -> None:
-        """Kill the process; an image in progress fails."""
+        """Kill the process; the image in progress fails, and so do those that wait for their turn."""
         self._workers.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class _Turns:
+    """One turn at a time: first for this node, then for each account in rotation."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._first: deque[asyncio.Future[None]] = deque()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By account, the next one first."""
+
+    async def take(self, account: str, *, first: bool) -> None:
+        """Wait for a turn; `give` ends it."""
+        if not self._taken:
+            self._taken = True
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        (self._first if first else self._waiting.setdefault(account, deque())).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.give()
+            raise
+
+    def give(self) -> None:
+        """End a turn; the next one begins."""
+        while self._first or self._waiting:
+            if self._first:
+                turn = self._first.popleft()
+            else:
+                account = next(iter(self._waiting))
+                turns = self._waiting.pop(account)
+                turn = turns.popleft()
+                if turns:
+                    self._waiting[account] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken = False
 
 
 _FAILURES: Final = {
@@ -141,6 +219,8 @@ def _typed(part: Part, path: str) -> Part:
     if not isinstance(part, AudioPart | VideoPart | DocumentPart) or part.data is None:
         return part
     _check_base64(part.data, path)
+    if isinstance(part, AudioPart) and _kind_of(part.data) is None:  # //etc/passwd is base64, too
+        raise refusal(path, "data must be a recording in base64, such as WAV, MP3, AAC, FLAC or OGG")
     if part.media_type is not None:
         return part
     family = str(part.__struct_config__.tag)
@@ -186,9 +266,13 @@ def media_type_of(data: str, family: str) -> str | None:
 
     `family` is audio, video or document.
     """
+    found = _kind_of(data)
+    return found if found is None or (found.partition("/")[0] in (family, "application")) else None
+
+
+def _kind_of(data: str) -> str | None:
     try:
         head = base64.b64decode(data[:_LOOKED_AT])
     except (binascii.Error, ValueError):
         return None
-    found = next((kind for beginning, kind in _BEGINNINGS if beginning.match(head)), None)
-    return found if found is None or (found.partition("/")[0] in (family, "application")) else None
+    return next((kind for beginning, kind in _BEGINNINGS if beginning.match(head)), None)

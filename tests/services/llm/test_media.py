@@ -6,17 +6,20 @@ import asyncio
 import base64
 import random
 import struct
+import threading
+import time
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
 from zlib import crc32
 
+import msgspec
 import pytest
 from PIL import Image
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service import WorkerPool
-from hearthnet_llm.images import MOST_BYTES, ImageLimits, _webp_canvas, fit_image
+from hearthnet_llm.images import MOST_BYTES, FittedImage, ImageLimits, _webp_canvas, fit_image
 from hearthnet_llm.interface.caller import Caller, CallerRequest
 from hearthnet_llm.interface.content_parts import (
     AudioPart,
@@ -28,7 +31,15 @@ from hearthnet_llm.interface.content_parts import (
     VideoPart,
 )
 from hearthnet_llm.interface.request import ChatRequest, Message
-from hearthnet_llm.media import LIMITS, MEMORY_BYTES, ImageFitter, media_type_of, prepared
+from hearthnet_llm.media import (
+    BUDGET_SECONDS,
+    LIMITS,
+    MEMORY_BYTES,
+    ImageFitter,
+    _Turns,
+    media_type_of,
+    prepared,
+)
 from hearthnet_llm.vendors import WIRES
 from tests.services.llm.shapes import MP3, MP4, PDF, TEXT, WAV, picture, written
 
@@ -270,6 +281,130 @@ async def test_no_image_is_read_before_its_turn(fitter: ImageFitter) -> None:
     request = CallerRequest(messages=shown, caller=Caller(open_blob))
     await asyncio.gather(*(prepared(request, ImageLimits(), fitter) for _ in range(8)))
     assert most == 1
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.asyncio
+async def test_a_turn_lasts_as_long_as_its_work_also_if_the_caller_has_gone(
+    fitter: ImageFitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    at_work: list[bytes] = []
+
+    def run(job: bytes, path: str) -> bytes:
+        at_work.append(job)
+        loop.call_soon_threadsafe(begun.set)
+        end.wait()
+        return msgspec.msgpack.encode(FittedImage(b"", "image/png"))
+
+    monkeypatch.setattr(fitter, "_run", run)
+    data = ImagePart(base64.b64encode(picture()).decode())
+    calls = []
+    try:
+        for _ in range(8):
+            calls.append(asyncio.create_task(fitter.fit(data, ImageLimits(), Caller(), "/x")))
+            await begun.wait()
+            await asyncio.sleep(0)
+            calls[-1].cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert len(at_work) == 1
+    finally:
+        end.set()
+    await fitter.fit(data, ImageLimits(), Caller(), "/x")
+    assert len(at_work) == 2
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.asyncio
+async def test_turns_rotate_and_this_node_is_first() -> None:
+    turns, order = _Turns(), list[str]()
+
+    async def work(account: str, *, first: bool = False) -> None:
+        await turns.take(account, first=first)
+        order.append(account)
+
+    await turns.take("mallory", first=False)
+    waiting = [asyncio.create_task(work(one)) for one in ("mallory", "gone", *["mallory"] * 3, "carol")]
+    waiting.append(asyncio.create_task(work("node", first=True)))
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    while len(order) < 6:
+        turns.give()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert order == ["node", "mallory", "carol", "mallory", "mallory", "mallory"]
+    late = asyncio.create_task(work("late"))
+    await asyncio.sleep(0)
+    turns.give()
+    late.cancel()  # it has its turn, but does not know it yet
+    await asyncio.gather(late, return_exceptions=True)
+    await turns.take("next", first=False)
+
+
+@pytest.mark.req("ATTACK-39")
+@pytest.mark.asyncio
+async def test_the_time_for_images_is_bounded_for_each_caller(fitter: ImageFitter) -> None:
+    data = ImagePart(base64.b64encode(picture()).decode())
+
+    async def fit(caller: Caller) -> FittedImage:
+        return await fitter.fit(data, ImageLimits(), caller, "/x")
+
+    await fit(Caller(account="mallory"))
+    now = time.monotonic()
+    fitter._used |= dict.fromkeys(("mallory", "node"), (BUDGET_SECONDS + 1, now))
+    fitter._used["carol"] = (BUDGET_SECONDS + 1, now - 60)
+    with pytest.raises(HearthNetError, match="send smaller ones") as caught:
+        await fit(Caller(account="mallory"))
+    assert caught.value.code == "rate_limited"
+    assert 3000 < (caught.value.retry_after_ms or 0) <= 4000
+    await fit(Caller(account="carol"))
+    await fit(Caller(account="node", is_here=True, is_node=True))
+
+
+@pytest.mark.asyncio
+async def test_images_that_wait_when_the_service_stops_are_told_so(fitter: ImageFitter) -> None:
+    data = ImagePart(base64.b64encode(picture(4000, 3000)).decode())
+    calls = [asyncio.create_task(fitter.fit(data, ImageLimits(), Caller(), "/x")) for _ in range(3)]
+    await asyncio.sleep(0)
+    fitter.close()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [getattr(one, "code", one) for one in results] == ["partition"] * 3
+
+
+def test_a_panorama_is_decoded_at_the_size_that_it_will_have() -> None:
+    data, _ = fit_image(written(Image.new("RGB", (12_000, 2500)), "JPEG"), ImageLimits(), "/x")
+    assert opened(data).size == (2048, 427)
+
+
+def test_a_jpeg_with_more_pictures_is_a_jpeg() -> None:
+    first, more = Image.new("RGB", (5000, 4000), "red"), Image.new("RGB", (600, 400), "blue")
+    large, small = BytesIO(), BytesIO()
+    first.save(large, "MPO", save_all=True, append_images=[more])
+    more.save(small, "MPO", save_all=True, append_images=[more])
+    assert opened(small.getvalue()).format == "MPO"
+    assert fit_image(small.getvalue(), ImageLimits(), "/x")[1] == "image/jpeg"
+    data, kind = fit_image(large.getvalue(), ImageLimits(), "/x")
+    assert (kind, opened(data).size) == ("image/jpeg", (2048, 1638))
+
+
+@pytest.mark.req("ATTACK-39")
+def test_a_jpeg_of_many_scans_is_refused_before_it_is_decoded() -> None:
+    written_once = BytesIO()
+    Image.new("L", (3000, 3000), 128).save(written_once, "JPEG", progressive=True)
+    data = written_once.getvalue()
+    last = data.rindex(b"\xff\xda")
+    many = data[:-2] + data[last:-2] * 101 + data[-2:]
+    with pytest.raises(HearthNetError, match="more than 100 scans"):
+        fit_image(many, ImageLimits(), "/x")
+    behind = data + b"\xff\xda" * 101  # as in a film behind the picture
+    assert fit_image(behind, ImageLimits(), "/x")[1] == "image/jpeg"
+
+
+@pytest.mark.asyncio
+async def test_a_recording_is_known_by_its_first_bytes(fitter: ImageFitter) -> None:
+    with pytest.raises(HearthNetError, match="must be a recording"):
+        await prepared(asked(AudioPart("//etc/passwd", media_type="audio/wav")), ImageLimits(), fitter)
 
 
 @pytest.mark.req("ATTACK-39")

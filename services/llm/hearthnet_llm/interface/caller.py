@@ -24,11 +24,13 @@ class Caller(msgspec.Struct, frozen=True):
 
     `open_blob` opens a blob that the caller may read, as `NodeContext.open_blob`. `is_here`: the call comes
     from this node, in the name of the node or of a client of its gateway. `is_node`: in the name of the node.
+    `account` is who shares the time for images: a node with its guests, or a client of this node.
     """
 
     open_blob: OpenBlob = _no_blob
     is_here: bool = False
     is_node: bool = False
+    account: str = ""
 
 
 NOBODY = Caller()
@@ -45,7 +47,12 @@ def with_caller(request: ChatRequest, call: Call[Any, Any], node: NodeContext) -
     own = node.identity.node_id
     # Not the caller alone: `llm.tools.call` makes this node call in the name of another node.
     is_here = call.caller == own == call.principal.partition("/")[0]
-    caller = Caller(partial(node.open_blob, call=call), is_here=is_here, is_node=node.is_self(call))
+    caller = Caller(
+        partial(node.open_blob, call=call),
+        is_here=is_here,
+        is_node=node.is_self(call),
+        account=call.principal if is_here else call.principal.partition("/")[0],
+    )
     return CallerRequest(**msgspec.structs.asdict(request), caller=caller)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service import worker_process
+from hearthnet.service import WorkerPool, worker_pool, worker_process
 from hearthnet.service.worker_process import (
     Accepted,
     Job,
@@ -45,6 +45,28 @@ def refusal(data: bytes, media_type: str = PLAIN) -> str:
     assert caught.value.code == "bad_request"
     assert "\n" not in caught.value.message
     return caught.value.message
+
+
+@pytest.mark.req("RAG-34")
+def test_a_process_whose_time_is_up_takes_no_other_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = WorkerPool("builtins:len", memory_bytes=MEMORY_BYTES, seconds=60, places=1)
+    first = []
+
+    def answer(child: Any, *_: Any) -> bytes:
+        first.append(child)
+        if len(first) == 1:
+            child._time_is_up()  # while its answer is being read
+        return b"read"
+
+    def failed(failure: str, exception: str) -> HearthNetError:
+        return HearthNetError("bad_request", failure)
+
+    monkeypatch.setattr(worker_pool._Child, "_run", answer)
+    try:
+        assert [pool.run(b"", failed) for _ in range(3)] == [b"read"] * 3
+        assert first[0] is not first[1] is first[2]
+    finally:
+        pool.close()
 
 
 @pytest.mark.req("RAG-34")
