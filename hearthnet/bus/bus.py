@@ -100,7 +100,8 @@ class Bus:
     ) -> ReceivedReply:
         """Call `name` or `name@major.minor` with `{params, input}` on the best of its processes.
 
-        A capability whose contract its providers define is called at this node, unless `node` names another.
+        A capability with an effect on one home, and one whose contract its providers define, is called at
+        this node, unless `node` names another.
 
         Raises:
             HearthNetError: The provider's error; `bad_request` before anything is sent if the body does not
@@ -222,10 +223,11 @@ def _request(own: str, capability: str, body: dict[str, Any], options: CallOptio
         ids.public_key(options["node"])
     elif (approval := options.get("approval")) is not None and approval.provider != ANY_PROVIDER:
         options["node"] = approval.provider
-    if is_provider_defined(contract.name):
+    is_single_effect = contract.side_effects and not contract.is_shared_effect
+    if is_single_effect or is_provider_defined(contract.name):
         if options.get("node", own) not in ("", own):
             refuse_home_only(contract.name)
-        # Any member can offer such a contract: it is called at another node only where the caller names that.
+        # Any member can offer these: they are called at another node only where the caller names that.
         options["node"] = options.get("node") or own
     if contract.idempotent == "client_id" and not options.get("idempotency_key"):
         options["idempotency_key"] = str(body["input"]["client_id"])

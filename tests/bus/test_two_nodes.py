@@ -22,7 +22,10 @@ async def test_a_member_calls_and_streams_from_another_node(mesh: Mesh) -> None:
         reply = await guest.call(QUERY, query())
         async with guest.stream(CHAT, CHAT_BODY) as stream:
             events = [frame.event async for frame in stream]
-        posted = await guest.call(POST, post(ids.new_ulid()))
+        with pytest.raises(HearthNetError) as unasked:
+            await guest.call(POST, post(ids.new_ulid()))
+        posted = await guest.call(POST, post(ids.new_ulid()), node=mesh.identity.node_id)
+    assert unasked.value.code == "not_found", "an effect is for another node only where the call names it"
     assert reply.provider == mesh.identity.node_id
     assert events == ["token", "token", "token", "done"]
     assert posted.output["lamport"] == 1

@@ -106,7 +106,8 @@ class FindRequest:
         except (FrameError, HearthNetError) as error:
             _log.warning("dropped an offer: %s", error)
             return
-        self._services |= {record.service for record in found}
+        if sender == self._own:  # another node may name its services as it likes
+            self._services |= {record.service for record in found}
         self._senders |= {(sender, ""), *((sender, record.instance) for record in found)}
         self._answered_at = self._loop.time()
         self.settled = False

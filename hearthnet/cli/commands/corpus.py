@@ -122,7 +122,7 @@ def remove(
         raise click.UsageError("name the documents, or give --all")
 
     if everything:
-        there = on_bus(home, lambda bus: _documents(bus, name))
+        there = on_bus(home, lambda bus: _documents(bus, name, bus.peer.node_id))
         count = f"more than {_MOST} documents" if there["truncated"] else None
         count = count or counted(len(there["documents"]), "document")
         confirm(f"Remove the corpus {name} with {count}?", confirmed=confirmed, option="--yes")
@@ -130,7 +130,7 @@ def remove(
     async def removed(bus: Bus) -> list[dict[str, Any]]:
         outputs: list[dict[str, Any]] = []
         while True:
-            listed = await _documents(bus, name)
+            listed = await _documents(bus, name, bus.peer.node_id)
             targets = listed["documents"] if everything else [_meant(listed, text) for text in documents]
             for one in targets:
                 body = {"params": {"corpus": name}, "input": {"doc_cid": one["doc_cid"]}}
@@ -169,6 +169,6 @@ async def _corpora(bus: Bus) -> list[dict[str, Any]]:
     return [{**one, "shared": one["name"] in shared} for one in listed]
 
 
-async def _documents(bus: Bus, name: str) -> dict[str, Any]:
+async def _documents(bus: Bus, name: str, node: str = "") -> dict[str, Any]:
     body = {"params": {"corpus": name}, "input": {"limit": _MOST}}
-    return dict((await bus.call("rag.list_documents@1.0", body)).output)
+    return dict((await bus.call("rag.list_documents@1.0", body, node=node)).output)

@@ -143,7 +143,8 @@ async def _ingest(
     from hearthnet.bus.store import HomeStore
 
     async with await Bus.connect(home, name="cli") as bus, await HomeStore.connect(home, name="cli") as store:
-        most = largest(await bus.offers("rag.ingest"))
+        offers = await bus.offers("rag.ingest")
+        most = largest([view for view in offers if view.node == bus.peer.node_id])
         outcomes: dict[int, dict[str, Any] | HearthNetError] = {}
         waiting = iter(enumerate(texts))
 
@@ -251,7 +252,7 @@ async def _add(bus: Bus, order: _Order, file: TextFile, cid: str, display: Progr
 async def _follow(bus: Bus, body: dict[str, Any], stage: Callable[[str], None]) -> None:
     """Show the progress of an ingestion until it ends, if its provider can report it."""
     with contextlib.suppress(HearthNetError):
-        async with bus.stream("rag.progress@1.0", body) as stream:
+        async with bus.stream("rag.progress@1.0", body, node=bus.peer.node_id) as stream:
             async for frame in stream:
                 if frame.event == "progress":
                     how = frame.data

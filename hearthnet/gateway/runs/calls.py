@@ -179,6 +179,10 @@ async def approved(
     It is for `provider` where the person has seen that. The latter is a `PendingApproval` with `approval`, as
     JSON. Raises the errors of `signed`, and those of `provider_of` where it is not settled which home is
     meant.
+
+    Raises:
+        HearthNetError: `not_found` if this node does not offer it, for a client without a key, whom nobody
+            shows that another home would carry it out.
     """
     peer = bus.peer
     pending = msgspec.structs.replace(_pending_approval(contract, body), provider=provider)
@@ -186,6 +190,12 @@ async def approved(
         bound_to(contract), pending, client.key or peer.node_id, peer.node_id, peer.community, bus
     )
     if not client.key:
+        if expected.provider not in (approvals.ANY_PROVIDER, peer.node_id, provider):
+            raise HearthNetError(
+                "not_found",
+                f"this home does not offer {contract.id} now, and nobody has said that "
+                f"{home_of(peer, expected.provider)} shall do it; call it there with hearthnet call --node",
+            )
         return sign_approval(peer.identity, msgspec.structs.replace(expected, via="gateway"))
     if signed is None:
         unsigned = expected.as_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -28,11 +29,13 @@ from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.providers import for_home, home_of, provider_of
 from hearthnet.agent.tools.toolbox import Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, PendingApproval
+from hearthnet.bus.bus import find_contract
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.runs.calls import approved
 from hearthnet.protocol.offer import OfferRecord
-from hearthnet.trust.authorization.approval import ANY_PROVIDER
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval
 from hearthnet.trust.keys import Identity
 from tests.agent.bench import EPOCH, QUESTION, RUN, Bench, of, only
 from tests.agent.scripted import ScriptedBus, calls, done, gives, says
@@ -93,6 +96,22 @@ async def test_provider_of_several_other_homes_names_them() -> None:
     assert (nobody.value.code, several.value.code) == ("not_found", "bad_request")
     assert f"{home_of(None, OTHER)}, {home_of(None, THIRD)}" in several.value.message
     assert several.value.details == {"providers": [OTHER, THIRD]}
+
+
+@pytest.mark.req("ATTACK-34")
+@pytest.mark.asyncio
+async def test_an_effect_at_another_home_is_not_approved_unseen() -> None:
+    identity = Identity.generate()
+    peer = SimpleNamespace(node_id=identity.node_id, identity=identity, community=OWN)
+    bus: Any = SimpleNamespace(peer=peer, offers=Offers(OTHER).offers)
+    keyless: Any = SimpleNamespace(key="")
+    contract, body = find_contract(INGEST), {"params": {"corpus": "mine"}, "input": GIVEN}
+    with pytest.raises(HearthNetError, match="this home does not offer rag") as caught:
+        await approved(bus, keyless, contract, body, None)
+    assert caught.value.code == "not_found"
+    seen = await approved(bus, keyless, contract, body, None, OTHER)
+    assert isinstance(seen, Approval)
+    assert seen.provider == OTHER
 
 
 def looking() -> tuple[ToolLoop, PendingApproval]:

@@ -197,7 +197,7 @@ async def test_nobody_else_removes_replaces_or_follows_in_personal(mesh: Mesh) -
         token = lent(bus, guest.peer.node_id)
         assert (await guest.call("rag.progress@1.0", body, token=token)).output["state"] == "absent"
         # Not even under a token: it is lent for other capabilities.
-        error = await refusal(guest.call("rag.remove@1.0", body, token=token))
+        error = await refusal(guest.call("rag.remove@1.0", body, token=token, node=bus.peer.node_id))
         assert error.code == "token_scope_insufficient"
         assert len(await titles(bus, "personal")) == 1
         assert (await remove(bus, "personal", cid)).output["chunks_removed"] == 1
