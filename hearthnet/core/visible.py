@@ -91,6 +91,15 @@ def marked(text: str) -> list[bool]:
     return found
 
 
+def shown_line(text: str, most: int) -> str:
+    """Return the words of somebody else as a part of one line: marked characters as codes, cut at `most`."""
+    kept = text[:most]
+    line = "".join(
+        _code(letter) if drawn else letter for letter, drawn in zip(kept, marked(kept), strict=True)
+    )
+    return line if len(line) <= most and len(text) <= most else f"{line[: most - 3]}..."
+
+
 def exact_json(value: Any) -> str:
     """Return `value` as compact JSON, marked characters as codes: a program reads exactly `value` from it."""
     if isinstance(value, dict):

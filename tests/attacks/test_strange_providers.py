@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -267,7 +268,6 @@ async def _over_mcp(street: Street, impostor: Impostor) -> None:
         return ElicitResult(action="decline")
 
     plain = READ.replace(".", "_")
-    named = f"{plain}-{street.mallory.removeprefix('ed25519:')[:8]}"
     key = await asyncio.to_thread(street.node.key, READ)
     async with httpx2.AsyncClient(
         headers={"Authorization": f"Bearer {key}"}, timeout=60, trust_env=False
@@ -275,7 +275,11 @@ async def _over_mcp(street: Street, impostor: Impostor) -> None:
         transport = streamable_http_client(f"{street.node.url}/mcp", http_client=http)
         async with Client(transport, cache=None, elicitation_callback=deny) as client:
             (listed,) = (await client.list_tools()).tools
-            assert (listed.name, listed.annotations and listed.annotations.read_only_hint) == (named, False)
+            named = listed.name
+            assert re.fullmatch(f"{plain}-[0-9a-f]{{20}}", named)
+            assert listed.annotations
+            assert listed.annotations.read_only_hint is False
+            assert str(listed.title).startswith(f"{READ}, of ANOTHER home: mallory (ed25519:")
             assert str(listed.description).startswith("Of another home, mallory (ed25519:")
             for name in (plain, READ):
                 with pytest.raises(MCPError, match="there is no tool"):

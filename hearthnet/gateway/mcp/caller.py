@@ -19,6 +19,7 @@ from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client, everything
+from hearthnet.gateway.mcp.tools import foreign_stem
 from hearthnet.gateway.runs.calls import approved
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint, whole_server
@@ -139,8 +140,8 @@ def _may_name(tool: str, entry: str) -> bool:
     shown = sanitize(tool)
     server = whole_server(entry)
     if server is not None:
-        return shown.startswith(stem(f"{server}."))
-    return shown == sanitize(entry) or shown.startswith(f"{stem(entry)}-")
+        return shown.startswith(foreign_stem(f"{server}."))
+    return shown == sanitize(entry) or shown.startswith((f"{stem(entry)}-", f"{foreign_stem(entry)}-"))
 
 
 Caller = ClientCaller | OwnerCaller

@@ -18,11 +18,15 @@ from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.visible import exact_json
+from hearthnet.core.visible import exact_json, shown_line
 
 LIFE_MS: Final = 600_000
 """The time that a question waits for its answer."""
 MOST_OPEN: Final = 4_096
+MAX_SUMMARY: Final = 200
+"""Characters of a contract's summary in a question; its provider wrote it."""
+_MAX_PLACE: Final = 160
+"""The same for the line of the home: a display name, its short id, and the words before it."""
 FIELD: Final = "send"
 SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -103,9 +107,10 @@ class ElicitationSigner:
 def question(contract: Contract, body: dict[str, Any], client_id: str, place: str = "") -> str:
     """Return the text for a person: all that would be sent, hidden characters as codes, and its length.
 
-    `place` names the home that carries it out; it comes before all that others wrote.
+    `place` names the home that carries it out; it comes before all that others wrote. The contract's summary
+    is on one line behind all that is sent, so that it stands for no other part.
     """
-    where = f"{place}\n" if place else ""
+    where = f"{shown_line(place, _MAX_PLACE)}\n" if place else ""
     about = "" if not client_id else f"\nIt is done once, under the key {client_id}."
     lines = []
     for section, members in body.items():
@@ -115,7 +120,8 @@ def question(contract: Contract, body: dict[str, Any], client_id: str, place: st
         ]
     text = "\n".join(lines)
     shown = f"{text}\nThis is the end of it: {len(text)} characters."
-    return f"{where}{contract.summary}\n{contract.id} would be sent exactly this:\n{shown}{about}"
+    described = f"\nIts description, in its provider's words: {shown_line(contract.summary, MAX_SUMMARY)}"
+    return f"{where}{contract.id} would be sent exactly this:\n{shown}{about}{described}"
 
 
 def is_approved(action: str, content: Any) -> bool:

@@ -268,15 +268,21 @@ class McpSide:
             answered = await self._answered(
                 context, tool, body, {"token": token, "approval": approval, "node": node}
             )
-        except HearthNetError as error:
+        except Exception as caught:  # of whatever kind: it was begun
+            error = as_hearthnet_error(caught)
             code = None if error.code in UNSURE else error.code
             done = of_call(contract.id, error.signed_by, error.entry, code) if changes else nothing()
             return _failure(error, done)
         output, meta, home, entry = answered
         failed = isinstance(output, dict) and output.get("is_error") is True
         done = of_call(contract.id, home, entry, None if failed else "") if changes else nothing()
-        shown = tool_result(contract, output, meta, done, any_output=_is_modern(context))
-        return types.CallToolResult.model_validate(shown, by_name=False)
+        try:
+            shown = tool_result(contract, output, meta, done, any_output=_is_modern(context))
+            return types.CallToolResult.model_validate(shown, by_name=False)
+        except Exception:  # whatever its provider answered, what happened is told
+            _log.exception("the result of %s cannot be shown", contract.id)
+            said = f"{contract.id} answered, but no MCP result can be made of it"
+            return _failure(HearthNetError("internal_error", said), done)
 
     async def _answered(
         self, context: _Context, tool: McpTool, body: dict[str, Any], options: CallOptions

@@ -8,15 +8,19 @@ contract accepts. Outputs are shown by names and types (docs/decisions/0151).
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from hearthnet.agent.tools.names import NameMap, stem
+import blake3
+
+from hearthnet.agent.tools.dynamic import MOST_DESCRIBED
+from hearthnet.agent.tools.names import MAX_LENGTH, NameMap, sanitize
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_derived, is_provider_defined
 from hearthnet.contracts.tool_schema import declared
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.ids import PREFIX
+from hearthnet.core.visible import shown_line
 
 Schema = dict[str, Any]
 UNLISTED: Final = frozenset(
@@ -59,8 +63,8 @@ _NO_CONTROL: Final = frozenset({"stream"})
 """Arguments that are determined by the way in which a tool is called."""
 _HAPPENED: Final = "hearthnet/happened"
 _MEDIA: Final = ("image", "audio")
-_ID_LENGTH: Final = 8
-"""The characters of a node's id in the name of its tool; `stem` leaves room for them."""
+_HASH_LENGTH: Final = 20
+"""Hexadecimal characters in the name of another home's tool: 80 bits, so that nobody finds a second node."""
 
 
 def input_schema(contract: Contract, hidden: frozenset[str]) -> Schema:
@@ -142,12 +146,15 @@ class McpTool:
         """Return its entry in `tools/list`; `any_output`: a result need not be an object."""
         contract = self.contract
         described = contract.request_schema.get("description") if is_provider_defined(contract.name) else None
-        about, of_node = described or contract.summary, {"hearthnet/provider": self.provider}
-        of_node = of_node if self.provider else {}
+        title, about = contract.name, described or contract.summary
+        if self.home:
+            title = f"{title}, of ANOTHER home: {self.home}"
+            about = f"Of another home, {self.home}: {shown_line(str(about), MOST_DESCRIBED)}"
+        of_node = {"hearthnet/provider": self.provider} if self.provider else {}
         tool = {
             "name": self.name,
-            "title": contract.name,
-            "description": f"Of another home, {self.home}: {about}" if self.home else about,
+            "title": title,
+            "description": about,
             "inputSchema": self._input(),
             "annotations": _hints(contract, is_asked=self.is_asked),
             "_meta": {"hearthnet/capability": contract.id, **of_node},
@@ -194,20 +201,34 @@ def tools_of(
     """Return the tools of these contracts, by names that every MCP client accepts.
 
     Of several versions of a capability, the last one is used. `contracts` are those of this node `own`, and
-    installed ones. A tool of another home has a name of its own, with a part of that node's id: a client's
-    user who always allows a tool does so for one home.
+    installed ones. A tool of another home has a name of its own, with a hash of that node's id and of the
+    capability with its version: a client's user who always allows a tool does so for one tool of one home.
+    Names that are not unique are left out.
     """
     by_name = {contract.name: contract for contract in contracts if _fits(contract)}
     names = NameMap(by_name)
-    tools = {}
-    for contract, node, home in others:
-        if _fits(contract):
-            name = f"{stem(contract.name)}-{node.removeprefix(PREFIX)[:_ID_LENGTH]}"
-            tools[name] = McpTool(name, contract, node, home)
+    foreign = [
+        McpTool(_foreign_name(contract, node), contract, node, home)
+        for contract, node, home in others
+        if _fits(contract)
+    ]
+    count = Counter(tool.name for tool in foreign)
+    tools = {tool.name: tool for tool in foreign if count[tool.name] == 1}
     for name, contract in by_name.items():
         provider = own if is_provider_defined(name) else ""
         tools[names.to_safe(name)] = McpTool(names.to_safe(name), contract, provider)
     return tools
+
+
+def _foreign_name(contract: Contract, node: str) -> str:
+    """Return the name of the tool of another home's `node`."""
+    digest = blake3.blake3(f"{node} {contract.id}".encode()).hexdigest()[:_HASH_LENGTH]
+    return f"{foreign_stem(contract.name)}-{digest}"
+
+
+def foreign_stem(name: str) -> str:
+    """Return the part of the name of another home's tool before the hash."""
+    return sanitize(name)[: MAX_LENGTH - _HASH_LENGTH - 1]
 
 
 def _fits(contract: Contract) -> bool:
