@@ -21,6 +21,7 @@ from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.approval import ANY_PROVIDER
+from hearthnet.trust.community.names import with_id
 
 _MOST_NAMED: Final = 8
 """Maximum of homes that an error names."""
@@ -98,6 +99,4 @@ def home_of(peer: Any, node: str) -> str:
     """Return the name of a home for people: its name in the community and its short id."""
     roster, short = getattr(peer, "roster", None), ids.short_id(node)
     name = "" if roster is None else roster.shown_name(node)
-    if not name:
-        return short
-    return name if name == short or name.endswith(f" ({short})") else f"{name} ({short})"
+    return with_id(name, node) if name else short

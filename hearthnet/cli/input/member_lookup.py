@@ -8,6 +8,7 @@ See: docs/protocol/identity.md#text-forms.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hearthnet.trust.community.roster import Roster
 
 NAME_WIDTH: Final = 40
+_ID_BEHIND: Final = re.compile(r" \(ed25519:[A-Z2-7]{4}(?:-[A-Z2-7]{4}){3}\)$")
 
 
 class KnownMember(NamedTuple):
@@ -34,7 +36,9 @@ class KnownMember(NamedTuple):
         return display_name(self.display_name)
 
     def __str__(self) -> str:
-        return f"{self.name} ({ids.short_id(self.node_id)})"
+        from hearthnet.trust.community.names import with_id
+
+        return with_id(self.name, self.node_id)
 
 
 def roster_of(home: Home) -> Roster:
@@ -53,8 +57,14 @@ def members(roster: Roster) -> list[KnownMember]:
 
 
 def display_name(display_name: str) -> str:
-    """Return a display name for a terminal: one line of at most 40 characters, `-` if empty."""
-    return shorten(one_line(display_name.strip()), NAME_WIDTH) or "-"
+    """Return a display name for a terminal: one line of at most 40 characters, `-` if empty.
+
+    The id behind a name that others look like is not counted, and never cut.
+    """
+    name = display_name.strip()
+    behind = _ID_BEHIND.search(name)
+    end = behind.group() if behind else ""
+    return shorten(one_line(name.removesuffix(end)), NAME_WIDTH) + end or "-"
 
 
 def principal_name(principal: str, roster: Roster | None = None) -> str:
@@ -80,7 +90,20 @@ def resolve_member(text: str, known: Sequence[KnownMember]) -> KnownMember:
         if found:
             nodes = [one.node_id for one in found]
             raise ambiguous("member", name, [ids.short_id(node) for node in nodes], alt=nodes)
+    if alike := _alike(name, known):
+        raise ambiguous("member", name, [ids.short_id(node) for node in alike], alt=alike)
     raise unknown("member", name, [one.name for one in known], "there is nobody")
+
+
+def _alike(text: str, known: Sequence[KnownMember]) -> list[str]:
+    """Return the nodes whose names are shown with their ids because they look alike, and like `text`."""
+    from hearthnet.trust.community.names import look_alike
+
+    return [
+        one.node_id
+        for one in known
+        if _ID_BEHIND.search(one.display_name) and look_alike(text, _ID_BEHIND.sub("", one.display_name))
+    ]
 
 
 def _is_id(one: KnownMember, text: str) -> bool:

@@ -215,5 +215,5 @@ def verify_proof(file: Path, roster: Roster | None = None) -> Proof:
             raise HearthNetError(
                 "unauthorized", f"{ids.short_id(head.node)} is not in the community {one_line(roster.name)}"
             )
-        names = {member.node_id: display_name(member.display_name) for member in roster.members}
+        names = {member.node_id: display_name(roster.shown_name(member.node_id)) for member in roster.members}
     return Proof(head, tuple(entries), evidence.signed_call(entries[0]), names)

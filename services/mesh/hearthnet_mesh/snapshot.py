@@ -47,7 +47,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def members(self) -> list[Member]:
         """Return the members by name."""
-        return sorted(self.roster.members, key=lambda one: (one.display_name.casefold(), one.node_id))
+        shown = self.roster.shown_name
+        return sorted(self.roster.members, key=lambda one: (shown(one.node_id).casefold(), one.node_id))
 
     def manifest(self, member: Member) -> dict[str, Any]:
         """Return the known data of one member.
@@ -79,16 +80,12 @@ class Snapshot(msgspec.Struct, frozen=True):
         return {"nodes": nodes[:MOST_NODES], "truncated": len(nodes) > MOST_NODES}
 
     def find_node(self, name: str) -> Member | None:
-        """Return the member with this id, or the only one with this display name."""
+        """Return the member with this id, or the only one that is shown by this name."""
         member = self.roster.member(name)
         if member is not None:
             return member
         shown, wanted = self.roster.shown_name, name.casefold()
-        named = [
-            one
-            for one in self.roster.members
-            if wanted in (one.display_name.casefold(), shown(one.node_id).casefold())
-        ]
+        named = [one for one in self.roster.members if wanted == shown(one.node_id).casefold()]
         return named[0] if len(named) == 1 else None
 
 

@@ -7,6 +7,7 @@ import pytest
 from hearthnet.cli.input.member_lookup import KnownMember, display_name, resolve_member
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community.names import shown_names
 from hearthnet.trust.keys import Identity
 
 KITCHEN, ATTIC, OTHER = (Identity(bytes([number] * 32)).node_id for number in (1, 2, 3))
@@ -76,3 +77,17 @@ def test_a_name_is_shown_harmless_and_found_as_shown() -> None:
     assert resolve_member(shown, [KnownMember(KITCHEN, name)]).node_id == KITCHEN
     assert display_name("  ") == "-"
     assert str(KnownMember(KITCHEN, "Kitchen")) == f"Kitchen ({ids.short_id(KITCHEN)})"
+
+
+@pytest.mark.req("ATTACK-35", "CLI-14")
+def test_a_name_that_others_look_like_is_ambiguous_for_all() -> None:
+    shown = shown_names([(KITCHEN, "Kitchen"), (ATTIC, "Kitch\u0435n")])
+    known = [KnownMember(node, name) for node, name in shown.items()]
+    for text in ("Kitchen", "kitchen", "Kitch\u0435n"):
+        with pytest.raises(HearthNetError, match="2 members are called") as caught:
+            resolve_member(text, known)
+        assert sorted(caught.value.alt) == sorted([KITCHEN, ATTIC])
+    assert resolve_member(str(known[0]), known).node_id == KITCHEN
+    assert str(known[0]) == f"Kitchen ({ids.short_id(KITCHEN)})"
+    long = shown_names([(KITCHEN, "x" * 64), (ATTIC, "x" * 63)])[ATTIC]
+    assert display_name(long) == f"{'x' * 37}... ({ids.short_id(ATTIC)})"
