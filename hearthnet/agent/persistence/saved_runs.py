@@ -25,6 +25,7 @@ from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord, cont
 from hearthnet.agent.persistence.run_store import RunStore
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
 from hearthnet.agent.tools.types import Decision, Deny, Edit, PendingApproval
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
@@ -312,9 +313,21 @@ def toolbox_of(record: RunRecord) -> Toolbox:
     """Return the tools of a saved run.
 
     Raises:
-        HearthNetError: `schema_mismatch` if their contracts have changed since it was saved.
+        HearthNetError: `schema_mismatch` if their contracts have changed since it was saved, or if a version
+            saved it that did not settle which home a tool is of.
     """
     toolbox = Toolbox(record.tools)
+    unsettled = [
+        tool.bound_capability
+        for tool in record.tools
+        if tool.bound_capability and is_provider_defined(tool.bound_capability) and not tool.provider
+    ]
+    if unsettled:
+        raise HearthNetError(
+            "schema_mismatch",
+            f"the run {record.run} does not say which home {unsettled[0]} is of; cancel it and ask again",
+            details={"run": record.run},
+        )
     if contracts_digest(toolbox) != record.contracts:
         raise HearthNetError(
             "schema_mismatch",

@@ -213,10 +213,10 @@ class Dispatcher:
         try:
             tool = self._toolbox.bound(pending.name)
             node = await provider_of(tool, self._bus, peer.identity.node_id, peer)
+            home = home_of(peer, node)
         except HearthNetError as error:
             now = self._clock.now_ms()
             return NotLocated(now=now, confirmation_id=about, code=error.code, message=error.message)
-        home = home_of(peer, node)
         return Located(now=self._clock.now_ms(), confirmation_id=about, provider=node, home=home)
 
     async def _consent(self, tool: BoundTool, call: Dispatch) -> CallOptions:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hearthnet.agent.tools.builtin import bound_tool
-from hearthnet.agent.tools.providers import only_provider
+from hearthnet.agent.tools.providers import home_of, only_provider
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
@@ -35,7 +37,7 @@ async def dynamic_tools(
 
     Raises:
         HearthNetError: `not_found` if no node, or not the named one, offers one of them; `bad_request` if
-            several other nodes do and none is named.
+            several other nodes do and none is named, and if the named one is no node id.
     """
     return [await _tool_of(bus, name, (providers or {}).get(name, "")) for name in capabilities]
 
@@ -45,7 +47,13 @@ async def _tool_of(bus: Bus, name: str, node: str) -> ToolDefinition:
     own = bus.peer.node_id
     if is_home_only(name):
         return dynamic_tool(await bus.fetch_contract(name), own=True, provider=own)
-    node = node or only_provider(name, await bus.offers(name), own, bus.peer)
+    if node:
+        ids.public_key(node)
+    offers = await bus.offers(name)
+    if node and node not in {view.node for view in offers}:  # its contract may be known from another node
+        home = home_of(bus.peer, node)
+        raise HearthNetError("not_found", f"{home} does not offer {name} now; try again later")
+    node = node or only_provider(name, offers, own, bus.peer)
     return dynamic_tool(await bus.fetch_contract(name, node=node), own=node == own, provider=node)
 
 

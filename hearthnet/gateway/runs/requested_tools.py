@@ -130,8 +130,10 @@ def _tool(one: Any, path: str, learned: Mapping[str, ToolDefinition]) -> ToolDef
 
 def _of_provider(tool: ToolDefinition, node: str, path: str) -> ToolDefinition:
     """Return `tool` as one of `node`, where that is given."""
-    if not node or tool.provider:
+    if node == tool.provider or not node:
         return tool
+    if tool.provider:
+        raise _wrong(f"{path}/provider", f"{tool.name} is there with another provider already; leave one out")
     try:
         ids.public_key(node)
     except HearthNetError as error:

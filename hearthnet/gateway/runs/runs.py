@@ -364,8 +364,11 @@ class GatewayRuns:
     async def _summary(self, client: Client, saved: SavedRuns, record: RunRecord) -> dict[str, Any]:
         found = run_view.summary(record, await saved.waiting(record))
         if client.key and found["pending"]:
-            signing = self._signing(client, toolbox_of(record))
-            found["pending"] = await signing.with_templates(found["pending"])
+            try:
+                toolbox = toolbox_of(record)
+            except HearthNetError:
+                return found  # its tools have changed: nothing of it is signed any more
+            found["pending"] = await self._signing(client, toolbox).with_templates(found["pending"])
         return found
 
     def _signing(self, client: Client, toolbox: Toolbox) -> ApprovalPresenter:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from hearthnet.agent.loop.events import NotLocated
 from hearthnet.agent.loop.state import Limits, new_run
 from hearthnet.agent.persistence.run_record import (
     RunRecord,
@@ -16,12 +19,15 @@ from hearthnet.agent.persistence.run_record import (
 )
 from hearthnet.agent.persistence.saved_runs import toolbox_of
 from hearthnet.agent.runtime.authority import MOST_CHARACTERS, Scopes
+from hearthnet.agent.runtime.dispatch import Dispatcher
+from hearthnet.agent.runtime.ports import Clock
 from hearthnet.agent.runtime.stream_collector import drain
-from hearthnet.agent.tools.dynamic import MOST_DESCRIBED, dynamic_tool
+from hearthnet.agent.tools.dynamic import MOST_DESCRIBED, dynamic_tool, dynamic_tools
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import versioned
 from hearthnet.contracts.registry import contracts
+from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.keys import Identity
 from tests.agent.scripted import Script
@@ -61,7 +67,8 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = told(summary="Only here.")
-    toolbox = Toolbox([dynamic_tool(made, own=True)])
+    identity = Identity.generate()
+    toolbox = Toolbox([dynamic_tool(made, own=True, provider=identity.node_id)])
     record = RunRecord(
         run="01HZX3Q4R5S6T7V8W9XA0BC1D2",
         owner="",
@@ -74,7 +81,6 @@ def test_a_saved_run_brings_the_contracts_that_its_reader_may_not_know(
         per_tool_seconds=30,
         started_at=0,
     )
-    identity = Identity.generate()
     record.owner = identity.node_id
     sealed = Sealer(record, identity.runs_key()).seal(record)
     monkeypatch.setattr(contracts(), "_fetched", {})
@@ -109,3 +115,38 @@ async def test_a_stream_of_progress_and_one_result_is_that_result() -> None:
     script = Script([("progress", step), ("result", {"content": []}), ("done", {"ms": 3})])
     assert await drain("experimental.x.y@1.0", script, seen.append) == ({"content": []}, {"ms": 3})
     assert seen == [step]
+
+
+@pytest.mark.req("ATTACK-34")
+@pytest.mark.asyncio
+async def test_a_named_provider_has_to_offer_a_tool_that_is_known() -> None:
+    """Its contract was learned from another node."""
+    made, own, other = told(), *(Identity(bytes([number]) * 32).node_id for number in (1, 2))
+
+    async def offers(_: str) -> list[Any]:
+        return [SimpleNamespace(node=own)]
+
+    async def fetch_contract(_: str, node: str = "") -> Contract:
+        return made
+
+    bus: Any = SimpleNamespace(
+        peer=SimpleNamespace(node_id=own), offers=offers, fetch_contract=fetch_contract
+    )
+    (tool,) = await dynamic_tools(bus, [made.name], {made.name: own})
+    assert tool.provider == own
+    for node, code in ((other, "not_found"), ("garbage", "bad_request")):
+        with pytest.raises(HearthNetError) as caught:
+            await dynamic_tools(bus, [made.name], {made.name: node})
+        assert caught.value.code == code
+    record: Any = SimpleNamespace(run=ids.new_ulid(), tools=[dynamic_tool(made, own=True)], contracts="")
+    with pytest.raises(HearthNetError, match="does not say which home") as unsettled:
+        toolbox_of(record)
+    assert unsettled.value.code == "schema_mismatch"
+    toolbox = Toolbox([msgspec.structs.replace(tool, provider="garbage")])
+    bus.peer.identity = bus.peer
+    nothing: Any = None
+    dispatcher = Dispatcher(bus, toolbox, nothing, "", Clock(), None, None)
+    pending: Any = SimpleNamespace(confirmation_id="c", name=made.name)
+    found = await dispatcher.located(pending)
+    assert isinstance(found, NotLocated)
+    assert found.code == "bad_request"

@@ -13,6 +13,7 @@ from hearthnet.agent.tools.types import ClientCallRequest, ToolDefinition
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.runs.requested_tools import MOST_TOOLS, tools_of
 from hearthnet.trust.authorization.token import Scope
+from hearthnet.trust.keys import Identity
 from tests.agent.scripted import calls, done, says
 from tests.agent.tools.test_dynamic import told
 from tests.gateway.running import Ear, House, ask, driving
@@ -146,3 +147,13 @@ async def test_a_tool_whose_contract_is_told_is_as_its_teller_is_trusted() -> No
     assert "text" not in fixed.parameters_schema["properties"]
     with pytest.raises(HearthNetError, match="list of names"):
         await house.open(anna.client, {"input": {"tools": made.name}}, ear)
+
+
+@pytest.mark.req("ATTACK-34")
+def test_one_tool_of_two_providers_is_refused() -> None:
+    made, node = told(), Identity(bytes([1]) * 32).node_id
+    learned = {made.name: dynamic_tool(made, own=False, provider=node)}
+    asked = [{"use": made.name, "provider": Identity(bytes([2]) * 32).node_id}]
+    with pytest.raises(HearthNetError, match="is there with another provider") as caught:
+        tools_of(asked, learned)
+    assert caught.value.details["path"] == "/input/tools/0/provider"
