@@ -9,7 +9,7 @@ const load = (name) => import(new URL(name, lib));
 
 const { canonical } = await load("lib/canonical.js");
 const { blake3 } = await load("lib/blake3.js");
-const { base64url, digest, hex, ulid } = await load("lib/bytes.js");
+const { base64url, digest, hex, shortId, ulid } = await load("lib/bytes.js");
 const { signature, unsigned, envelope } = await load("lib/signing.js");
 const { check, checkEdited, checkShown, approve } = await load("lib/approval.js");
 const { marked, pieces, plain } = await load("lib/visible.js");
@@ -53,7 +53,7 @@ const FUNCTIONS = {
   odd: (kind) => canonical({ undefined: undefined, nan: NaN, big: 1n, half: "\ud800", deep: deep(5000) }[kind]),
   blake3: (hexed) => hex(blake3(Buffer.from(hexed, "hex"))),
   pattern: (length) => hex(blake3(Uint8Array.from({ length }, (_, place) => place % 251))),
-  digest, base64url: (hexed) => base64url(Buffer.from(hexed, "hex")),
+  shortId, digest, base64url: (hexed) => base64url(Buffer.from(hexed, "hex")),
   ulid: (now) => ulid(now),
   unsigned,
   sign: async (seed, id, purpose, document) => signature(await keyOf(seed, id), purpose, document),

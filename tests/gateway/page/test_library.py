@@ -372,3 +372,10 @@ def test_what_is_typed_wrongly_is_named() -> None:
         ("Error: location: json", "json"),
         ("Error: weight: number", "number"),
     ]
+
+
+@pytest.mark.req("ATTACK-35")
+def test_a_short_id_is_that_of_the_command_line() -> None:
+    nodes = [Identity(bytes([number]) * 32).node_id for number in range(1, 9)]
+    assert ask_all([["shortId", node] for node in nodes]) == [ids.short_id(node) for node in nodes]
+    assert ask("shortId", "no id") == "no id"

@@ -1,7 +1,7 @@
 // One question and its answer on the screen.
 
 import { inWords } from "./api.js";
-import { nodeName, shortId } from "./app.js";
+import { homeName } from "./app.js";
 import { Card } from "./card.js";
 import { button, el, fill, shown } from "./dom.js";
 import { over, sources } from "./lib/answer.js";
@@ -112,7 +112,7 @@ function effect({ state, capability, name, home, entry }) {
   const known = STATES.has(state) ? state : "unknown";
   const about = capability || name;
   return el("li", { "data-happened": known }, el("b", {}, text(`happened.${known}`)), about && [" ", shown(about)],
-    home && el("span", { class: "hint" }, " ", `${nodeName(home)} (${shortId(home)})`),
+    home && el("span", { class: "hint" }, " ", shown(homeName(home))),
     entry && el("span", { class: "hint" }, " ", el("code", {}, shown(entry))));
 }
 

@@ -2,6 +2,7 @@
 
 import { get, post, ApiError } from "./api.js";
 import { knownKey } from "./key.js";
+import { shortId } from "./lib/bytes.js";
 import { envelope } from "./lib/signing.js";
 
 export const app = { me: null, key: null, drift: 0, catalog: null };
@@ -26,10 +27,15 @@ export function signedCall(capability, version, body) {
   return envelope(app.key, { capability, version, community: app.me.community, body, now: now() });
 }
 
+/** One call of the mesh: the answer with its provider. Throws `ApiError`. */
+export async function answered(name, input = {}, params = {}) {
+  const [capability, version = "1.0"] = name.split("@");
+  return post("/v1/call", await signedCall(capability, version, { params, input }));
+}
+
 /** One call of the mesh; its output. Throws `ApiError`. */
 export async function call(name, input = {}, params = {}) {
-  const [capability, version = "1.0"] = name.split("@");
-  const answer = await post("/v1/call", await signedCall(capability, version, { params, input }));
+  const answer = await answered(name, input, params);
   return answer.output ?? answer.body?.output ?? answer;
 }
 
@@ -39,4 +45,8 @@ export function nodeName(id) {
   return known?.display_name ?? shortId(id);
 }
 
-export const shortId = (id) => `${String(id).replace(/^ed25519:/, "").slice(0, 6)}…`;
+/** A home's name, which it gave itself, and its short id, which it cannot choose. */
+export function homeName(id) {
+  const name = nodeName(id);
+  return name.endsWith(shortId(id)) || name.endsWith(`(${shortId(id)})`) ? name : `${name} (${shortId(id)})`;
+}

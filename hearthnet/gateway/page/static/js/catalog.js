@@ -1,6 +1,6 @@
 // What the mesh offers now, kept up to date by the topic `mesh`.
 
-import { app, call } from "./app.js";
+import { answered, app } from "./app.js";
 import { canonical } from "./lib/canonical.js";
 import { Topic } from "./link.js";
 
@@ -31,14 +31,16 @@ export class Catalog extends EventTarget {
     this.#askNames();
   }
 
-  /** The names of nodes, where there is one that is not known yet. */
+  /** The names of nodes, where there is one that is not known yet. Only the own node's answer counts. */
   async #askNames() {
     const known = new Set(this.nodes.map((one) => one.node_id));
     const unknown = [...this.offers.values()].some(({ node }) => !known.has(node));
     if (!unknown || this.#asking || !this.has("mesh.neighbours")) return;
-    this.#asking = call("mesh.neighbours@1.0", { online_only: false });
+    this.#asking = answered("mesh.neighbours@1.0", { online_only: false });
     try {
-      this.nodes = (await this.#asking).nodes;
+      const { provider, output } = await this.#asking;
+      if (provider !== app.me.node) return;
+      this.nodes = output.nodes;
       this.dispatchEvent(new Event("change"));
     } catch (error) {
       console.info("names of nodes are not known:", error.message);

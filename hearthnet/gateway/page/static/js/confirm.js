@@ -1,7 +1,7 @@
 // The question before an effect. What is signed is what stands here: the page computes the digest of what it shows.
 
 import { inWords } from "./api.js";
-import { app, nodeName, shortId, who } from "./app.js";
+import { app, homeName, who } from "./app.js";
 import { announce, button, el, fill, jsonView, labelled, shown } from "./dom.js";
 import { editor } from "./editor.js";
 import { approve, check, checkEdited, checkShown, Refused } from "./lib/approval.js";
@@ -168,10 +168,7 @@ class Question {
 function place(provider, pending) {
   if (provider === "*") return fact("confirm.provider", text("confirm.provider.any"));
   if (provider === app.me.node) return fact("confirm.provider", el("strong", {}, text("confirm.provider.own")));
-  return fact("confirm.provider.other", shown(homeName(provider, pending)));
+  return fact("confirm.provider.other", shown((pending.provider === provider && pending.home) || homeName(provider)));
 }
-
-/** A home's name, which it gave itself, and its short id, which it cannot choose. */
-const homeName = (node, { provider, home }) => (provider === node && home) || `${nodeName(node)} (${shortId(node)})`;
 
 const fact = (key, value) => el("div", {}, el("dt", {}, text(key)), el("dd", {}, value));

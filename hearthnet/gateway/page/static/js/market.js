@@ -1,7 +1,7 @@
 // The market: posts, a search, and a form. A post is a call with an effect: it is shown, approved and signed as any.
 
 import { inWords, post } from "./api.js";
-import { app, call, signedCall } from "./app.js";
+import { app, call, homeName, signedCall } from "./app.js";
 import { confirm } from "./confirm.js";
 import { announce, button, el, fill, labelled, select, shown } from "./dom.js";
 import { ulid } from "./lib/bytes.js";
@@ -134,11 +134,12 @@ async function effect(capability, version, body) {
 const categories = () => CATEGORIES.map((name) => [name, text(`market.${name}`)]);
 
 function card(one) {
-  const who = one.guest || (one.author === app.me.node ? text("mesh.here") : `${String(one.author).slice(8, 16)}…`);
+  const here = one.author === app.me.node && el("span", { class: "badge" }, text("mesh.here"));
   return el("li", { class: `card post ${one.category}`, "data-post": one.event_id },
     el("header", {}, el("span", { class: "chip" }, textOr(`market.${one.category}`, one.category)), el("h3", {}, shown(one.title))),
     el("p", { class: "words" }, shown(one.body, { plain: true })),
-    el("p", { class: "hint" }, text("market.from", { who: "" }), shown(who), " · ",
+    el("p", { class: "hint" }, text("market.from", { who: "" }), here, here && " ", shown(homeName(one.author)), " · ",
+      one.guest && [shown(one.guest), " · "],
       text("market.until", { when: moment(Date.parse(one.expires_at)) }),
       (one.tags ?? []).map((tag) => el("span", { class: "tag" }, shown(tag)))));
 }

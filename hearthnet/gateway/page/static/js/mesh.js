@@ -1,7 +1,7 @@
 // The mesh as a live picture, and the same as a table.
 
-import { shortId } from "./app.js";
 import { el, fill, shown, svg } from "./dom.js";
+import { shortId } from "./lib/bytes.js";
 import { plain } from "./lib/visible.js";
 import { place, WIDTH } from "./lib/places.js";
 import { moment, text } from "./texts.js";
