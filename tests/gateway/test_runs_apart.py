@@ -183,6 +183,7 @@ async def test_an_effect_that_no_home_offers_is_refused_unasked() -> None:
     arguments = {"corpus": "mine", "doc_cid": ROW["doc_cid"]}
     ingest = [calls("rag.ingest", arguments, "i"), calls("look", {}, "k"), done("tool_calls")]
     house = House(MemoryRuns(), ingest, [says("Well."), done()])
+    house.bus.offered = []
     anna = house.guest(scope=Scope(("llm.chat", "rag.ingest")))
     own = {"name": "look", "description": "", "parameters_schema": {"type": "object"}, "side_effects": True}
     ear = Ear()
@@ -204,6 +205,7 @@ async def test_an_effect_that_no_home_offers_is_refused_unasked() -> None:
 async def test_where_no_approval_can_be_made_the_question_says_why() -> None:
     """As for a run that was saved before it was settled which home was meant."""
     house = House(MemoryRuns())
+    house.bus.offered = []
     anna = house.guest()
     voter = ClientApprover(
         "p", anna.client.key, house.bus.peer.identity.node_id, house.bus.peer.community, house.bus
