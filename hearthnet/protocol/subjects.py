@@ -23,6 +23,8 @@ is refused and not cached.
 """
 PACK: Final = "pack"
 """Replaces the call's id in the subject of a batch of answers."""
+AT_HOME: Final = "home"
+"""Replaces the process in the subject of announcements to the own node; no process is called so."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
 _EVENT_TYPE: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _FOR_ALL: Final = frozenset({"find", "adv", "event"})
@@ -82,6 +84,12 @@ def find(caller: str, wanted: str) -> str:
 def announce(node: str, capability: Capability) -> str:
     """Return the subject of the announcements of `capability` by `node`."""
     return f"hn.adv.{ids.token_form(node)}.{topic(capability)}"
+
+
+def announce_at_home(node: str, capability: Capability) -> str:
+    """Return the subject on which `node` tells its own processes the offers that no other node may learn."""
+    token = ids.token_form(node)
+    return f"hn.rep.{token}.{token}.{AT_HOME}.{topic(capability)}"
 
 
 def event(publisher: str, event_type: str) -> str:

@@ -83,7 +83,7 @@ class Candidates:
         """
         self._attempts += 1
         entry = self._best()
-        if entry is None or not (self._session.link.is_connected or self._is_local(entry.view)):
+        if entry is None or self._is_early(entry) or not self._can_reach(entry.view):
             try:
                 async with asyncio.timeout_at(until):
                     entry = await self._search()
@@ -214,9 +214,17 @@ class Candidates:
             if not line and lines.get(topic) is line:
                 del lines[topic]
 
-    def _is_local(self, view: OfferView) -> bool:
-        """Return whether the offer is of this very process, which requires no connection."""
-        return self._session.sender.is_local(view.node, view.offer.instance)
+    def _is_early(self, entry: RoutingEntry) -> bool:
+        """Return whether another node was heard first, and the own node may have an offer to the home."""
+        contract, own = self._request.contract, self._session.node_id
+        if self._bound or not contract.match or entry.view.node == own:
+            return False
+        return not self._discovery.has_asked(contract)
+
+    def _can_reach(self, view: OfferView) -> bool:
+        """Return whether there is a connection, or the offer is of this very process, which requires none."""
+        session = self._session
+        return session.link.is_connected or session.sender.is_local(view.node, view.offer.instance)
 
     def _best(self) -> RoutingEntry | None:
         """Return the best known process now."""
@@ -226,6 +234,8 @@ class Candidates:
             return None
         now = steady_ms()
         discovery.registry.drop_expired(now)
+        if not self._bound and discovery.registry.is_of_home(request.contract, self.body, self._is_of_home):
+            self._bound = self._session.node_id  # what the home keeps to itself is asked of no other node
         if not request.session:
             return table.best(self)
         topic = subjects.topic(request.contract.capability)
@@ -256,7 +266,7 @@ class Candidates:
             await link.connected()
             await self._discovery.follow(contract)
             entry = self._best()
-            if entry is None and self._unavailable() is None:
+            if self._unavailable() is None if entry is None else self._is_early(entry):
                 self._searched_ms = now_ms()
                 self._is_silent = await self._discovery.find(
                     contract, has_first, is_content, node=request.node, instance=request.instance

@@ -216,6 +216,8 @@ class Discovery:
         self.sessions = SessionAffinity()
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
+        self._asked: set[str] = set()
+        """The topics of which a find has ended, so that the own node's offers are known."""
         self._finds: dict[str, FindRequest] = {}
         self._searched: dict[str, float] = {}
         """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
@@ -238,10 +240,16 @@ class Discovery:
             try:
                 announcements = subjects.announcements_of(contract.capability)
                 await self._peer.link.subscribe(announcements, self._on_announcement)
+                at_home = subjects.announce_at_home(self._peer.node_id, contract.capability)
+                await self._peer.link.subscribe(at_home, self._on_announcement_at_home)
             except BaseException:
                 self._followed.discard(topic)
                 raise
         self.tables[contract.id] = self.registry.table(contract)
+
+    def has_asked(self, contract: Contract) -> bool:
+        """Return whether the own node's offers of the capability are known, by a find that has ended."""
+        return subjects.topic(contract.capability) in self._asked
 
     async def find(
         self,
@@ -269,6 +277,7 @@ class Discovery:
         )
         if finding.exhausted:
             self._searched[topic] = clock() + _SEARCHED_SECONDS
+        self._asked.add(topic)
         return finding.is_unanswered
 
     async def listed(
@@ -332,7 +341,20 @@ class Discovery:
         _, sender = subjects.open_sender(subject)
         if not self._peer.membership.is_member(sender):
             raise FrameError("the announcement is not a member's")
-        frame = frames.read_signed(data, sender, self._peer.verified)
+        self._read_notice(frames.read_signed(data, sender, self._peer.verified))
+
+    def _on_announcement_at_home(self, subject: str, data: bytes, absent: bool) -> None:
+        own = self._peer.node_id
+        try:
+            frame = frames.opened(data, self._peer.sender.keys.of(own), own)
+            if frame.header.to != own:
+                raise FrameError("the announcement is not for this node")
+            self._read_notice(frame)
+        except (FrameError, HearthNetError) as error:
+            _log.warning("dropped an announcement: %s", error)
+
+    def _read_notice(self, frame: Frame) -> None:
+        sender = frame.header.sender
         if not self._is_acceptable(frame.header):
             raise FrameError("the announcement is not for this community, or old, or seen before")
         notice = offers.decode(frame.body)

@@ -26,6 +26,7 @@ from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.ids import short_id
 from hearthnet.protocol import subjects
 from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
+from hearthnet.trust.authorization.authority import HOME
 
 _log = logging.getLogger(__name__)
 MOST_OFFERS: Final = 512
@@ -82,6 +83,8 @@ class Registry:
         self._shut: list[tuple[int, int, RoutingEntry]] = []
         self._most_ends = MOST_OFFERS
         self._serial = itertools.count()
+        self._of_home: dict[str, dict[str, OfferView]] = {}
+        """The own node's offers to the home, by topic and params, until they are withdrawn or opened."""
         self._watchers: dict[str, list[Watcher]] = {}
         self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
         """Calls waiting for a place of this process's calls, by topic; a free one wakes the first."""
@@ -101,7 +104,10 @@ class Registry:
         views = [_view(same, offer) for offer in offers]
         if withdrawn:
             for view in views:
-                entry = self._topics.get(subjects.topic(view.capability), {}).get(view.key)
+                topic = subjects.topic(view.capability)
+                if same == self.own:
+                    self._of_home.get(topic, {}).pop(view.key[3], None)
+                entry = self._topics.get(topic, {}).get(view.key)
                 if entry is not None:
                     self._forget(entry)
             return
@@ -186,6 +192,16 @@ class Registry:
             if entry.view.offer.instance == instance:
                 self._forget(entry)
 
+    def is_of_home(
+        self, contract: Contract, body: dict[str, Any], suits: Callable[[OfferView], bool]
+    ) -> bool:
+        """Return whether a request is for an offer of the own node to its home that `suits`.
+
+        So it is also while no process offers it: it must not go to another node in the meantime.
+        """
+        known = self._of_home.get(subjects.topic(contract.capability))
+        return bool(known) and any(contract.fits(body, one.params) and suits(one) for one in known.values())
+
     def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` for every change of the offers of `topic`; the result ends that."""
         watchers = self._watchers.setdefault(topic, [])
@@ -210,6 +226,11 @@ class Registry:
             return
         else:
             self._renew(entry, view, topic)
+        if view.node == self.own:
+            if view.offer.trust == HOME:
+                self._of_home.setdefault(topic, {})[key[3]] = view
+            elif topic in self._of_home:
+                self._of_home[topic].pop(key[3], None)
         # Its lifetime counts from now, not from its issue: its node's clock may be a minute off.
         fresh = not entry.until
         entry.until = heard_ms + min(view.offer.expires_at - view.offer.issued_at, LIFETIME_MS)

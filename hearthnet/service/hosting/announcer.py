@@ -23,6 +23,7 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
 from hearthnet.protocol.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
 from hearthnet.service.hosting.active_offers import ActiveOffer
+from hearthnet.trust.authorization.authority import HOME
 from hearthnet.trust.community.roster import RANK
 
 _log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ _PER_SECOND: Final = 50
 class Announcer:
     """The announcer of one process's offers to the mesh.
 
-    Offers for this node or its home alone are not sent to other nodes.
+    Offers for this node or its home alone are sent in boxes to the node's own processes only.
     """
 
     def __init__(self, peer: Session, service: str, version: str, tasks: TaskSet) -> None:
@@ -75,8 +76,11 @@ class Announcer:
             _log.warning("not announced, it will be when the server is back: %s", error)
 
     async def withdraw(self) -> None:
-        """Withdraw every offer."""
-        gone, self._hosted = self._hosted, []
+        """Withdraw every offer.
+
+        Those to the home are not withdrawn: while this process is away, calls for them go nowhere else.
+        """
+        gone, self._hosted = [entry for entry in self._hosted if entry.trust != HOME], []
         try:
             await self._listen()
             await self._publish(gone, withdrawn=True)
@@ -125,13 +129,20 @@ class Announcer:
         await self._publish(self._hosted, withdrawn=False)
 
     async def _publish(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> None:
-        public = [entry for entry in hosted if entry.is_public]
-        for topic in sorted({entry.topic for entry in public}):
-            mine = [entry for entry in public if entry.topic == topic]
-            header = self._peer.sender.header("offer", ids.new_ulid(), capability=topic)
-            data = frames.signed(header, self._notice(mine, withdrawn=withdrawn), self._peer.identity)
-            subject = subjects.announce(self._peer.node_id, mine[0].capability)
-            await self._peer.link.publish(subject, data)
+        grouped: dict[tuple[str, bool], list[ActiveOffer]] = {}
+        for entry in hosted:
+            grouped.setdefault((entry.topic, entry.is_public), []).append(entry)
+        own, sender = self._peer.node_id, self._peer.sender
+        for (topic, is_public), mine in sorted(grouped.items()):
+            notice = self._notice(mine, withdrawn=withdrawn)
+            if is_public:
+                header = sender.header("offer", ids.new_ulid(), capability=topic)
+                data = frames.signed(header, notice, self._peer.identity)
+                await self._peer.link.publish(subjects.announce(own, mine[0].capability), data)
+            else:
+                header = sender.header("offer", ids.new_ulid(), capability=topic, to=own)
+                data = frames.box(frames.plain(header, notice), sender.keys.to(own))
+                await self._peer.link.publish(subjects.announce_at_home(own, mine[0].capability), data)
 
     def _notice(self, hosted: list[ActiveOffer], *, withdrawn: bool) -> bytes:
         records = tuple(entry.record(self._peer.instance, self._service, self._version) for entry in hosted)
