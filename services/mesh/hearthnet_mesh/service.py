@@ -152,9 +152,10 @@ class MeshService(Service):
 
 
 def visible_only(viewer: Viewer, snapshot: Snapshot, found: Gathered, column: str) -> Gathered:
-    """Return the rows of corpora that `viewer` may search.
+    """Return the rows of corpora that `viewer` may search, and the lines about what is missing of them.
 
-    Of this node these are the corpora that it sees offered; a token restricts them further.
+    Of this node these are the corpora that it sees offered; a token restricts them further. Why something of
+    this node is missing is told to the node alone: the reason may name private corpora.
     """
     query = parse_capability("rag.query@1.0")
     offered = {corpus_of(view) for view in snapshot.visible(viewer) if view.node == viewer.own}
@@ -164,7 +165,13 @@ def visible_only(viewer: Viewer, snapshot: Snapshot, found: Gathered, column: st
         if (viewer.is_self or node != viewer.own or row[column] in offered)
         and viewer.may_call(query, {"corpus": row[column]})
     )
-    return Gathered(rows, found.missing)
+    missing = [*found.missing]
+    for corpus, line in found.at_home:
+        if viewer.is_self:
+            missing.append(line)
+        elif corpus is None or corpus in offered:
+            missing.append(f"{line.partition(' ')[0].rstrip(':')} of {viewer.own}: not answered")
+    return Gathered(rows, tuple(missing))
 
 
 def _checked(wanted: QueryInput) -> Checked:

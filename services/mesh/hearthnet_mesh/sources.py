@@ -24,15 +24,20 @@ ANSWER_SECONDS: Final = 1.5
 MOST_STEPS: Final = 1_000
 MOST_POSTS: Final = 500
 MAX_CALLS: Final = 32
-"""Nodes called for one request about corpora or documents."""
+"""Calls to other nodes for one request about corpora or documents, and likewise calls to this node."""
 T = TypeVar("T")
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """Rows, each with the node that returned it, and a line for each source without a reply."""
+    """Rows, each with the node that returned it, and a line for each source without a reply.
+
+    `at_home` has those lines about this node, each with the corpus that it is about, if any: what they say is
+    for the home.
+    """
 
     rows: tuple[tuple[str, dict[str, Any]], ...]
     missing: tuple[str, ...] = ()
+    at_home: tuple[tuple[str | None, str], ...] = ()
 
 
 class CachedAnswer(Generic[T]):
@@ -115,7 +120,7 @@ class Sources:
             if node in offering
         ]
         found = await self._each(calls, "documents")
-        return Gathered(found.rows, (*listed.missing, *found.missing))
+        return Gathered(found.rows, (*listed.missing, *found.missing), (*listed.at_home, *found.at_home))
 
     async def _providers(self, name: str) -> list[str]:
         """Return the nodes that offer a capability, this one first."""
@@ -124,22 +129,37 @@ class Sources:
         return sorted(nodes, key=lambda node: (node != snapshot.own, node))
 
     async def _each(self, calls: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
-        """Return the rows that each call returns under `key`, for at most `MAX_CALLS` calls."""
-        later = calls[MAX_CALLS:]
+        """Return the rows that each call returns under `key`.
+
+        At most `MAX_CALLS` are made to this node, and as many to others: how many corpora are private here
+        must not show in what is left out elsewhere.
+        """
+        own = self._bus.peer.node_id
+        here, elsewhere = [one for one in calls if one[1] == own], [one for one in calls if one[1] != own]
+        asked = [*here[:MAX_CALLS], *elsewhere[:MAX_CALLS]]
         answers = await asyncio.gather(
-            *(self._ask(capability, body, node) for capability, node, body in calls[:MAX_CALLS]),
+            *(self._ask(capability, body, node) for capability, node, body in asked),
             return_exceptions=True,
         )
         rows: list[tuple[str, dict[str, Any]]] = []
-        missing = [f"{key}: {len(later)} more were not asked"] if later else []
-        for (_, node, body), answer in zip(calls, answers, strict=False):
+        later = len(elsewhere[MAX_CALLS:])
+        missing = [f"{key}: {later} more were not asked"] if later else []
+        at_home: list[tuple[str | None, str]] = [
+            (body["params"].get("corpus"), f"{key}: {len(here) - MAX_CALLS} more of this node were not asked")
+            for _, _, body in here[MAX_CALLS:]
+        ]
+        for (_, node, body), answer in zip(asked, answers, strict=True):
             if isinstance(answer, HearthNetError):
-                missing.append(f"{key} of {node}: {answer.message}")
+                line = f"{key} of {node}: {answer.message}"
+                if node == own:
+                    at_home.append((body["params"].get("corpus"), line))
+                else:
+                    missing.append(line)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 rows += [(node, {**body["params"], **row}) for row in answer[key]]
-        return Gathered(tuple(rows), tuple(missing))
+        return Gathered(tuple(rows), tuple(missing), tuple(at_home))
 
     async def _ask(
         self, capability: str, body: dict[str, Any], node: str = "", instance: str = ""

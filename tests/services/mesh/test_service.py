@@ -58,6 +58,47 @@ class BrokenLibrary(Service):
         raise HearthNetError("capacity_exceeded", "too busy with other things")
 
 
+class Shelf(Service):
+    """Offers corpora, of which some are the home's alone, and fails when asked for documents of one."""
+
+    name: ClassVar[str] = "shelf"
+
+    def __init__(self, shared: tuple[str, ...], private: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._names = (*shared, *private)
+        self._private = private
+
+    def offers(self) -> list[Offer]:
+        """Both lists, and a query for each corpus."""
+        return [
+            *(Offer(capability=f"rag.list_{what}@1.0") for what in ("corpora", "documents")),
+            *(
+                Offer(
+                    capability="rag.query@1.0",
+                    params={"corpus": name, "embedding_model": None, "k_max": 20},
+                    trust="home" if name in self._private else "",
+                )
+                for name in self._names
+            ),
+        ]
+
+    @capability("rag.list_corpora@1.0")
+    async def corpora(self, call: Call[Any, Any]) -> Reply:
+        """All."""
+        figures = {"docs": 1, "chunks": 1, "size_bytes": 1, "language_majority": None}
+        return Reply({"corpora": [{"name": name, **figures} for name in self._names]})
+
+    @capability("rag.list_documents@1.0")
+    async def documents(self, call: Call[Any, Any]) -> Reply:
+        """None."""
+        raise HearthNetError("not_found", f"the corpora here are {', '.join(self._names)}")
+
+    @capability("rag.query@1.0")
+    async def query(self, call: Call[Any, Any]) -> Reply:
+        """Nothing."""
+        return Reply({"chunks": []}, {"corpus": "", "embedding_model": None})
+
+
 @contextlib.asynccontextmanager
 async def everything(mesh: Mesh) -> AsyncIterator[Bus]:
     """The node with its library, market and mesh service, and another process of it."""
@@ -190,6 +231,35 @@ async def test_what_cannot_be_asked_is_said(mesh: Mesh) -> None:
         assert len(output["incomplete"]) == 1
         assert output["incomplete"][0].startswith("documents of ed25519:")
         await rows(bus, "select title from posts", [])
+
+
+@pytest.mark.req("ATTACK-46")
+async def test_what_is_missing_does_not_show_private_corpora(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MAX_CALLS", 2)
+    answers = []
+    for private in ((), ("divorce", "taxes")):
+        async with (
+            mesh.hosting(Shelf(("recipes",), private)),
+            mesh.hosting(Shelf(("songs", "tools", "walks")), mesh.guest),
+            mesh.hosting(MeshService()),
+            await mesh.bus() as bus,
+            await mesh.guest_bus() as guest,
+        ):
+            given = {"sql": "select corpus from documents"}
+
+            def is_whole(output: Any) -> bool:
+                lines = " ".join(output["incomplete"])
+                return "1 more were" in lines and f"documents of {bus.peer.node_id}" in lines
+
+            told = await answer(guest, "query", given, is_whole)
+            answers.append(told["incomplete"])
+            assert f"documents of {bus.peer.node_id}: not answered" in told["incomplete"]
+            own = await answer(bus, "query", given, is_whole)
+            assert any("recipes" in line for line in own["incomplete"])
+    assert answers[0] == answers[1]
+    assert "documents: 1 more were not asked" in answers[0]
 
 
 @pytest.mark.req("MESH-5", "MESH-3")
