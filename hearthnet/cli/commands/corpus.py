@@ -34,7 +34,7 @@ def command() -> None:
 @command.command("list")
 @common_options
 def list_corpora(home: Home, json: bool) -> None:
-    """List the corpora of this node, or of the node that serves its calls."""
+    """List the corpora of this node."""
     corpora = on_bus(home, _corpora)
     rows = [
         (
@@ -164,11 +164,13 @@ def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 async def _corpora(bus: Bus) -> list[dict[str, Any]]:
-    listed = (await bus.call("rag.list_corpora@1.0", {"params": {}, "input": {}})).output["corpora"]
+    own, body = bus.peer.node_id, {"params": {}, "input": {}}
+    listed = (await bus.call("rag.list_corpora@1.0", body, node=own)).output["corpora"]
     shared = await shared_corpora(bus)
     return [{**one, "shared": one["name"] in shared} for one in listed]
 
 
 async def _documents(bus: Bus, name: str, node: str = "") -> dict[str, Any]:
     body = {"params": {"corpus": name}, "input": {"limit": _MOST}}
+    node = node or bus.peer.node_id
     return dict((await bus.call("rag.list_documents@1.0", body, node=node)).output)

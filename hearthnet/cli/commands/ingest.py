@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from hearthnet.cli.input.local_call import call_node
+from hearthnet.cli.input.local_call import on_bus
 from hearthnet.cli.input.options import common_options
 from hearthnet.cli.input.yes_no import is_agreed
 from hearthnet.cli.output import terminal
@@ -124,8 +124,12 @@ def check_name(name: str) -> None:
 
 
 def _is_new(home: Home, corpus: str) -> bool:
-    listed = call_node(home, "rag.list_corpora@1.0", {})["corpora"]
-    return corpus not in {one["name"] for one in listed}
+    async def listed(bus: Bus) -> list[dict[str, Any]]:
+        body: dict[str, Any] = {"params": {}, "input": {}}
+        reply = await bus.call("rag.list_corpora@1.0", body, node=bus.peer.node_id)
+        return list(reply.output["corpora"])
+
+    return corpus not in {one["name"] for one in on_bus(home, listed)}
 
 
 class _Order(NamedTuple):
