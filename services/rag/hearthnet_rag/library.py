@@ -72,23 +72,28 @@ class Library:
         on_progress: OnProgress = no_progress,
         *,
         update: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> Added:
         """Record the ingestion in the journal, then add the document in `data`.
 
-        With `update` it replaces documents of the same name, or of the same title if it has no name.
+        With `update` it replaces documents of the same name, or of the same title if it has no name. `check`
+        may refuse what is no longer allowed once the document was read.
 
         Raises:
-            HearthNetError: `bad_request` if it cannot be read or is too large.
+            HearthNetError: `bad_request` if it cannot be read or is too large; and as `check`.
         """
         entry = entry_of(self._readers, record, data, on_progress)
         on_progress(INDEXING, 0, 1)
+        # Before the journal has its line: a document that ends the service here must not be restored.
+        rows = self.index.rows(record.corpus, entry.document)
         with self._changing:
+            check()
             replaces: list[str] = []
             if update:
                 title = entry.document.title
                 replaces = self.index.others(record.corpus, record.doc_cid, entry.name, title)
             self._journal.append(msgspec.structs.replace(record, replaces=replaces))
-            made = self.index.add(record.corpus, entry, replaces)
+            made = self.index.add(record.corpus, entry, replaces, rows)
         on_progress(INDEXING, 1, 1)
         document = entry.document
         pages = len(document.pages) or None
@@ -102,15 +107,16 @@ class Library:
             document.without_text,
         )
 
-    def remove(self, corpus: str, doc_cid: str) -> int:
-        """Record the removal in the journal, then remove the document.
+    def remove(self, corpus: str, doc_cid: str, check: Callable[[], None] = lambda: None) -> int:
+        """Record the removal in the journal, then remove the document; `check` as of `ingest`.
 
         Returns the number of its passages.
 
         Raises:
-            HearthNetError: `not_found` if there is no such document.
+            HearthNetError: `not_found` if there is no such document; and as `check`.
         """
         with self._changing:
+            check()
             found = self.index.find(corpus, doc_cid)
             if found is None:
                 raise HearthNetError(

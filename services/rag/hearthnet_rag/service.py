@@ -124,7 +124,15 @@ class RagService(Service):
             data = await self._read(record, call)
             # A separate pool keeps the loop's default threads free for searches.
             added = await asyncio.get_running_loop().run_in_executor(
-                self._adding, partial(self._library.ingest, record, data, on_progress, update=wanted.update)
+                self._adding,
+                partial(
+                    self._library.ingest,
+                    record,
+                    data,
+                    on_progress,
+                    update=wanted.update,
+                    check=partial(self._check_writable, call, corpus),
+                ),
             )
         await self._look()
         self._embedding.wake()
@@ -151,7 +159,8 @@ class RagService(Service):
         """Remove a document from a corpus."""
         corpus, doc_cid = call.params.corpus, call.input.doc_cid
         self._check_writable(call, corpus)
-        chunks = await asyncio.to_thread(self._library.remove, corpus, doc_cid)
+        check = partial(self._check_writable, call, corpus)
+        chunks = await asyncio.to_thread(self._library.remove, corpus, doc_cid, check)
         self._removed.set()
         await self._look()
         return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})

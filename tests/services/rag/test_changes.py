@@ -217,11 +217,11 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
         loops.append(asyncio.get_running_loop())
         return await read(service, *wanted)
 
-    def slow(library: Library, record: Any, data: bytes, told: Any, *, update: bool) -> Any:
+    def slow(library: Library, record: Any, data: bytes, told: Any, **options: Any) -> Any:
         told("reading pages", 1, 2)
         loops[0].call_soon_threadsafe(begun.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loops[0]).result(30)
-        return whole(library, record, data, told, update=update)
+        return whole(library, record, data, told, **options)
 
     monkeypatch.setattr(RagService, "_read", in_loop)
     monkeypatch.setattr(Library, "ingest", slow)

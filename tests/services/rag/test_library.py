@@ -16,6 +16,7 @@ from hearthnet.core.ids import new_ulid
 from hearthnet_rag.index.database import FILE
 from hearthnet_rag.index.index import IndexEntry
 from hearthnet_rag.index.journal import Journal, Record
+from hearthnet_rag.index.sharing import Sharing
 from hearthnet_rag.ingest import document_import
 from hearthnet_rag.ingest.document_import import METADATA_BYTES, entry_of
 from hearthnet_rag.library import Library
@@ -153,4 +154,42 @@ def test_two_updates_at_once_leave_one_version(tmp_path: Path) -> None:
     replaced = [cid for one in made for cid in one.result().replaced]
     assert len(replaced) == len(set(replaced)) == 5
     assert len(library.index.listed("home", 10)) == 1
+    library.close()
+
+
+@pytest.mark.req("ATTACK-45")
+def test_what_ends_the_service_while_it_is_cut_is_not_restored(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hearthnet_rag.index.index.rows_of", die)
+    with pytest.raises(KeyboardInterrupt):
+        library.ingest(record(TEXT), TEXT)
+    assert library.lost() == []
+
+
+@pytest.mark.req("ATTACK-46")
+def test_what_is_no_longer_allowed_is_not_done(library: Library) -> None:
+    def refuse() -> None:
+        raise HearthNetError("not_found", "unshared")
+
+    with pytest.raises(HearthNetError, match="unshared"):
+        library.ingest(record(TEXT), TEXT, check=refuse)
+    assert library.lost() == []
+    library.ingest(record(TEXT), TEXT)
+    with pytest.raises(HearthNetError, match="unshared"):
+        library.remove("home", content_hash(TEXT), refuse)
+    assert library.index.documents("home") == [content_hash(TEXT)]
+
+
+@pytest.mark.req("ATTACK-46")
+@pytest.mark.parametrize("data", [b"{", b"[]", b'{"home": 1}', b'{"\xff": true}', b"\xff"])
+def test_answers_that_cannot_be_read_are_private(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "sharing.json").write_bytes(data)
+    library = Library(tmp_path)
+    assert not library.sharing.is_shared("home")
+    library.sharing.decide("home", shared=True)
+    assert Sharing(tmp_path).is_shared("home")
     library.close()

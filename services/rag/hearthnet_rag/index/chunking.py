@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from hearthnet.text import estimate_tokens
-from hearthnet_rag.readers.documents import Document, Heading
+from hearthnet_rag.readers.documents import TITLE_LIMIT, Document, Heading
 from hearthnet_rag.text.text_analysis import (
     COMPOUNDING,
     Analyser,
@@ -68,31 +68,30 @@ def cut(body: str, headings: Sequence[Heading] = ()) -> list[Passage]:
 
     Together they contain the whole body; each begins after the beginning of the one before it.
     """
-    units = list(_units(body, {heading.start for heading in headings}))
-    passages: list[Passage] = []
-    begin = fresh = 0
+    return list(_passages(body, headings))
+
+
+def _passages(body: str, headings: Sequence[Heading]) -> Iterator[Passage]:
+    """Yield the passages; each heading is looked at once, and again only in the overlap of two passages."""
+    ordered = sorted(headings, key=lambda heading: heading.start)
+    starts = [heading.start for heading in ordered]
+    units = list(_units(body, set(starts)))
+    stack: list[Heading] = []
+    begin = fresh = seen = 0
     while fresh < len(units):
         end = _end(units, begin)
-        passages.append(_passage(units, begin, fresh, end, headings))
-        begin, fresh = _overlap(units, end), end
-    return passages
+        start, new, stop = units[begin].start, units[fresh].start, units[end - 1].end
+        above = bisect_right(starts, new)
+        for heading in ordered[seen:above]:
+            stack = [*(one for one in stack if one.level < heading.level), heading]
+        inside = ordered[bisect_left(starts, start) : bisect_left(starts, stop)]
+        yield Passage(start, new, stop, _texts(stack), _texts(inside))
+        begin, fresh, seen = _overlap(units, end), end, above
 
 
-def _passage(
-    units: Sequence[_Unit], begin: int, fresh: int, end: int, headings: Sequence[Heading]
-) -> Passage:
-    start, new, stop = units[begin].start, units[fresh].start, units[end - 1].end
-    inside = tuple(heading.text for heading in headings if start <= heading.start < stop)
-    return Passage(start, new, stop, _path(headings, new), inside)
-
-
-def _path(headings: Sequence[Heading], offset: int) -> tuple[str, ...]:
-    stack: list[Heading] = []
-    for heading in headings:
-        if heading.start > offset:
-            break
-        stack = [*(above for above in stack if above.level < heading.level), heading]
-    return tuple(heading.text for heading in stack)
+def _texts(headings: Sequence[Heading]) -> tuple[str, ...]:
+    """Return the headings' texts; bounded, since a long one would be repeated in each passage below it."""
+    return tuple(heading.text[:TITLE_LIMIT] for heading in headings)
 
 
 def _end(units: Sequence[_Unit], begin: int) -> int:
@@ -178,8 +177,7 @@ class PassageRow(msgspec.Struct, frozen=True):
 def rows_of(document: Document, known: Known) -> Iterator[PassageRow]:
     """Return the passages of `document`; `known` is the vocabulary of its corpus."""
     analyser = _analyser(document, known)
-    passages = cut(document.body, document.headings)
-    return (_row(document, passage, analyser) for passage in passages)
+    return (_row(document, passage, analyser) for passage in _passages(document.body, document.headings))
 
 
 def _analyser(document: Document, known: Known) -> Analyser:

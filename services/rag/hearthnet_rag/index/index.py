@@ -109,16 +109,32 @@ class Index:
         with self.reading() as connection:
             return _find(connection, corpus, doc_cid)
 
-    def add(self, corpus: str, entry: IndexEntry, replaces: Sequence[str] = ()) -> Ingested:
+    def rows(self, corpus: str, document: Document) -> list[PassageRow]:
+        """Return the passages of a document for `add`, which may take a while.
+
+        Raises:
+            HearthNetError: `partition` if the index is being closed.
+        """
+        with self._known(corpus) as known:
+            return list(self._unless_closing(rows_of(document, known)))
+
+    def add(
+        self,
+        corpus: str,
+        entry: IndexEntry,
+        replaces: Sequence[str] = (),
+        rows: list[PassageRow] | None = None,
+    ) -> Ingested:
         """Add a document to `corpus` and remove those it `replaces`, in one transaction.
 
-        The corpus is created if necessary. A document that exists already stays unchanged.
+        The corpus is created if necessary. A document that exists already stays unchanged. `rows` is what
+        `rows` returned for it, if that was called before.
 
         Raises:
             HearthNetError: `capacity_exceeded` if the disk is full; `partition` if the index is being closed.
         """
-        with self._known(corpus) as known:
-            rows = list(self._unless_closing(rows_of(entry.document, known)))
+        if rows is None:
+            rows = self.rows(corpus, entry.document)
         with self._losing(replaces), self.writing() as connection:
             for doc_cid in replaces:
                 self._remove(connection, corpus, doc_cid)

@@ -69,6 +69,11 @@ class Sharing:
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self._file)
+            folder = os.open(self._file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         except OSError as error:
             raise as_wire_error(error, self._file) from error
         self._answers = answers
@@ -79,6 +84,6 @@ def _read(file: Path) -> dict[str, bool]:
         return msgspec.json.decode(file.read_bytes(), type=dict[str, bool])
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         _log.error("cannot read %s, all corpora are private: %s", file, error)
         return {}

@@ -1,6 +1,6 @@
 """One reader for each format: bytes to a `Document`.
 
-Formats other than text are read in another process (pool.py).
+What others sent is read in another process (pool.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ def no_progress(stage: str, current: int, total: int) -> None:
     """Ignore progress."""
 
 
-def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = None) -> Document:
+def read_document(
+    data: bytes,
+    media_type: str = MARKDOWN,
+    name: str | None = None,
+    on_progress: OnProgress = no_progress,
+) -> Document:
     """Read the document in `data` in this process.
 
     `name`, the name of its file, is used as a title if there is no other.
@@ -27,10 +32,10 @@ def read_document(data: bytes, media_type: str = MARKDOWN, name: str | None = No
     Raises:
         HearthNetError: `bad_request`, with the reason in one line, if it cannot be read.
     """
-    return read_as(kind_of(data, media_type, name), data, name, no_progress)
+    return _read_as(kind_of(data, media_type, name), data, name, on_progress)
 
 
-def read_as(kind: Kind, data: bytes, name: str | None, on_progress: OnProgress) -> Document:
+def _read_as(kind: Kind, data: bytes, name: str | None, on_progress: OnProgress) -> Document:
     """Read the document in `data`, which is of the given kind."""
     if kind == "markdown":
         return markdown.read(data, name)

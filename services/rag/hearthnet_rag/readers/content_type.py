@@ -36,9 +36,10 @@ _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
 _PDF_WITHIN: Final = 1024
 _HTML: Final = re.compile(
-    r"\s*(?:<\?xml\b[^>]{0,200}\?>\s*)?(?:<!--.{0,4000}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
+    r"\s*+(?:<\?xml\b[^>]{0,200}\?>\s*+)?+(?><!--.{0,4000}?-->\s*+)*+<(?:!doctype\s+html|html|head|body)\b",
     re.IGNORECASE | re.DOTALL,
 )
+"""Nothing of it is tried twice: with backtracking, comments took time exponential in their number."""
 _ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
 _HEAD: Final = 8192
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from hearthnet_rag.readers.documents import Document, Heading, rejected, title_of
+from hearthnet_rag.readers.documents import MOST_HEADINGS, Document, Heading, rejected, title_of
 from hearthnet_rag.readers.plain import first_line
 
 LARGEST_TEXT: Final = 32 * 1024 * 1024
 """Characters of text in one document, in any format."""
-_MOST_HEADINGS: Final = 100_000
 
 
 class Builder:
@@ -29,8 +28,8 @@ class Builder:
         plain = " ".join(text.split())
         if not plain:
             return
-        if len(self.headings) >= _MOST_HEADINGS:
-            raise rejected(self._name, f"has more than {_MOST_HEADINGS} headings; split it")
+        if len(self.headings) >= MOST_HEADINGS:
+            raise rejected(self._name, f"has more than {MOST_HEADINGS} headings; split it")
         depth = min(level, 6)
         self.headings.append(Heading(depth, plain, self._length))
         self.block(f"{'#' * depth} {plain}")

@@ -22,6 +22,8 @@ PDF: Final = "application/pdf"
 DOCX: Final = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 EPUB: Final = "application/epub+zip"
 TITLE_LIMIT: Final = 300
+MOST_HEADINGS: Final = 100_000
+"""Headings of one document; of Markdown the first of them count."""
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(?![A-Za-z])")
 
 

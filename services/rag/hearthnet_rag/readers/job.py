@@ -6,16 +6,15 @@ from typing import Final
 
 import msgspec
 
-from hearthnet_rag.readers import OnProgress, read_as
-from hearthnet_rag.readers.content_type import Kind
+from hearthnet_rag.readers import OnProgress, read_document
 from hearthnet_rag.readers.documents import Document
 
 
 class ReadJob(msgspec.Struct, frozen=True):
     """A document to read."""
 
-    kind: Kind
     data: bytes
+    media_type: str
     name: str | None
 
 
@@ -25,6 +24,6 @@ _job_decoder: Final = msgspec.msgpack.Decoder(ReadJob)
 
 
 def read_job(job: bytes, on_progress: OnProgress) -> bytes:
-    """Return the document of an encoded `ReadJob`, encoded; raises as `read_as`."""
+    """Return the document of an encoded `ReadJob`, encoded; raises as `read_document`."""
     wanted = _job_decoder.decode(job)
-    return encoder.encode(read_as(wanted.kind, wanted.data, wanted.name, on_progress))
+    return encoder.encode(read_document(wanted.data, wanted.media_type, wanted.name, on_progress))

@@ -2,8 +2,7 @@
 
 A file may begin with front matter: TOML between `+++` lines, or YAML between `---` lines, of which only the
 lines `title`, `date` and `language` are read. Everything else is the body. A parser of TOML takes time that
-grows with the square of its length for some texts, so that front matter is bounded, and a document with it is
-read in a process with limits (pool.py).
+grows with the square of its length for some texts, so that front matter is bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +13,15 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
-from hearthnet_rag.readers.documents import MARKDOWN, Document, Heading, one_line, rejected, title_of
+from hearthnet_rag.readers.documents import (
+    MARKDOWN,
+    MOST_HEADINGS,
+    Document,
+    Heading,
+    one_line,
+    rejected,
+    title_of,
+)
 from hearthnet_rag.readers.plain import decode, first_line
 
 MAX_FRONT_MATTER_CHARS: Final = 16 * 1024
@@ -30,17 +37,8 @@ def read(data: bytes, name: str | None) -> Document:
     Raises:
         HearthNetError: `bad_request`, with the reason in one line, if it has no text or broken front matter.
     """
-    return read_text(decode(data, name), name)
-
-
-def read_text(text: str, name: str | None) -> Document:
-    """Read the document in `text`, decoded by `decode`.
-
-    Raises:
-        HearthNetError: As `read`.
-    """
-    facts, text = _split_front_matter(text, name)
-    headings = tuple(find_headings(text))
+    facts, text = _split_front_matter(decode(data, name), name)
+    headings = tuple(find_headings(text)[:MOST_HEADINGS])
     if not text.strip():
         raise rejected(name, "has no text in it")
     first = headings[0].text if headings else ""
@@ -94,11 +92,6 @@ def _next_fence(open_fence: str | None, mark: str) -> str | None:
         return mark
     closes = mark[0] == open_fence[0] and len(mark) >= len(open_fence)
     return None if closes else open_fence
-
-
-def may_have_front_matter(text: str) -> bool:
-    """Return whether `text` begins like front matter."""
-    return text.startswith(_MARKS)
 
 
 def _split_front_matter(text: str, name: str | None) -> tuple[Mapping[str, Any], str]:

@@ -32,8 +32,7 @@ _BY_LANGUAGE: Final = {
 }
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 _LETTER: Final = re.compile("[A-Za-z]")
-_BEYOND: Final = re.compile(r"\S*[^\x00-\x7f]\S*")
-_EDGES: Final = re.compile(r"^[\W\d_]+|[\W\d_]+$")
+_ANY_LETTER: Final = re.compile(r"[^\W\d_]")
 _LOW: Final = "\u201a\u201e"
 """Characters that open a quotation, and are letters (é, ä) in DOS encodings."""
 _WITHIN: Final = "\u2019\u00b7\u2013\u2014/\xad"
@@ -120,7 +119,8 @@ def _few(data: bytes) -> str | None:
     beyond = sum(letter > "\x7f" for letter in text)
     if _CONTROL.search(text) or not _LETTER.search(text) or beyond > max(2, len(text) * _MOST_BEYOND):
         return None
-    return text if all(_fits(word) and not _is_mixed(word) for word in _BEYOND.findall(text)) else None
+    words = (word for word in text.split() if not word.isascii())
+    return text if all(_fits(word) and not _is_mixed(word) for word in words) else None
 
 
 def _windows(data: bytes) -> str:
@@ -146,7 +146,8 @@ def _is_mixed(word: str) -> bool:
 
 def _fits(word: str) -> bool:
     """Return whether letters in `word` are mostly ASCII, or it has only signs at its edges."""
-    core = _EDGES.sub("", word)
+    first, last = _ANY_LETTER.search(word), _ANY_LETTER.search(word[::-1])
+    core = word[first.start() : len(word) - last.start()] if first and last else ""
     if any(not (letter.isalpha() or letter in _WITHIN) for letter in core if letter > "\x7f"):
         return False
     return sum(letter > "\x7f" for letter in core) <= max(1, len(core) // 2)

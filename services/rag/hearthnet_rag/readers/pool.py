@@ -7,8 +7,7 @@ from typing import Final
 
 from hearthnet import HearthNetError
 from hearthnet.service import WorkerPool
-from hearthnet_rag.readers import OnProgress, markdown, plain
-from hearthnet_rag.readers.content_type import kind_of
+from hearthnet_rag.readers import OnProgress
 from hearthnet_rag.readers.documents import Document, rejected
 from hearthnet_rag.readers.job import ReadJob, document_decoder, encoder
 
@@ -33,23 +32,18 @@ class ReaderPool:
         )
 
     def read(self, data: bytes, media_type: str, name: str | None, on_progress: OnProgress) -> Document:
-        """Read the document in `data`; text without front matter is read in this process.
+        """Read the document in `data`, of which nothing is looked at in this process.
 
         Raises:
             HearthNetError: `bad_request`, with the reason in one line, if it cannot be read or takes too much
                 time or memory; `partition` if the service is stopping; `internal_error` if no process can be
                 started.
         """
-        kind = kind_of(data, media_type, name)
-        if kind == "plain":
-            return plain.read(data, name)
-        if kind == "markdown" and not markdown.may_have_front_matter(text := plain.decode(data, name)):
-            return markdown.read_text(text, name)
 
         def failed(failure: str, exception: str) -> HearthNetError:
             return rejected(name, self._reason(failure, exception))
 
-        job = encoder.encode(ReadJob(kind, data, name))
+        job = encoder.encode(ReadJob(data, media_type, name))
         return document_decoder.decode(self.workers.run(job, failed, on_progress))
 
     def _reason(self, failure: str, exception: str) -> str:

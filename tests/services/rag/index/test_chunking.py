@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.text.tokens import estimate_tokens
 from hearthnet_rag.index.chunking import OVERLAP_TOKENS, PASSAGE_TOKENS, Passage, cut
+from hearthnet_rag.readers.documents import TITLE_LIMIT
 from hearthnet_rag.readers.markdown import find_headings
 
 SENTENCE = "Keep the lid on the barrel so that nothing falls in. "  # 53 bytes
@@ -94,3 +97,21 @@ def test_a_long_paragraph_is_cut_between_sentences() -> None:
 def test_the_path_has_no_heading_of_a_section_that_has_ended() -> None:
     body = "# A\n\n## B\n\n### C\n\n" + PARAGRAPH * 7 + "## D\n\n" + PARAGRAPH * 3
     assert passages_of(body)[-1].path == ("A", "D")
+
+
+@pytest.mark.req("ATTACK-45")
+def test_headings_cost_no_more_than_their_number() -> None:
+    body = "# a\n" * 200_000
+    headings = find_headings(body)
+    began = time.process_time()
+    passages = cut(body, headings)
+    assert sum(len(passage.headings) for passage in passages) == len(headings)
+    assert time.process_time() - began < 10.0
+
+
+@pytest.mark.req("ATTACK-45")
+def test_a_long_heading_is_not_repeated_whole() -> None:
+    body = f"# {'a' * 100_000}\n\n{PARAGRAPH * 200}"
+    passages = passages_of(body)
+    assert len(passages) > 10
+    assert all(len(text) <= TITLE_LIMIT for one in passages for text in (*one.path, *one.headings))

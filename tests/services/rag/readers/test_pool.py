@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from hearthnet.service.worker_process import (
     receive,
     send,
 )
-from hearthnet_rag.readers import document_builder, job, read_as, read_document
+from hearthnet_rag import readers as in_this_process
+from hearthnet_rag.readers import document_builder, job, read_document
 from hearthnet_rag.readers.content_type import kind_of
 from hearthnet_rag.readers.documents import DOCX, HTML, MARKDOWN, PDF, PLAIN
 from hearthnet_rag.readers.job import ReadJob, document_decoder, encoder
@@ -91,6 +93,31 @@ def test_a_document_is_what_it_is(data: bytes, said: str, kind: str) -> None:
     assert kind_of(data, said, None) == kind
 
 
+@pytest.mark.req("ATTACK-45")
+@pytest.mark.parametrize(
+    ("data", "seconds"),
+    [
+        (b"<!---->" * 1_000 + b"notes", 0.5),
+        (b"a" * 3_000_000 + b" gr\xfcn", 10.0),
+        (b"gr\xfcn" + b"1" * 3_000_000 + b"x", 10.0),
+    ],
+    ids=["comments", "a long word", "a long number"],
+)
+def test_no_text_takes_more_time_than_its_length(data: bytes, seconds: float) -> None:
+    began = time.process_time()
+    assert read_document(data, PLAIN, "notes.txt").body
+    assert time.process_time() - began < seconds
+
+
+@pytest.mark.req("ATTACK-45")
+def test_a_text_of_another_is_looked_at_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_this_process, "kind_of", None)
+    readers = ReaderPool()
+    for media_type in (PLAIN, MARKDOWN):
+        assert readers.read(b"# Soup", media_type, None, lambda *how: None).body == "# Soup"
+    readers.close()
+
+
 @pytest.mark.req("RAG-35")
 @pytest.mark.parametrize(
     ("data", "words"),
@@ -130,7 +157,7 @@ def test_encodings_of_text(encoding: str, text: str) -> None:
 def ask(data: bytes) -> list[object]:
     """What the reading process answers to one job."""
     there, back = io.BytesIO(), io.BytesIO()
-    send(there, Job(encoder.encode(ReadJob("pdf", data, "file")), 100_000))
+    send(there, Job(encoder.encode(ReadJob(data, PDF, "file")), 100_000))
     there.seek(0)
     assert worker_process.serve(there, back, job.read_job)
     assert not worker_process.serve(there, back, job.read_job)
@@ -180,7 +207,7 @@ def test_the_reading_process_answers_whatever_happens(
     def fail(*given: object) -> None:
         raise error
 
-    monkeypatch.setattr(job, "read_as", fail)
+    monkeypatch.setattr(job, "read_document", fail)
     assert ask(b"") == [Accepted(), answer]
     if isinstance(answer, JobFailed):
         assert ReaderPool()._reason("memory" if answer.memory else "crash", answer.exception) == words
@@ -197,7 +224,7 @@ def test_every_format_is_read_in_another_process_as_it_is_here() -> None:
     told: list[tuple[str, int, int]] = []
     for name, data in ALL.items():
         document = readers.read(data, PLAIN, name, lambda *how: told.append(how))
-        assert document == read_as(kind_of(data, PLAIN, name), data, name, lambda *how: None)
+        assert document == read_document(data, PLAIN, name)
     assert ("reading pages", 1, 1) in told
     assert len(readers.workers._all) == 1
     assert readers.read(b"Boil it.", PLAIN, None, lambda *how: None).body == "Boil it."
@@ -279,7 +306,7 @@ def test_without_a_process_that_starts_it_is_said(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.req("RAG-35")
 def test_the_reading_process_ends_with_its_input() -> None:
     there = io.BytesIO()
-    send(there, Job(encoder.encode(ReadJob("html", PAGE, "soup")), 60))
+    send(there, Job(encoder.encode(ReadJob(PAGE, HTML, "soup")), 60))
     program = [sys.executable, "-m", "hearthnet.service.worker_process"]
     command = [*program, "hearthnet_rag.readers.job:read_job", str(MEMORY_BYTES)]
     done = subprocess.run(
@@ -296,7 +323,7 @@ def test_the_reading_process_ends_with_its_input() -> None:
 @pytest.mark.req("RAG-35")
 def test_a_text_is_bounded_in_length_and_headings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document_builder, "LARGEST_TEXT", 10)
-    monkeypatch.setattr(document_builder, "_MOST_HEADINGS", 1)
+    monkeypatch.setattr(document_builder, "MOST_HEADINGS", 1)
     built = document_builder.Builder("file")
     built.heading(1, "  ")
     built.block(" ")
