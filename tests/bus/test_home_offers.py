@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from hearthnet import Offer
 from hearthnet.bus.bus import find_contract
 from hearthnet.bus.calls import candidates
 from hearthnet.bus.routing import discovery
@@ -40,6 +41,7 @@ async def test_a_neighbour_with_the_same_name_gets_no_call(
         async with mesh.hosting(mine) as own:
             # The neighbour is heard before the home.
             await bus._discovery.follow(_CONTRACT)
+            await bus.peer.link.flush_subscriptions()
             await host._announcer._announce()
             await heard(host.peer.node_id)
             await bus.call(QUERY, query())
@@ -79,3 +81,33 @@ async def test_an_opened_offer_is_one_of_many(mesh: Mesh) -> None:
             )
         await bus.call(QUERY, query())
         assert len(theirs.calls) == 1
+
+
+class _Growing(ProbeService):
+    """Offers more corpora to the home as it grows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.private: list[str] = []
+
+    def offers(self) -> list[Offer]:
+        """Those of the probe, and the private ones."""
+        more = [Offer(capability=QUERY, params={"corpus": name}, trust="home") for name in self.private]
+        return [*super().offers(), *more]
+
+
+async def test_other_nodes_hear_nothing_of_a_change_at_home(mesh: Mesh) -> None:
+    service, heard = _Growing(), asyncio.Queue[str]()
+    async with mesh.hosting(service) as own, await mesh.guest_bus() as guest:
+        subject = subjects.announce(own.peer.node_id, _CONTRACT.capability)
+        await guest.peer.link.subscribe(subject, lambda subject, data, absent: heard.put_nowait(subject))
+        await guest.peer.link.flush_subscriptions()
+        service.private.append("taxes")
+        await own.refresh()
+        service.places += 1
+        await own.refresh()
+        # The withdrawal of the former offer, and the new one.
+        assert [await heard.get(), await heard.get()] == [subject, subject]
+        await own.peer.link.flush_subscriptions()
+        await guest.peer.link.flush_subscriptions()
+        assert heard.empty()

@@ -199,8 +199,8 @@ class Registry:
 
         So it is also while no process offers it: it must not go to another node in the meantime.
         """
-        known = self._of_home.get(subjects.topic(contract.capability))
-        return bool(known) and any(contract.fits(body, one.params) and suits(one) for one in known.values())
+        known = self._of_home.get(subjects.topic(contract.capability), {})
+        return any(contract.fits(body, one.params) and suits(one) for one in known.values())
 
     def watch(self, topic: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` for every change of the offers of `topic`; the result ends that."""

@@ -60,14 +60,20 @@ class Announcer:
         self._tasks.start(self._repeat(), "announcements")
 
     async def offer(self, hosted: list[ActiveOffer]) -> None:
-        """Announce `hosted` instead of the former offers, once finds for them reach this process."""
+        """Announce `hosted` instead of the former offers, once finds for them reach this process.
+
+        Other nodes hear nothing if only offers changed of which they may not know.
+        """
         gone = [entry for entry in self._hosted if entry not in hosted]
+        public = [entry for entry in hosted if entry.is_public]
+        is_same = public == [entry for entry in self._hosted if entry.is_public]
         self._hosted = hosted
         await self._listen()
         try:
             await self._peer.link.flush_subscriptions()
             await self._publish(gone, withdrawn=True)
-            await self._announce()
+            changed = [entry for entry in hosted if not (is_same and entry.is_public)]
+            await self._publish(changed, withdrawn=False)
             # Sent before anything else can keep this process busy.
             await self._peer.link.flush_subscriptions()
         except HearthNetError as error:

@@ -14,7 +14,8 @@ from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.index.sharing import Sharing
 from hearthnet_rag.ingest.document_import import bring_up_to_date, entry_of, starter_files
 from hearthnet_rag.readers import OnProgress, no_progress
-from hearthnet_rag.readers.documents import Pages
+from hearthnet_rag.readers.documents import PLAIN, Pages
+from hearthnet_rag.readers.markdown import MAX_FRONT_MATTER_CHARS
 from hearthnet_rag.readers.pool import ReaderPool
 
 INDEXING = "indexing"
@@ -132,8 +133,18 @@ class Library:
         return [record for key, record in self._journal.state().present.items() if not self.index.find(*key)]
 
     def restore(self, record: Record, data: bytes) -> Ingested:
-        """Add a document that the journal has already."""
-        return self.index.add(record.corpus, entry_of(self._readers, record, data, no_progress))
+        """Add a document that the journal has already.
+
+        One with more TOML than is accepted now is added as plain text: it was accepted once.
+        """
+        try:
+            entry = entry_of(self._readers, record, data, no_progress)
+        except HearthNetError as error:
+            if error.details.get("limit") != MAX_FRONT_MATTER_CHARS:
+                raise
+            as_text = msgspec.structs.replace(record, media_type=PLAIN)
+            entry = entry_of(self._readers, as_text, data, no_progress)
+        return self.index.add(record.corpus, entry)
 
     def clear(self) -> int:
         """Remove documents that the journal marks as gone; return their number.

@@ -193,3 +193,12 @@ def test_answers_that_cannot_be_read_are_private(tmp_path: Path, data: bytes) ->
     library.sharing.decide("home", shared=True)
     assert Sharing(tmp_path).is_shared("home")
     library.close()
+
+
+@pytest.mark.req("RAG-54")
+def test_a_document_of_an_older_home_with_much_front_matter_is_restored(library: Library) -> None:
+    data = b"+++\n" + b"# a long remark\n" * 1_200 + b"+++\n# Soup\n\nBoil the soup.\n"
+    with pytest.raises(HearthNetError, match="front matter"):
+        library.ingest(record(data), data)
+    library.restore(record(data), data)
+    assert library.index.documents("home") == [content_hash(data)]
