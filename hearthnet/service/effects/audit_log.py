@@ -51,11 +51,13 @@ class AuditLog:
         self._room = room or DiskGuard(None)
         self._place: ChainPosition | None = None
         self._turn = asyncio.Lock()
+        self.known = 0
+        """The number of an entry that was the last one; there may be more by now."""
 
     async def append(self, entry: AuditEntry, seconds: float, *, since: int | None = None) -> int:
         """Chain and sign `entry` behind the last one; return its number once it is on the disk.
 
-        With `since`, the number of an entry of the same kind and `call` behind that place is returned
+        With `since`, the number of the entry that says the same of the call behind that place is returned
         instead, if there is one.
 
         Raises:
@@ -78,6 +80,7 @@ class AuditLog:
                 since = place.sequence
             line, after = audit_chain.write(entry, place, self._identity)
             self._place = place
+            self.known = max(self.known, place.sequence)
             try:
                 await jetstream_records.write_until(
                     self._store,
@@ -100,11 +103,10 @@ class AuditLog:
             return after.sequence
 
     async def _standing(self, entry: AuditEntry, since: int, upto: int) -> int:
-        """Return the number of the entry of that kind and `call` in this part; 0 for none."""
+        """Return the number of the entry in this part that says the same as `entry`; 0 for none."""
         async for batch in self.lines(since, upto):
             for message in batch:
-                there = audit_chain.read(message.data)
-                if (there.kind, there.call) == (entry.kind, entry.call):
+                if _subject(audit_chain.read(message.data)) == _subject(entry):
                     return message.sequence
         return 0
 
@@ -112,6 +114,7 @@ class AuditLog:
         """Return the end of the chain as known to this process; the first time from the store."""
         async with self._turn:
             self._place = self._place or await self.end(seconds)
+            self.known = max(self.known, self._place.sequence)
             return self._place
 
     async def extent(self) -> LogExtent:
@@ -134,3 +137,9 @@ class AuditLog:
         """Read the present end of the chain."""
         found = await jetstream_records.last(self._store, STREAM, SUBJECT, _WHAT, seconds)
         return ChainPosition() if found is None else ChainPosition(found.sequence, content_hash(found.data))
+
+
+def _subject(entry: AuditEntry) -> tuple[str | int, ...]:
+    """Return what no two entries of a chain share; callers choose the ids of their calls."""
+    process = entry.instance if entry.kind == "began" else ""
+    return entry.kind, entry.call, entry.caller, entry.began, process

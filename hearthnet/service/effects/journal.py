@@ -33,6 +33,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.process_lock import DeadProcess, ProcessLock
 from hearthnet.core.rate_limits import TokenBucket
+from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
@@ -49,17 +50,17 @@ _log = logging.getLogger(__name__)
 _LONGEST_NAME: Final = 64
 _LEAST_SECONDS: Final = 2.0
 """Minimum time for recording the end of a call, even if its caller has given up."""
+_AGAIN_SECONDS: Final = 1.0
+"""Pause between attempts to write an entry of which it is not known whether it was written."""
 UNKNOWN: Final = "outcome_unknown"
+_CLOSING_BYTES: Final = 1024
+"""Bytes of the signature and the chain of an entry, and of the entry that ends the call."""
 _ENTRIES_BYTES: Final = 2_000
 """What the entries of a call have, the caller's frame not counted."""
 _DAY_SECONDS: Final = 24 * 60 * 60
 _MB: Final = 1_000_000
 Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
 """Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
-
-
-_CLOSING_BYTES: Final = 1024
-"""Bytes of the signature and the chain of an entry, and of the entry that ends the call."""
 
 
 class _Parts(NamedTuple):
@@ -91,6 +92,8 @@ class Records:
         self._lock: ProcessLock | None = None
         self._open: set[str] = set()
         self._noting = asyncio.Lock()
+        self._owed = TaskSet()
+        """Entries that are written although nobody waits for them any more."""
         origin = {"node": peer.node_id, "community": peer.community, "instance": peer.instance}
         self.refusals: Final = Refusals(self._put, {**origin, "service": service})
 
@@ -151,11 +154,16 @@ class Records:
             if not self._open and self._lock is not None:
                 self._lock.note((await parts.audit.place(call.allowed())).sequence)
             self._open.add(call.id)
+        since = parts.audit.known
+        writing = asyncio.create_task(parts.audit.append(entry, call.allowed()))
         try:
-            return await parts.audit.append(entry, call.allowed())
-        except HearthNetError as error:
-            if error.code != "partition":
+            return await asyncio.shield(writing)
+        except BaseException as error:
+            if writing.done() and isinstance(error, HearthNetError) and error.code != "partition":
                 self._open.discard(call.id)
+            else:
+                code = "timeout" if call.remaining() <= 0 else "partition"
+                self._owed.start(self._finish(entry, since, writing, code), f"end of {call.id}")
             raise
 
     async def once(self, call: Call[Any, Any], work: Work) -> Reply:
@@ -169,8 +177,41 @@ class Records:
             HearthNetError: The record is not on the disk.
         """
         entry = self._entry(kind="ended", call=call.id, began=began, code=code, outcome=outcome)
-        await (await self._parts()).audit.append(entry, max(call.remaining(), _LEAST_SECONDS))
+        parts = await self._parts()
+        writing = asyncio.create_task(parts.audit.append(entry, max(call.remaining(), _LEAST_SECONDS)))
+        try:
+            await asyncio.shield(writing)
+        except BaseException:
+            self._owed.start(self._finish(entry, began, writing), f"end of {call.id}")
+            raise
         self._open.discard(call.id)
+
+    async def _finish(
+        self, entry: AuditEntry, since: int, writing: asyncio.Task[int], code: str = ""
+    ) -> None:
+        """Bring `writing` to its end, and end a call that has begun with `code`: nobody waits for it.
+
+        An entry that may be there is written only if it is not there behind `since`, so that it stands once.
+        """
+        began = await self._until_written(entry, since, writing)
+        if began and entry.kind == "began":
+            ended = self._entry(kind="ended", call=entry.call, began=began, code=code)
+            await self._until_written(ended, began)
+        self._open.discard(entry.call)
+
+    async def _until_written(
+        self, entry: AuditEntry, since: int, writing: asyncio.Task[int] | None = None
+    ) -> int:
+        """Return the number of `entry`, written or found; 0 for a `began` that certainly was not written."""
+        audit = (await self._parts()).audit
+        while True:
+            try:
+                return await (writing or audit.append(entry, _LEAST_SECONDS, since=since))
+            except HearthNetError as error:
+                if writing is not None and entry.kind == "began" and error.code != "partition":
+                    return 0
+            writing = None
+            await asyncio.sleep(_AGAIN_SECONDS)
 
     def refused(self, header: Header, evidence: bytes | None, error: ConsentRefused) -> None:
         """Record a refused consent; `evidence` is the caller's signed frame."""
@@ -190,6 +231,7 @@ class Records:
     async def close(self) -> None:
         """Write counted refusals, stop, and release this process's file."""
         await self.refusals.close()
+        await self._owed.finish(_LEAST_SECONDS)
         if self._opened is not None:
             await self._opened.effects.close()
         if self._lock is not None:
@@ -258,16 +300,17 @@ class Records:
 
     async def _settle(self, dead: DeadProcess, since: int, outcome: Outcome) -> None:
         parts = await self._parts()
-        for began, entry in (await self._unfinished(parts.audit, dead.instance, since)).items():
+        upto = (await parts.audit.end()).sequence
+        for began, entry in (await self._unfinished(parts.audit, dead.instance, since, upto)).items():
             code, result = await self._outcome_of(parts.effects, entry, outcome)
             _log.warning("%s of %s was cut off: %s", entry.capability, dead.instance, code or "it was done")
             ended = self._entry(kind="ended", call=entry.call, began=began, code=code, outcome=result)
-            await parts.audit.append(ended, _LEAST_SECONDS)
+            await parts.audit.append(ended, _LEAST_SECONDS, since=upto)
 
-    async def _unfinished(self, log: AuditLog, instance: str, since: int) -> dict[int, AuditEntry]:
-        """Return the calls of `instance` after entry `since` that have no end, by number of entry."""
+    async def _unfinished(self, log: AuditLog, instance: str, since: int, upto: int) -> dict[int, AuditEntry]:
+        """Return the calls of `instance` in this part of the log that have no end, by number of entry."""
         found: dict[int, AuditEntry] = {}
-        async for batch in log.lines(since, (await log.end()).sequence):
+        async for batch in log.lines(since, upto):
             for message in batch:
                 entry = audit_chain.read(message.data)
                 if entry.kind == "ended":

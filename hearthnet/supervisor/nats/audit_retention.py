@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Literal, NamedTuple
 
 from hearthnet.bus.store import Store
-from hearthnet.core import process_lock
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.config import AuditConfig
 from hearthnet.core.config_follower import ConfigFollower
@@ -107,9 +106,7 @@ class Retention:
     async def step(self, store: Store) -> bool:
         """Remove up to `STEP_ENTRIES` entries behind one checkpoint; return whether any were."""
         log = AuditLog(store, self._identity, DiskGuard(self._home))
-        # Files are listed before the log is read: a process's file goes after its last entry is written.
-        owing = {path.name for path in await asyncio.to_thread(process_lock.everybody, self._home)}
-        found = await self._removable(log, owing)
+        found = await self._removable(log)
         if found is None:
             return False
         last = await log.line(found.upto)
@@ -147,7 +144,7 @@ class Retention:
                 _log.warning("the audit log takes no entries until this succeeds: %s", error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _removable(self, log: AuditLog, owing: set[str]) -> Removable | None:
+    async def _removable(self, log: AuditLog) -> Removable | None:
         there, now, settings = await log.extent(), now_ms(), self._settings
         before, most = there.first - 1, settings.max_mb * _MB
         excess = there.size_bytes - _TRIMMED_SHARE * most if 0 < most < there.size_bytes else 0.0
@@ -174,13 +171,16 @@ class Retention:
             if entry.time <= now:
                 upto, limit = entry.sequence, "age" if too_old else "size"
         unended = {number: entry for number, entry in unended.items() if number <= upto}
-        upto = await self._before_unended(log, unended, upto, there.last, owing)
+        upto = await self._before_unended(log, unended, upto, there.last)
         return Removable(there.first, upto, limit) if upto > before else None
 
     async def _before_unended(
-        self, log: AuditLog, unended: dict[int, AuditEntry], upto: int, last: int, owing: set[str]
+        self, log: AuditLog, unended: dict[int, AuditEntry], upto: int, last: int
     ) -> int:
-        """Return the newest entry up to `upto` before any of `unended` that has no end in the log."""
+        """Return the newest entry up to `upto` before any of `unended` that has no end in the log.
+
+        The ends of these are written, for the next step: no call lives as long as `KEPT_MS`.
+        """
         if not unended:
             return upto
         place = max(upto, self._searched_to) if unended.keys() <= self._unended else upto
@@ -196,16 +196,15 @@ class Retention:
             _log.warning("audit log: nothing goes from entry %d on, a call without an end", min(unended))
         self._unended, self._searched_to = frozenset(unended), last
         for number, entry in unended.items():
-            if entry.instance not in owing:
-                await self._end(log, number, entry)
+            await self._end(log, number, entry, last)
         return min(unended) - 1
 
-    async def _end(self, log: AuditLog, began: int, entry: AuditEntry) -> None:
-        """Record the end of a call that no process will record, such as after the loss of `run/instances`."""
+    async def _end(self, log: AuditLog, began: int, entry: AuditEntry, upto: int) -> None:
+        """Record the end of a call that has none up to entry `upto`, unless it has got one since."""
         ended = self._entry(
             kind="ended", call=entry.call, service=entry.service, began=began, code="outcome_unknown"
         )
-        await log.append(ended, _WRITE_SECONDS)
+        await log.append(ended, _WRITE_SECONDS, since=upto)
 
     def _entry(self, **fields: object) -> AuditEntry:
         return AuditEntry(

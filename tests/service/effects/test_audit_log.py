@@ -263,6 +263,32 @@ async def _refused(work: Any, *codes: str) -> None:
     assert caught.value.code in codes
 
 
+@pytest.mark.req("AUDIT-4", "ATTACK-33")
+@pytest.mark.parametrize("kind", ["began", "ended"])
+async def test_a_call_that_is_given_up_while_it_is_put_on_record_has_an_end(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Else retention would stop at it for as long as the process lives."""
+    append, arrived = AuditLog.append, asyncio.Event()
+
+    async def late(log: AuditLog, entry: AuditEntry, seconds: float, **given: Any) -> int:
+        number = await append(log, entry, seconds, **given)
+        if entry.kind == kind and not arrived.is_set():
+            arrived.set()
+            await asyncio.sleep(0.2)
+        return number
+
+    monkeypatch.setattr(AuditLog, "append", late)
+    async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus, await mesh.store() as store:
+        asking = asyncio.create_task(bus.call(POST, post(ids.new_ulid())))
+        await arrived.wait()
+        [running] = host._running.values()
+        running.stop()
+        await asyncio.gather(asking, return_exceptions=True)
+        await wait_for(lambda: not host._records._open, what="the end of every call")
+        assert all(end is not None for _, end in paired(await entries(mesh, store)))
+
+
 @pytest.mark.req("AUDIT-7")
 async def test_what_is_not_fit_to_be_put_on_record_is_refused(mesh: Mesh) -> None:
     service = ProbeService()
