@@ -42,7 +42,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One event of the log.
 
     `frame` is the author's signed frame (base64url), the proof of its request; of more than `MAX_FRAME_BYTES`
-    its hash.
+    its hash, and of an event that nobody can erase.
     """
 
     event_id: str
@@ -105,12 +105,14 @@ class EventLog:
         *,
         after: int | None = None,
         takes_back: bool = False,
+        for_good: bool = False,
     ) -> Recorded:
         """Append the event of `call`, at most once ever for its author and client id.
 
         With `after` it becomes the next event of the log behind that place or is not appended, so that a
         decision made from the log still holds. For an event that `takes_back` others the caller's quota
-        is twice as large.
+        is twice as large. One that is `for_good`, because nobody erases it, has `data` and of the call only
+        hashes: the frame, with fields that nobody knows, and the approval hold what their authors like.
 
         Raises:
             LogAdvanced: Another event follows `after`.
@@ -135,8 +137,8 @@ class EventLog:
             client_id=call.idempotency_key,
             data=data,
             arguments_digest=call.arguments_digest,
-            frame=_evidence(call.evidence),
-            approval=call.approval,
+            frame=content_hash(call.evidence) if for_good else _evidence(call.evidence),
+            approval=None if for_good else call.approval,
         )
         encoded = msgspec.json.encode(event)
         if self._quota is None:

@@ -23,6 +23,8 @@ Via = Literal["", "gateway"]
 SKEW_MS: Final = 60_000
 MAX_LIFE_MS: Final = MAX_TTL_SECONDS * 1000
 """The longest life of an approval: whoever gets hold of an older one cannot use it."""
+MAX_NAME: Final = 64
+"""Maximum of characters in the names that an approval gives itself, since it is recorded."""
 
 
 class Consent(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,9 +125,13 @@ def check_binding(approval: Approval, call: Claimed) -> None:
     """Check that the right key signed this approval for exactly this call; ignores time.
 
     Raises:
-        HearthNetError: `unauthorized` if it is for another call; `invalid_signature` if its approver did not
-            sign it.
+        HearthNetError: `bad_request` for names that are too long to be recorded; `unauthorized` if it is for
+            another call; `invalid_signature` if its approver did not sign it.
     """
+    if max(len(approval.id), len(approval.tool_call_id)) > MAX_NAME:
+        raise HearthNetError(
+            "bad_request", f"the names in an approval, id and tool_call_id, have up to {MAX_NAME} characters"
+        )
     signed_document.check(approval, approval.approver, PURPOSE)
     may_be_any = call.shared_effect and approval.provider == ANY_PROVIDER
     approval.check_members(

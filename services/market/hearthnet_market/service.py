@@ -178,7 +178,7 @@ class MarketService(Service):
 
         return await self._erased(call) or _reply(await self._decided(call, EXPIRED, decide))
 
-    @capability("market.delete@1.0", event_sourced=True)
+    @capability("market.delete@1.0", event_sourced=True, erasable=True)
     async def delete(self, call: Call[Any, DeleteInput]) -> Reply:
         """Delete one post or all posts of the caller from the view, the log and its disk.
 
@@ -286,7 +286,9 @@ class MarketService(Service):
         """Append an event; a member that has used up its quota is named in the status of the service."""
         takes_back = event_type in (EXPIRED, DELETED)
         try:
-            return await self._events.append(call, event_type, data, after=after, takes_back=takes_back)
+            return await self._events.append(
+                call, event_type, data, after=after, takes_back=takes_back, for_good=event_type == DELETED
+            )
         except HearthNetError as error:
             if error.rule == _QUOTA_RULE and self.note is None:
                 self.note = (

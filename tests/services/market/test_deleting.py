@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hearthnet.core import ids
+from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import now_ms
+from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.event_log import EventLog
+from hearthnet.trust import audit_chain
+from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet_market import MarketService
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -51,6 +57,38 @@ async def test_what_is_deleted_is_forgotten_at_once_and_nowhere_on_the_disk(mesh
             assert list(await listed(bus)) == [kept]
             assert (await do(bus, "list", since_lamport=4))["removed"] == [one]
             assert (await refused(bus, "delete", event_id=one)).code == "not_found"
+
+
+@pytest.mark.req("MARKET-17", "ATTACK-32")
+async def test_a_request_to_delete_keeps_no_words_itself(mesh: Mesh) -> None:
+    """Nobody can erase a deletion, so its author must not write into it."""
+    async with mesh.hosting(MarketService()), await mesh.guest_bus() as member, await mesh.store() as store:
+        one, me = await post(member), member.peer
+        asked = body(client_id=ids.new_ulid(), event_id=one, unknown=SECRET)
+        key = asked["input"]["client_id"]
+        consent = Approval(
+            id=SECRET,
+            community=me.community,
+            approver=me.node_id,
+            actor=me.node_id,
+            provider=mesh.identity.node_id,
+            capability="market.delete@1.0",
+            time=now_ms(),
+            expires=now_ms() + 60_000,
+            arguments_digest=digest(asked),
+            idempotency_key=key,
+            run="",
+            tool_call_id=SECRET * 5,
+        )
+        given = sign_approval(me.identity, consent)
+        await member.call("market.delete@1.0", asked, approval=given, idempotency_key=key)
+        deletion = msgspec.json.decode((await store.js.get_msg("MARKET", 2, direct=True)).data or b"")
+        began = audit_chain.read(await AuditLog(store, mesh.identity).line(3) or b"")
+    assert deletion["event_type"] == "market.post.deleted"
+    assert deletion["approval"] is None
+    assert began.capability == "market.delete@1.0"
+    for frame in (deletion["frame"], began.frame):
+        assert frame.startswith("blake3:")
 
 
 @pytest.mark.req("MARKET-17", "MARKET-12")

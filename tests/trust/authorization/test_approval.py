@@ -5,6 +5,7 @@ See: docs/protocol/approvals.md#approval.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -86,6 +87,15 @@ def test_it_holds_for_no_other_call(rule: str, call: dict[str, Any]) -> None:
         approval.check_binding(GOOD, replace(CALL, **call))
     assert caught.value.code == "unauthorized"
     assert caught.value.details == {"rule": rule}
+
+
+@pytest.mark.req("TRUST-8", "ATTACK-32")
+@pytest.mark.parametrize("name", ["id", "tool_call_id"])
+def test_names_that_are_too_long_to_be_recorded_are_refused(name: str) -> None:
+    for length, fits in ((approval.MAX_NAME, True), (approval.MAX_NAME + 1, False)):
+        given = approval.sign_approval(ANNA, replace(UNSIGNED, **{name: "x" * length}))
+        with contextlib.nullcontext() if fits else pytest.raises(HearthNetError, match="64 characters"):
+            approval.check_binding(given, CALL)
 
 
 @pytest.mark.req("TRUST-8")
