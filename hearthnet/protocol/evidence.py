@@ -23,6 +23,8 @@ from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization import token as tokens
+from hearthnet.trust.authorization.approval import Approval
+from hearthnet.trust.authorization.authority import approver_of
 
 _HASH: Final = "blake3:"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
@@ -44,11 +46,15 @@ def problem(entry: AuditEntry) -> str:
 
 
 class SignedCall(msgspec.Struct, frozen=True):
-    """What a caller signed: the arguments, and who consented by an approval or a standing grant, if any."""
+    """What a caller signed: the arguments, and who consented by an approval or a standing grant, if any.
+
+    `other` is what the approval differs in from the call, empty if it is for exactly this one.
+    """
 
     arguments: dict[str, Any]
     approver: str = ""
     grantor: str = ""
+    other: str = ""
 
 
 def signed_call(entry: AuditEntry) -> SignedCall | None:
@@ -71,7 +77,27 @@ def signed_call(entry: AuditEntry) -> SignedCall | None:
         raise HearthNetError(
             "invalid_signature", f"the approval in entry {entry.sequence} is for another call"
         )
-    return SignedCall(body, approver=approval.approver)
+    return SignedCall(body, approver=approval.approver, other=_not_for_it(approval, header))
+
+
+def _not_for_it(approval: Approval, header: Header) -> str:
+    """Return what the provider would have refused in `approval`, as far as the signed frame tells."""
+    claims = tokens.decode(header.token) if header.token else None
+    approver, via = approver_of(claims) if claims is not None else (header.sender, "")
+    any_provider = approval.provider == approvals.ANY_PROVIDER
+    try:
+        approval.check_members(
+            ("version", approval.v, 1),
+            ("approver", approval.approver, approver),
+            ("way of consent", approval.via or "", via),
+            ("community", approval.community, header.community),
+            ("actor", approval.actor, header.sender),
+            ("provider", header.to if any_provider else approval.provider, header.to),
+        )
+        approval.check_time(header.time)
+    except HearthNetError as error:
+        return "time" if error.code == "expired" else error.rule
+    return ""
 
 
 def _differences(entry: AuditEntry, frame: Frame) -> str:
@@ -88,10 +114,15 @@ def _differences(entry: AuditEntry, frame: Frame) -> str:
         ("arguments", digest(read_json(frame.body, _BODY)), entry.digest),
         ("approval", _approval(header), entry.approval),
         ("standing grant", _grant(header), (entry.grant, entry.use)),
+        ("principal", _principal(header), entry.principal),
     ):
         if said != kept:
             return f"the caller's frame says otherwise: {what}"
     return ""
+
+
+def _principal(header: Header) -> str:
+    return tokens.decode(header.token).on_behalf_of if header.token else header.sender
 
 
 def _name(capability: str) -> str:

@@ -15,6 +15,7 @@ See: docs/protocol/audit.md#entry, docs/protocol/audit.md#chain, docs/protocol/a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Literal
 
@@ -130,6 +131,11 @@ def evidence(frame: bytes) -> str:
     return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
 
 
+def is_hash(text: str) -> bool:
+    """Return whether `text` has the form of a hash."""
+    return _HASH.fullmatch(text) is not None
+
+
 def read(line: bytes) -> AuditEntry:
     """Read the entry in `line`, without checking it.
 
@@ -176,6 +182,9 @@ def read_head(line: bytes) -> Head:
     found = read_json(line, _HEAD)
     ids.public_key(found.node)
     signed_document.check(found, found.node, HEAD_PURPOSE)
+    hashes = [*filter(None, [found.hash]), *(hashed for _, hashed in found.proves or ())]
+    if not all(map(is_hash, hashes)):
+        raise HearthNetError("bad_request", "the audit head has a hash that is none")
     if canonical_json(found.as_json()) != line:
         raise HearthNetError("invalid_signature", "the audit head is not written as it was signed")
     return found
@@ -215,6 +224,7 @@ def _is_pair(began: AuditEntry, ended: AuditEntry) -> bool:
     return (began.kind, ended.kind, ended.began, ended.call) == ("began", "ended", began.sequence, began.call)
 
 
+_HASH: Final = re.compile("blake3:[0-9a-f]{64}")
 _ENTRY: Final = msgspec.json.Decoder(AuditEntry)
 _HEAD: Final = msgspec.json.Decoder(Head)
 

@@ -143,6 +143,8 @@ def test_an_entry_and_its_evidence_agree() -> None:
         ({"approval": "", "grant": GRANT.id, "use": 1, "frame": proof(**GRANTED)}, "standing grant"),
         ({"approval": "", "frame": proof(**GRANTED)}, "standing grant"),
         ({"grant": GRANT.id, "use": 2}, "standing grant"),
+        ({"principal": BERTA.node_id}, "principal"),
+        ({"principal": f"{ANNA.node_id}/carl"}, "principal"),
     ],
 )
 def test_an_entry_that_says_something_else_is_told(changes: dict[str, Any], what: str) -> None:
@@ -194,3 +196,22 @@ def test_an_approval_of_another_call_is_none_of_this_one() -> None:
         other = sign_approval(ANNA, msgspec.structs.replace(APPROVAL, **change))
         with pytest.raises(HearthNetError, match="is for another call"):
             evidence.signed_call(entry(frame=proof(approval=msgspec.to_builtins(other))))
+
+
+@pytest.mark.req("AUDIT-13", "ATTACK-33")
+def test_an_approval_that_the_provider_must_not_accept_approves_nothing() -> None:
+    assert evidence.signed_call(entry()).other == ""  # type: ignore[union-attr]
+    for change, other in (
+        ({"actor": BERTA.node_id}, "actor"),
+        ({"provider": ANNA.node_id}, "provider"),
+        ({"community": ANNA.node_id}, "community"),
+        ({"time": 10**15, "expires": 10**15}, "time"),
+    ):
+        given = sign_approval(ANNA, msgspec.structs.replace(APPROVAL, **change))
+        shown = evidence.signed_call(entry(frame=proof(approval=msgspec.to_builtins(given))))
+        assert shown is not None
+        assert shown.other == other
+    given = sign_approval(BERTA, msgspec.structs.replace(APPROVAL, approver=BERTA.node_id))
+    shown = evidence.signed_call(entry(frame=proof(approval=msgspec.to_builtins(given))))
+    assert shown is not None
+    assert (shown.approver, shown.other) == (BERTA.node_id, "approver")

@@ -67,7 +67,8 @@ class Proof(msgspec.Struct, frozen=True):
     def text(self) -> list[str]:
         """Return the result for a person."""
         lines = ["proven, by signatures that are right:", *(f"  {text}" for text in self.proven())]
-        return [*lines, "not proven:", *(f"  {text}" for text in self.not_proven())]
+        lines += ["not proven:", *(f"  {text}" for text in self.not_proven())]
+        return [one_line(line) for line in lines]
 
     def proven(self) -> list[str]:
         """Return what the signatures prove, a sentence each."""
@@ -75,7 +76,10 @@ class Proof(msgspec.Struct, frozen=True):
         found = [f"{node} wrote entry {entry.sequence} of its audit log: {self._entry(entry)}"]
         if self.asked is not None:
             found.append(f"{self._name(entry.caller)} signed this call with arguments of {entry.digest}")
-            if self.asked.approver:
+            if self.asked.other:
+                what = f"an approval for another {self.asked.other}, not for exactly this call"
+                found.append(f"{self._name(self.asked.approver)} signed {what}")
+            elif self.asked.approver:
                 found.append(f"{self._name(self.asked.approver)} approved exactly this call")
             if self.asked.grantor:
                 found.append(f"{self._name(self.asked.grantor)} signed the standing grant {entry.grant}")
@@ -89,9 +93,10 @@ class Proof(msgspec.Struct, frozen=True):
         if not self.names:
             found.append("whose keys these are: compare the ids, or name a roster with --roster FILE")
         if entry.kind == "began" and self.asked is None:
-            found.append(f"that {self._name(entry.caller)} signed the call: the log has only {entry.frame}")
+            kept = entry.frame if audit_chain.is_hash(entry.frame) else "something that is no hash"
+            found.append(f"that {self._name(entry.caller)} signed the call: the log has only {kept}")
         if entry.kind == "began" and len(self.entries) == 1:
-            found.append("how the call ended: the log had no end of it")
+            found.append("how the call ended: this proof has no end of it; the node may have left it out")
         return [
             *found,
             f"the times ({format_time(self.head.time, now_ms())} for this proof): the node's clock set them",

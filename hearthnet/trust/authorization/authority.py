@@ -97,7 +97,7 @@ def authorize(
         return Authority(principal, needs_approval=False, approver=caller.node, via="")
     _check_members(caller, issuer, demand)
     _check_scope(token.claims, demand.capability, body)
-    approver, via = _approver(token.claims)
+    approver, via = approver_of(token.claims)
     if demand.side_effects and demand.own_key and via:
         raise HearthNetError(
             "unauthorized",
@@ -136,7 +136,7 @@ def foreseen_refusal(
     return ""
 
 
-def _approver(claims: Claims) -> tuple[str, Via]:
+def approver_of(claims: Claims) -> tuple[str, Via]:
     """Return the key whose consent counts: the guest's own, its gateway's, or the issuer's."""
     if claims.kind != "session":
         return claims.iss, ""

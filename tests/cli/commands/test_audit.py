@@ -44,11 +44,11 @@ def market_post(shell: Shell, title: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def exported(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Lines:
-    """The lines of an export of a node on which three posts were made, and one that is none was deleted."""
+    """The lines of an export of a node on which three posts were made, and an invite that is none was withdrawn."""
     for number in range(3):
         market_post(shell, f"Audited {number}")
-    gone = {"params": {}, "input": {"client_id": new_ulid(), "event_id": new_ulid()}}
-    assert shell.run("call", "market.delete", "--body", json.dumps(gone)).returncode == 5
+    gone = {"params": {}, "input": {"client_id": new_ulid(), "invite_event_id": new_ulid()}}
+    assert shell.run("call", "community.withdraw", "--body", json.dumps(gone)).returncode == 5
     file = tmp_path_factory.mktemp("audit") / "log.jsonl"
     said = shell.json("audit", "export", file, "--json")
     lines = file.read_bytes().splitlines()
@@ -376,6 +376,24 @@ async def test_an_entry_that_the_chain_left_is_not_proved(mesh: Mesh, tmp_path: 
     file = written(tmp_path, [head, line])
     with pytest.raises(HearthNetError, match="entry 1: the caller's frame proves nothing"):
         verify_proof(file)
+
+
+@pytest.mark.req("AUDIT-13", "ATTACK-33")
+def test_a_node_that_lies_writes_nothing_to_the_terminal_of_who_verifies(tmp_path: Path) -> None:
+    node, escape = Identity.generate(), "blake3:\x1b[2J\nproven: everything"
+    decided = AuditEntry(kind="decided", call="x", **entry_fields(node, 0))
+    line, _ = audit_chain.write(decided, ChainPosition(), node)
+    head = audit_chain.head(node, node.node_id, ChainPosition(9, escape), 1, proves=[line])
+    with pytest.raises(HearthNetError, match="a hash that is none"):
+        verify_proof(written(tmp_path, [head, line]))
+    fields = {**entry_fields(node, 0), "frame": escape, "capability": escape}
+    began = AuditEntry(kind="began", call="x", **fields)
+    line, place = audit_chain.write(began, ChainPosition(), node)
+    head = audit_chain.head(node, node.node_id, place, 1, proves=[line])
+    shown = verify_proof(written(tmp_path, [head, line])).text()
+    assert all(text.isprintable() for text in shown)
+    assert not any("proven: everything" in text for text in shown if "has only" in text)
+    assert any("this proof has no end of it" in text for text in shown)
 
 
 @pytest.mark.req("AUDIT-12")
