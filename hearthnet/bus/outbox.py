@@ -70,6 +70,8 @@ class Outbox:
     def __init__(self, home: Home, identity: Identity) -> None:
         self._folder = home.outbox
         self._identity = identity
+        self._not_before: dict[str, int] = {}
+        """When calls that were refused with `rate_limited` are sent again, in ms."""
 
     def put(
         self, capability: str, body: dict[str, Any], *, community: str, now_ms: int, seconds: float
@@ -123,18 +125,22 @@ class Outbox:
     async def deliver(self, send: Send, clock: Callable[[], int]) -> list[str]:
         """Send the waiting calls in order, and return the ids of the answered ones.
 
-        Stops at an answer after which the call may be sent again. Only one process of a home sends at a time.
+        Stops at an answer after which the call may be sent again, but for `rate_limited` with a time, before
+        which it is left out. Only one process of a home sends at a time.
         """
         done: list[str] = []
         if not self._folder.exists():
             return done
         with self._alone() as alone:
             for state in self.states(clock()) if alone else ():
-                if state.code:
+                if state.code or clock() < self._not_before.get(state.call.id, 0):
                     continue
                 try:
                     await send(state.call.capability, state.call.body)
                 except HearthNetError as error:
+                    if error.code == "rate_limited" and error.retry_after_ms is not None:
+                        self._not_before[state.call.id] = clock() + error.retry_after_ms
+                        continue
                     if is_retryable(state.call.capability, error):
                         break
                     self._refuse(state.call.id, error)

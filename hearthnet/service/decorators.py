@@ -26,6 +26,7 @@ class _Marked(NamedTuple):
     capability: str
     event_sourced: bool
     erasable: bool
+    takes_back: bool
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     """One method of a service, bound to its contract and to the types of its input.
 
     `event_sourced`: its effect is an append to an `EventLog`, which is claim and outcome in one. `erasable`:
-    its input may have to be deleted later.
+    its input may have to be deleted later. `takes_back`: it ends or deletes what earlier calls have added.
     """
 
     contract: Contract
@@ -79,23 +80,25 @@ class Endpoint(msgspec.Struct, frozen=True):
     input_type: Any
     event_sourced: bool = False
     erasable: bool = False
+    takes_back: bool = False
     statistics: Statistics = msgspec.field(default_factory=Statistics)
 
 
 def capability(
-    name: str, *, event_sourced: bool = False, erasable: bool = False
+    name: str, *, event_sourced: bool = False, erasable: bool = False, takes_back: bool = False
 ) -> Callable[[Handler], Handler]:
     """Mark the method that answers `name@major.minor`.
 
     It takes a `Call[Params, Input]` (msgspec Structs), and a `Stream` if the contract has a stream schema; it
     returns a `Reply`. `event_sourced`: its effect is one append to an `EventLog`. Any other effect is claimed
     by the library (service/effects/exactly_once.py). `erasable`: people may have their input deleted. The
-    audit log, from which nothing is removed, then keeps the hash of the caller's frame, and the event the
-    frame (docs/decisions/0124).
+    audit log, from which no single entry is removed, then keeps the hash of the caller's frame, and the event
+    the frame (docs/decisions/0124). `takes_back`: it ends or deletes what earlier calls have added, so it
+    has a reserve where its caller's quota is used up (docs/decisions/0195).
     """
 
     def mark(method: Handler) -> Handler:
-        setattr(method, _MARK, _Marked(name, event_sourced, erasable))
+        setattr(method, _MARK, _Marked(name, event_sourced, erasable, takes_back))
         return method
 
     return mark
@@ -147,6 +150,7 @@ def _endpoint(marked: _Marked, method: Callable[..., Awaitable[Any]]) -> Endpoin
         input_type=input_type,
         event_sourced=marked.event_sourced,
         erasable=marked.erasable,
+        takes_back=marked.takes_back,
     )
 
 

@@ -22,9 +22,9 @@ from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
-SHARE_MB = 1
+MEMBER_MB = 1
 _SETTINGS = (
-    f"[audit]\nmember_mb_per_day = {SHARE_MB}\n\n"
+    f"[audit]\nmember_mb_per_day = {MEMBER_MB}\n\n"
     "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
 )
 _AT_ONCE = 2
@@ -93,14 +93,14 @@ async def test_a_flood_of_effects_is_refused_before_it_is_recorded(small: Victim
         log = AuditLog(store, small.identity)
         before = (await log.extent()).size_bytes
         # Some 2 KB for a post; what it has itself is recorded by its hash.
-        for _ in range(SHARE_MB * 600 // _AT_ONCE):
+        for _ in range(MEMBER_MB * 600 // _AT_ONCE):
             calls = (mallory.call(view, POST, post_body()) for _ in range(_AT_ONCE))
             codes.update(await asyncio.gather(*calls))
             if codes["rate_limited"]:
                 break
         assert set(codes) == {"ok", "rate_limited"}
         filled = (await log.extent()).size_bytes
-        assert filled - before < 1.1 * SHARE_MB * 1_000_000
+        assert filled - before < 1.1 * MEMBER_MB * 1_000_000
         refused = await mallory.refusal(view, POST, post_body())
         assert refused.code == "rate_limited"
         assert refused.retry_after_ms is not None

@@ -32,14 +32,13 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.process_lock import DeadProcess, ProcessLock
-from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.tasks import TaskSet
-from hearthnet.core.times import now_ms, steady_ms
+from hearthnet.core.times import now_ms
 from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.claims import ClaimStore
-from hearthnet.service.effects.day_quota import DayQuota
+from hearthnet.service.effects.day_quota import DayQuota, account_of
 from hearthnet.service.effects.exactly_once import Effects, Work
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import ConsentRefused, Key, Refusals, of_call
@@ -55,9 +54,8 @@ _AGAIN_SECONDS: Final = 1.0
 UNKNOWN: Final = "outcome_unknown"
 _CLOSING_BYTES: Final = 1024
 """Bytes of the signature and the chain of an entry, and of the entry that ends the call."""
-_ENTRIES_BYTES: Final = 2_000
-"""What the entries of a call have, the caller's frame not counted."""
-_DAY_SECONDS: Final = 24 * 60 * 60
+_TAKES_BACK: Final = 0.25
+"""The reserve of the quota for calls that take back what earlier ones have added."""
 _MB: Final = 1_000_000
 Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
 """Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
@@ -85,7 +83,6 @@ class Records:
         self._service = service
         self._store = store
         self._day_bytes = settings.member_mb_per_day * _MB
-        self._refused_bytes = TokenBucket(self._day_bytes, self._day_bytes / _DAY_SECONDS)
         self._outcome: Outcome | None = None
         self._opened: _Parts | None = None
         self._opening = asyncio.Lock()
@@ -116,10 +113,13 @@ class Records:
                 else:
                     path.unlink(missing_ok=True)
 
-    async def begin(self, call: Call[Any, Any], *, event_sourced: bool, erasable: bool = False) -> int:
+    async def begin(
+        self, call: Call[Any, Any], *, event_sourced: bool, erasable: bool = False, takes_back: bool = False
+    ) -> int:
         """Record that `call` begins, and return the number of its entry.
 
-        After an error nothing was done. For an `erasable` call only the hash of its frame is recorded.
+        After an error nothing was done. For an `erasable` call only the hash of its frame is recorded. One
+        that `takes_back` what others have added has a reserve of the quota.
 
         Raises:
             HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
@@ -148,7 +148,9 @@ class Records:
             frame=frame,
         )
         size = len(msgspec.json.encode(entry)) + _CLOSING_BYTES
-        await parts.quota.charge(call.caller, call.principal, size)
+        payer = account_of(call.caller, self._peer.roster)
+        principal = payer if call.principal == call.caller else call.principal
+        await parts.quota.charge(payer, principal, size, reserve=takes_back)
         await parts.effects.claim_consent(call, event_sourced=event_sourced)
         async with self._noting:
             if not self._open and self._lock is not None:
@@ -217,12 +219,7 @@ class Records:
         """Record a refused consent; `evidence` is the caller's signed frame."""
         key = Key(header.sender, error.rule, error.code)
         describe = functools.partial(of_call, self._peer, header, evidence, error.arguments_digest)
-        self.refusals.record(key, describe, functools.partial(self._may_write, header.sender))
-
-    def _may_write(self, sender: str) -> bool:
-        if not self._day_bytes or sender == self._peer.node_id:
-            return True
-        return self._refused_bytes.take(sender, _ENTRIES_BYTES, steady_ms())
+        self.refusals.record(key, describe)
 
     def instances(self) -> int:
         """Return the number of live processes of this service on this node, this one included."""
@@ -272,7 +269,7 @@ class Records:
                 self._opened = _Parts(
                     AuditLog(store, self._peer.identity, room),
                     Effects(ClaimStore(store, room), self._peer.instance, lives),
-                    DayQuota(store, self._peer.node_id, "audit", self._day_bytes),
+                    DayQuota(store, self._peer.node_id, "audit", self._day_bytes, reserve=_TAKES_BACK),
                 )
             return self._opened
 

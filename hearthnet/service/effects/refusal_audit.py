@@ -3,8 +3,8 @@
 A forged or misused consent is recorded with its sender, the call, and the failed check. A flood of them is
 summarised, so that no caller can fill the log:
 
-    the first few of a caller             an entry each, at once
-    more of them in that minute           counted, and written at its end: one entry per failed check
+    the first few of a caller in a day    an entry each, at once
+    more of them                          counted, and written after a minute: one entry per failed check
     still more                            the same, after twice as long each time, up to an hour
 
 `RefusalCounter` is pure; `Refusals` writes its results, for the calls of a service and for the decisions of a
@@ -32,7 +32,8 @@ from hearthnet.trust.audit_chain import AuditEntry
 WINDOW_MS: Final = 60_000
 LONGEST_MS: Final = 60 * 60_000
 SINGLE: Final = 8
-"""Number of refusals per caller with an entry of their own."""
+"""Number of refusals per caller with an entry of their own, in a day."""
+DAY_MS: Final = 24 * 60 * 60_000
 MOST_CALLERS: Final = 512
 """Maximum of callers counted separately; all further ones are counted together."""
 _LONGEST_NAME: Final = 64
@@ -71,9 +72,10 @@ OTHERS: Final = Key("", "others", "unauthorized")
 
 
 class _Window:
-    __slots__ = ("counts", "length", "single", "until")
+    __slots__ = ("counts", "day_ends", "length", "single", "until")
 
     def __init__(self, now: int) -> None:
+        self.day_ends = now + DAY_MS
         self.length = WINDOW_MS
         self.until = now + WINDOW_MS
         self.single = SINGLE
@@ -86,31 +88,32 @@ class RefusalCounter:
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
 
-    def add(self, key: Key, now: int, may_write: Callable[[], bool] = lambda: True) -> bool:
-        """Count one more refusal; return True if it gets an entry of its own instead, if it `may_write`."""
+    def add(self, key: Key, now: int) -> bool:
+        """Count one more refusal; return True if it gets an entry of its own instead."""
         if key.caller not in self._windows and len(self._windows) >= MOST_CALLERS:
             key = OTHERS
         window = self._windows.get(key.caller)
         if window is None:
             window = self._windows[key.caller] = _Window(now)
-        if window.single and key != OTHERS and may_write():
+        if window.single and key != OTHERS:
             window.single -= 1
             return True
         window.counts[key] += 1
         return False
 
     def pop_due(self, now: int) -> list[tuple[Key, int]]:
-        """Return the counts to write now, and forget callers without further refusals."""
+        """Return the counts to write now, and forget callers after a day without further refusals."""
         found: list[tuple[Key, int]] = []
         for caller, window in list(self._windows.items()):
             if now < window.until:
                 continue
-            if not window.counts:
+            if window.counts:
+                found += window.counts.items()
+                window.counts.clear()
+                window.length = min(2 * window.length, LONGEST_MS)
+            elif now >= window.day_ends:
                 del self._windows[caller]
                 continue
-            found += window.counts.items()
-            window.counts.clear()
-            window.length = min(2 * window.length, LONGEST_MS)
             window.until = now + window.length
         return found
 
@@ -137,18 +140,12 @@ class Refusals:
         self._tally = RefusalCounter()
         self._tasks = TaskSet()
 
-    def record(
-        self,
-        key: Key,
-        describe: Callable[[], dict[str, Any]],
-        may_write: Callable[[], bool] = lambda: True,
-    ) -> asyncio.Task[None] | None:
+    def record(self, key: Key, describe: Callable[[], dict[str, Any]]) -> asyncio.Task[None] | None:
         """Count one more; return the task that writes an entry of its own, if it gets one.
 
-        It gets none unless it `may_write`, which is asked only for one that would. `describe` returns the
-        further fields of that entry.
+        `describe` returns the further fields of that entry.
         """
-        return self._write(key, 1, describe()) if self._tally.add(key, steady_ms(), may_write) else None
+        return self._write(key, 1, describe()) if self._tally.add(key, steady_ms()) else None
 
     def tick(self) -> None:
         """Write the counts that are due; to be called about once a second, or before each `record`."""

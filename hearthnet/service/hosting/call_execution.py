@@ -203,7 +203,10 @@ class CallExecution:
         if not effect:
             return await self._handle(call)
         began = await self._records.begin(
-            call, event_sourced=endpoint.event_sourced, erasable=endpoint.erasable
+            call,
+            event_sourced=endpoint.event_sourced,
+            erasable=endpoint.erasable,
+            takes_back=endpoint.takes_back,
         )
         self._began = call, began
         if endpoint.event_sourced or not claimable(call):

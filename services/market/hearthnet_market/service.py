@@ -157,7 +157,7 @@ class MarketService(Service):
 
         return await self._erased(call) or _reply(await self._decided(call, UPDATED, decide))
 
-    @capability("market.expire@1.0", event_sourced=True, erasable=True)
+    @capability("market.expire@1.0", event_sourced=True, erasable=True, takes_back=True)
     async def expire(self, call: Call[Any, ExpireInput]) -> Reply:
         """End a post early."""
         wanted = call.input
@@ -178,7 +178,7 @@ class MarketService(Service):
 
         return await self._erased(call) or _reply(await self._decided(call, EXPIRED, decide))
 
-    @capability("market.delete@1.0", event_sourced=True, erasable=True)
+    @capability("market.delete@1.0", event_sourced=True, erasable=True, takes_back=True)
     async def delete(self, call: Call[Any, DeleteInput]) -> Reply:
         """Delete one post or all posts of the caller from the view, the log and its disk.
 

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.effects import day_quota, journal
+from hearthnet.service.effects import day_quota, jetstream_records, journal
 from hearthnet.service.effects.day_quota import BLOCK_BYTES, DayQuota
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import POST, ProbeService, post
+from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 DAY_MS = 24 * 3_600_000
@@ -67,6 +69,58 @@ async def test_what_was_refused_is_not_taken(mesh: Mesh, clock: Callable[[int], 
         quota.refund(member, member, 10)
         await quota.charge(member, member, 6)
         await _refusal(quota, member, 5)
+
+
+@pytest.mark.req("EFFECT-10", "ATTACK-32")
+async def test_a_charge_that_is_given_up_takes_no_more_than_it_adds(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of calls that are cancelled would use up a quota without adding anything."""
+    increment = jetstream_records.increment
+    member, arrived, blocks = ids.node_id(bytes(32)), asyncio.Event(), []
+
+    async def counted(store: Store, subject: str, by: int) -> int:
+        blocks.append(by)
+        arrived.set()
+        return await increment(store, subject, by)
+
+    monkeypatch.setattr(jetstream_records, "increment", counted)
+    async with await mesh.store() as store:
+        quota = DayQuota(store, mesh.identity.node_id, "market", LIMIT)
+        charging = asyncio.create_task(quota.charge(member, member, 900))
+        await arrived.wait()
+        charging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await charging
+        await wait_for(lambda: not quota._taking, what="the block")
+        for _ in range(BLOCK_BYTES // 900):
+            await quota.charge(member, member, 900)
+        assert blocks == [BLOCK_BYTES]
+
+
+@pytest.mark.req("EFFECT-10")
+async def test_a_block_beyond_the_quota_is_given_back(mesh: Mesh) -> None:
+    own, member = mesh.identity.node_id, ids.node_id(bytes(32))
+    async with await mesh.store() as store:
+        first, second = (DayQuota(store, own, "market", LIMIT) for _ in range(2))
+        await second.charge(member, member, 1)
+        await first.charge(member, member, LIMIT - BLOCK_BYTES)
+        for _ in range(3):
+            await _refusal(second, member, BLOCK_BYTES)
+        # The whole reserve is left, although the counter was raised over the quota.
+        await first.charge(member, member, LIMIT, reserve=True)
+
+
+@pytest.mark.req("EFFECT-10", "ATTACK-32")
+async def test_one_principal_of_a_node_has_half_of_its_quota(mesh: Mesh) -> None:
+    member = ids.node_id(bytes(32))
+    async with await mesh.store() as store:
+        quota = DayQuota(store, mesh.identity.node_id, "market", LIMIT)
+        await quota.charge(member, f"{member}/anna", LIMIT // 2)
+        assert (await _refusal(quota, member, 1, f"{member}/anna")).details["limit"] == LIMIT // 2
+        await quota.charge(member, f"{member}/ben", LIMIT // 4)
+        await quota.charge(member, member, LIMIT // 4)
+        await _refusal(quota, member, 1, f"{member}/ben")
 
 
 @pytest.mark.req("EFFECT-10")

@@ -6,19 +6,25 @@ import asyncio
 
 import pytest
 
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
+from hearthnet.service.effects import journal
+from hearthnet.service.effects.day_quota import BLOCK_BYTES
 from hearthnet.trust.community import invites
 from hearthnet.trust.community.roster import Policy
 from hearthnet.trust.keys import Identity
+from tests.attacks.attacker import Attacker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
-from tests.services.auth.houses import INVITE, POLICY, WITHDRAW, at_the_door, body, living
+from tests.services.auth.houses import INVITE, JOIN, POLICY, WITHDRAW, at_the_door, body, living
 
 pytestmark = pytest.mark.asyncio
+EVENT = contracts().find(JOIN).examples[0]["request"]["input"]["event"]
+"""A request to join, of another community."""
 
 
 @pytest.mark.req("COMMUNITY-8", "COMMUNITY-6")
@@ -142,3 +148,26 @@ async def test_an_invite_opens_nothing_but_the_door(mesh: Mesh) -> None:
             place = subjects.find(peer.node_id, subjects.EVERYTHING)
             assert announcer._answer(place, frames.signed(header, b"", peer.identity)) is None
     assert hidden.value.code == elsewhere.value.code == "not_found"
+
+
+@pytest.mark.req("EFFECT-10", "ATTACK-32")
+async def test_the_keys_of_an_inviters_invites_share_one_quota(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a member would fill the audit log with the keys of a hundred invites, which cost nothing."""
+    monkeypatch.setattr(journal, "_MB", BLOCK_BYTES)
+    mesh.home.config_file.write_text("[audit]\nmember_mb_per_day = 1\n")
+    codes: list[str] = []
+    async with living(mesh, mesh.home) as founder:
+        for _ in range(2):
+            made = await founder.do(INVITE)
+            async with at_the_door(mesh, founder, made["invite"]) as door:
+                attacker = Attacker(door._bus)
+                view = await attacker.target(JOIN, founder.node_id)
+                event = {**EVENT, "community_id": founder.bus.peer.community}
+                asked = {"params": {}, "input": {"event": event, "unknown": "x" * 5_500}}
+                codes.append(await attacker.call(view, JOIN, asked, signed=True))
+                while codes[-1] != "rate_limited":
+                    codes.append(await attacker.call(view, JOIN, asked, signed=True))
+    assert codes[0] != "rate_limited"
+    assert codes[-2:] == ["rate_limited"] * 2
