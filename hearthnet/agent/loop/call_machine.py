@@ -98,6 +98,8 @@ class CallTable:
     def _refusal(self, call: CallState, tool: Tool | None, arguments: Any) -> str:
         """Fill in the request of `call`; return the reason to refuse it, or an empty string."""
         state = self._state
+        if tool is not None:
+            call.capability, call.effect, call.changes = tool.capability, tool.effect, tool.changes
         if not state.limit and state.call_count > state.limits.max_calls:
             state.limit = "max_calls"
         if state.limit:
@@ -107,7 +109,6 @@ class CallTable:
             return limits.repetition_text(state.limits)
         if tool is None:
             return error_text(UNKNOWN, self._toolbox.unknown(call.name).message)
-        call.capability, call.effect, call.changes = tool.capability, tool.effect, tool.changes
         if tool.effect:
             call.client_id = client_id_of(state.run, call.id)
         call.timeout_ms = tool.timeout_ms(self._per_tool_seconds)
@@ -156,6 +157,7 @@ class CallTable:
                 self._pending.request_client(call)
             elif call.phase is CallPhase.RUNNING and self._repeatable(call):
                 call.step(CallStep.REPEATED)
+                call.repeated = call.effect
             elif call.phase is CallPhase.RUNNING:
                 self._outcomes.cancel(call, "the process that had sent it ended before it was answered")
 
@@ -212,9 +214,11 @@ class CallTable:
                 self._outcomes.finish(call, event.output, event.meta, is_error=event.is_error, stored=stored)
             case ToolFailed():
                 call.foreign = True
-                status, text = failure(call.effect, event.code, event.message)
-                call.signed_by, call.entry, call.answered = event.signed_by, event.entry, event.code
-                call.unsent = event.unsent
+                # What an earlier process sent may have happened, whatever stops it from being sent again.
+                code = "outcome_unknown" if call.repeated and event.unsent else event.code
+                status, text = failure(call.effect, code, event.message)
+                call.signed_by, call.entry = event.signed_by, event.entry
+                call.answered, call.unsent = None if call.repeated else code, event.unsent
                 self._outcomes.fail(call, CallStep.RETURNED, status, text)
             case _:
                 assert_never(event)

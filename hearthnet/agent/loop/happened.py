@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from hearthnet.agent.loop.state import CallPhase, CallState, RunState
-from hearthnet.agent.tools.types import CallStatus, Effect, EffectState
+from hearthnet.agent.tools.types import CallStatus, Effect, EffectState, PendingApproval
+from hearthnet.core.errors import HearthNetError
 
 HAPPENED: Final = "happened"
 """The member of frames and answers that has the list."""
@@ -23,14 +24,14 @@ UNSURE: Final = LOST | {"outcome_unknown", "internal_error"}
 """The codes of `LOST` and those of a provider that cannot say either
 (hearthnet/service/effects/exactly_once.py).
 """
-_UNSENT: Final[frozenset[CallStatus]] = frozenset({"refused", "denied", "expired", "cancelled"})
+_UNSENT: Final[frozenset[str]] = frozenset({"refused", "denied", "expired", "cancelled"})
 """Ends of calls that were sent to nobody."""
 
 
 def happened(state: RunState) -> list[dict[str, Any]]:
     """Return what happened in a run so far: each effect once, those that have ended first."""
     waiting = [
-        effect_of(call, "unknown" if call.phase is CallPhase.RUNNING else "waiting")
+        effect_of(call, "unknown" if call.repeated or call.phase is CallPhase.RUNNING else "waiting")
         for call in state.calls
         if call.changes and call.open
     ]
@@ -44,8 +45,19 @@ def nothing() -> list[dict[str, Any]]:
 
 def ended(call: CallState, status: CallStatus) -> Effect:
     """Return the effect of `call`, which ended with `status`."""
-    is_unsent = status in _UNSENT or call.unsent
+    is_unsent = (status in _UNSENT or call.unsent) and not call.repeated
     return effect_of(call, "refused" if is_unsent else outcome_of(call.entry, call.answered))
+
+
+def unsigned(asked: PendingApproval, status: str) -> Effect:
+    """Return the effect that a person was asked about, which ended with `status` in a run without a list."""
+    return Effect(
+        state="refused" if status in _UNSENT else "unknown",
+        tool_call_id=asked.tool_call_id,
+        name=asked.name,
+        capability=asked.capability,
+        home=asked.provider,
+    )
 
 
 def outcome_of(entry: str, code: str | None) -> EffectState:
@@ -62,6 +74,25 @@ def outcome_of(entry: str, code: str | None) -> EffectState:
 def of_call(capability: str, home: str, entry: str, code: str | None = "") -> list[dict[str, Any]]:
     """Return what happened by one call of an effect without a model; see `outcome_of`."""
     return [as_json(Effect(state=outcome_of(entry, code), capability=capability, home=home, entry=entry))]
+
+
+def of_error(capability: str, error: HearthNetError) -> list[dict[str, Any]]:
+    """Return what happened by one call of an effect that failed with `error`."""
+    return of_call(capability, error.signed_by, error.entry, error.code)
+
+
+def with_list(error: HearthNetError, found: list[dict[str, Any]]) -> HearthNetError:
+    """Return `error` with a list; a new one, since several calls may have failed with the same error."""
+    copy = HearthNetError.from_body(error.to_body())
+    copy.details = {**error.details, HAPPENED: found}
+    return copy
+
+
+def stripped(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what a provider sent without a list of its own."""
+    if HAPPENED not in data:
+        return data
+    return {name: value for name, value in data.items() if name != HAPPENED}
 
 
 def unsent(capability: str) -> list[dict[str, Any]]:

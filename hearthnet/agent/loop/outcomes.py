@@ -78,7 +78,7 @@ class Outcomes:
     def cancel(self, call: CallState, text: str) -> None:
         """End `call` without a result: cancelled, or with unknown outcome if it is an effect under way."""
         self._out.append(Abort(call.id))
-        if call.effect and call.phase in _UNDER_WAY:
+        if call.repeated or (call.effect and call.phase in _UNDER_WAY):
             self.fail(call, CallStep.ABANDONED, "outcome_unknown", unknown_outcome(text))
         else:
             self.fail(call, CallStep.ABANDONED, "cancelled", text)

@@ -168,7 +168,8 @@ class CallState(msgspec.Struct, kw_only=True):
     `home` the name of that home; while `locating`, the home is being determined. `signed_by` and `entry` are
     the node and the call of the signed frame that ended it, `answered` its code, None where that frame does
     not say how the effect ended; `unsent`: it failed before anything was sent. `changes`: it is one of the
-    effects that are listed; a person may be asked about others, too.
+    effects that are listed; a person may be asked about others, too. `repeated`: it is an effect that an
+    earlier process had sent.
     """
 
     id: str
@@ -209,6 +210,7 @@ class CallState(msgspec.Struct, kw_only=True):
     answered: str | None = None
     unsent: bool = False
     changes: bool = False
+    repeated: bool = False
 
     @property
     def open(self) -> bool:
@@ -235,7 +237,8 @@ class RunState(msgspec.Struct, kw_only=True):
     that a person denied. `untrusted`: the model was shown words of others. `thread_kept` is the number of
     `messages` that the model's provider keeps. `follow_up`: a turn that acted is returned before the next
     request to the model; `returned` is the last turn for which that was done. `shown` are the tools that the
-    model sees. `effects` are those that have ended.
+    model sees. `effects` are those that have ended; `listed`: all of them are there, as in no run that
+    an earlier version saved.
     """
 
     run: str
@@ -261,6 +264,7 @@ class RunState(msgspec.Struct, kw_only=True):
     thread_kept: int = 0
     records: list[CallRecord] = []
     effects: list[Effect] = []
+    listed: bool = False
     granted: list[str] = []
     denied: list[str] = []
     untrusted: bool = False
@@ -316,6 +320,7 @@ def new_run(
         tool_choice=tool_choice,
         limits=limits,
         used_ids=used,
+        listed=True,
         granted=granted or [],
         untrusted=any(message.get("role") == "tool" for message in messages),
     )

@@ -19,6 +19,7 @@ import blake3
 import msgspec
 
 from hearthnet.agent.loop.approvals import pending_of
+from hearthnet.agent.loop.happened import unsigned
 from hearthnet.agent.loop.state import CallPhase, CallState, Phase, RunState
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval, ToolDefinition
@@ -131,6 +132,21 @@ class RunRecord(msgspec.Struct, kw_only=True):
                 self.effects.append(effect)
             self._bring_up(effect, call)
 
+    def list_effects(self) -> None:
+        """List the effects of a run that was saved before there was such a list.
+
+        How they ended was not kept with a signature, so those that may have been sent count as unknown.
+        """
+        state = self.state
+        asked = {effect.asked.tool_call_id for effect in self.effects}
+        known = {effect.tool_call_id for effect in state.effects}
+        for call in state.calls:
+            call.changes |= call.id in asked
+        for effect in self.effects:
+            if effect.ended_at and effect.asked.tool_call_id not in known:
+                state.effects.append(unsigned(effect.asked, effect.status))
+        state.listed = True
+
     def _bring_up(self, effect: EffectRecord, call: CallState) -> None:
         if effect.ended_at:
             return
@@ -194,6 +210,8 @@ def unseal(data: bytes, run: str, identity: Identity) -> RunRecord:
     record = read_json(body, _DECODER)
     if (record.run, record.owner) != (run, identity.node_id):
         raise altered(run)
+    if not record.state.listed:
+        record.list_effects()
     for contract in record.told:
         # What a provider has told since counts more, where the version is its author's.
         if not contracts().has_learned(contract.capability):

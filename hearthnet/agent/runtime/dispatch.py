@@ -269,10 +269,15 @@ class Dispatcher:
         if approval is not None:
             arguments["approval"] = msgspec.to_builtins(approval)
         body = {"params": {}, "input": arguments}
-        reply = await self._bus.call(
-            TOOLS_CALL_ID, body, timeout_seconds=seconds, token=token, run=self._run, node=node
-        )
-        return _of_reply(reply)
+        try:
+            reply = await self._bus.call(
+                TOOLS_CALL_ID, body, timeout_seconds=seconds, token=token, run=self._run, node=node
+            )
+        except HearthNetError as error:
+            error.signed_by = error.entry = ""
+            raise
+        # The serving node has signed this, and not the provider of the effect.
+        return Answered(reply.output, reply.meta, "", "")
 
     async def _send(
         self, tool: BoundTool, call: Dispatch, consent: CallOptions, on_progress: OnProgress

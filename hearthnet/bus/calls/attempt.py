@@ -29,6 +29,11 @@ from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.authorization.grant import Grant
 
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
+_CALLERS_DETAIL: Final = "happened"
+"""The detail of an error that the caller's own tool loop adds, and no provider.
+
+See: docs/protocol/agent.md#what-happened.
+"""
 PROBE_SECONDS: Final = 3.5
 """Time without a sign of life after which the process is probed; live ones send one every 2 to 3 s."""
 _SIGN_SECONDS: Final = 1.0
@@ -388,6 +393,7 @@ def parse_body(frame: Frame) -> dict[str, Any]:
         ) from error
     if frame.header.code:
         answered = HearthNetError.from_body(body)
+        answered.details.pop(_CALLERS_DETAIL, None)
         if frame.evidence is not None:
             answered.signed_by, answered.entry = frame.header.sender, frame.header.id
         raise answered

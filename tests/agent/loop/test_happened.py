@@ -7,11 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.agent.loop.events import Fail, Finish, Suspend, ToolFailed, ToolReturned
-from hearthnet.agent.loop.happened import of_call
-from hearthnet.agent.loop.state import RunState
+from hearthnet.agent.loop.events import Fail, Finish, Resume, Suspend, ToolFailed, ToolReturned
+from hearthnet.agent.loop.happened import happened, of_call
+from hearthnet.agent.loop.loop import ToolLoop
+from hearthnet.agent.loop.state import Limits, RunState
+from hearthnet.agent.persistence.run_record import RunRecord, Sealer, unseal
 from hearthnet.agent.tools.types import Approve, Deny
-from tests.agent.bench import POST, PROVIDER, QUERY, Bench, asked, only
+from hearthnet.trust.keys import Identity
+from tests.agent.bench import POST, PROVIDER, QUERY, TOOLBOX, Bench, asked, only
 
 pytestmark = pytest.mark.req("ATTACK-47")
 HOME, CALL = "ed25519:home", "01JZZZZZZZZZZZZZZZZZZZZZ01"
@@ -119,6 +122,57 @@ def test_what_a_client_ran_itself_has_no_record() -> None:
     bench.decided(question.confirmation_id, Approve())
     bench.answered("o", "I opened it.")
     assert finished(bench) == [{"tool_call_id": "o", "name": "open_page", "state": "unknown"}]
+
+
+def test_an_effect_that_was_refused_by_a_limit_is_listed() -> None:
+    bench = Bench(limits=Limits(max_calls=0))
+    bench.call("market_post", POST, "p")
+    bench.model_done("tool_calls")
+    assert finished(bench) == [
+        {"tool_call_id": "p", "name": "market_post", "capability": "market.post@1.0", "state": "refused"}
+    ]
+
+
+@pytest.mark.parametrize("end", ["unsent", "refused", "cancelled", "done"])
+def test_what_an_earlier_process_sent_is_never_refused(end: str) -> None:
+    bench = posting()
+    saved = msgspec.json.encode(bench.loop.state)
+    bench.loop = ToolLoop(msgspec.json.decode(saved, type=RunState), TOOLBOX)
+    bench.actions = []
+    bench.feed(Resume(now=bench.now))
+    if end == "cancelled":
+        found = only(Finish, bench.cancel()).done["happened"]
+    elif end == "done":
+        found = finished(returned(bench, signed_by=HOME, entry=CALL))
+    else:
+        record = {"unsent": True} if end == "unsent" else {"signed_by": HOME, "entry": CALL}
+        found = finished(failed(bench, "token_expired", **record))
+    assert [one["state"] for one in found] == ["done" if end == "done" else "unknown"]
+
+
+def test_effects_of_a_run_without_a_list_are_unknown() -> None:
+    """As a version saved it that kept no list."""
+    bench, identity = posting(), Identity.generate()
+    record = RunRecord(
+        request={},
+        tools=[],
+        run=bench.loop.state.run,
+        owner=identity.node_id,
+        principal="",
+        state=bench.loop.state,
+        contracts="",
+        per_tool_seconds=1,
+        started_at=1,
+    )
+    calls = list(bench.loop.state.calls)
+    record.note(calls)
+    returned(bench, signed_by=HOME, entry=CALL)
+    record.note(calls)
+    record.state.effects, record.state.listed = [], False
+    read = unseal(Sealer(record, identity.runs_key()).seal(record), record.run, identity)
+    assert happened(read.state) == [{**ABOUT, "state": "unknown"}]
+    again = unseal(Sealer(read, identity.runs_key()).seal(read), record.run, identity)
+    assert len(again.state.effects) == 1
 
 
 def test_effects_are_kept_with_the_run() -> None:
