@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from hearthnet.agent.loop.happened import HAPPENED, unsent, with_list
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api import openapi
 from hearthnet.gateway.api.capabilities import described, may_answer_whole, visible
@@ -137,7 +138,10 @@ class CallRoutes:
             body = {**body, "input": {**_object(body, "input"), "stream": False}}
         if contract.side_effects:
             body = with_client_id(contract, body, call.request_id)
-            found = await approved(bus, client, contract, body, call.approval)
+            try:
+                found = await approved(bus, client, contract, body, call.approval)
+            except HearthNetError as error:
+                raise with_list(error, unsent(contract.id)) from error
             if not isinstance(found, Approval):
                 return {"requires_follow_up": True, "run": "", "pending": [found], "wanted": []}
             approval = found
@@ -170,7 +174,7 @@ class CallRoutes:
             yield {"event": "suspended", "data": reply, "seq": 1}
             return
         yield {"event": "result", "data": reply, "seq": 1}
-        yield {"event": "done", "data": reply["meta"], "seq": 2}
+        yield {"event": "done", "data": {**reply["meta"], HAPPENED: reply[HAPPENED]}, "seq": 2}
 
     async def _events(self, request: Request, client: Client, received: dict[str, Any]) -> Response:
         events = _Events()

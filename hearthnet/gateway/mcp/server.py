@@ -29,7 +29,7 @@ from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hearthnet import __version__
-from hearthnet.agent.loop.happened import UNSURE, nothing, of_call, unsent
+from hearthnet.agent.loop.happened import nothing, of_call, of_error, stripped, unsent
 from hearthnet.agent.runtime.stream_collector import Answered, collect
 from hearthnet.agent.tools.names import unknown_tool
 from hearthnet.agent.tools.providers import home_of, provider_of
@@ -206,7 +206,7 @@ class McpSide:
         except MCPError:
             raise
         except Exception as error:
-            done = unsent(tool.contract.id) if tool and tool.contract.side_effects else nothing()
+            done = unsent(tool.contract.id) if tool and tool.changes else nothing()
             return _failure(as_hearthnet_error(error), done)
 
     async def _answer(
@@ -263,21 +263,18 @@ class McpSide:
         contract, token = tool.contract, caller.token(tool.contract)
         approval = await caller.approval(contract, body, provider) if contract.side_effects else None
         node = "" if provider == ANY_PROVIDER else provider
-        changes = contract.side_effects
         try:
             answered = await self._answered(
                 context, tool, body, {"token": token, "approval": approval, "node": node}
             )
         except Exception as caught:  # of whatever kind: it was begun
             error = as_hearthnet_error(caught)
-            code = None if error.code in UNSURE else error.code
-            done = of_call(contract.id, error.signed_by, error.entry, code) if changes else nothing()
-            return _failure(error, done)
+            return _failure(error, of_error(contract.id, error) if tool.changes else nothing())
         output, meta, home, entry = answered
         failed = isinstance(output, dict) and output.get("is_error") is True
-        done = of_call(contract.id, home, entry, None if failed else "") if changes else nothing()
+        done = of_call(contract.id, home, entry, None if failed else "") if tool.changes else nothing()
         try:
-            shown = tool_result(contract, output, meta, done, any_output=_is_modern(context))
+            shown = tool_result(contract, output, stripped(meta), done, any_output=_is_modern(context))
             return types.CallToolResult.model_validate(shown, by_name=False)
         except Exception:  # whatever its provider answered, what happened is told
             _log.exception("the result of %s cannot be shown", contract.id)

@@ -112,6 +112,8 @@ class McpTool:
         self.home: Final = home
         self.is_asked: Final = contract.side_effects or bool(home)
         """Whether a person is asked before a call: about effects, and about all that leaves this home."""
+        self.changes: Final = contract.side_effects or bool(home and is_provider_defined(contract.name))
+        """Whether a call is an effect that is listed, as `BoundTool.changes`."""
         self._hidden = _hidden(contract)
         self._foreign = is_provider_defined(contract.name) and not declared(
             contract.request_schema["properties"]["params"]

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from hearthnet.agent.loop.happened import HAPPENED, nothing, of_call
+from hearthnet.agent.loop.happened import HAPPENED, nothing, of_call, of_error, stripped, with_list
 from hearthnet.agent.runtime.client_authority import approval_template, verify_approval
 from hearthnet.agent.tools.builtin import capability_tool
 from hearthnet.agent.tools.providers import home_of
 from hearthnet.agent.tools.toolbox import BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.bus import find_contract
-from hearthnet.contracts.namespaces import is_provider_defined, refuse_home_only
+from hearthnet.contracts.namespaces import is_derived, is_provider_defined, refuse_home_only
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError, Unavailable
@@ -116,31 +116,59 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, call: CallBod
 
 
 async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:
-    """Return the one answer to a call, with its provider and what happened."""
-    reply = await bus.call(
-        call.contract.id,
-        call.body,
-        token=call.token,
-        approval=call.approval,
-        timeout_seconds=call.timeout_seconds,
-    )
-    done = of_call(call.contract.id, reply.provider, reply.entry) if call.contract.side_effects else nothing()
-    return {**reply.body, "provider": reply.provider, HAPPENED: done}
+    """Return the one answer to a call, with its provider and what happened; its error with that, too."""
+    contract = call.contract
+    try:
+        reply = await bus.call(
+            contract.id,
+            call.body,
+            token=call.token,
+            approval=call.approval,
+            timeout_seconds=call.timeout_seconds,
+        )
+    except HearthNetError as error:
+        raise _listed(error, contract, bus) from error
+    changes = may_change(contract, reply.provider, bus)
+    failed = isinstance(reply.output, dict) and reply.output.get("is_error") is True
+    code = None if failed and is_derived(contract.name) else ""
+    done = of_call(contract.id, reply.provider, reply.entry, code) if changes else nothing()
+    body = {**reply.body, "meta": stripped(reply.meta)}
+    return {**body, "provider": reply.provider, HAPPENED: done}
+
+
+def may_change(contract: Contract, provider: str, bus: Bus) -> bool:
+    """Return whether a call at `provider` is an effect that is listed, as `BoundTool.changes` of its tool."""
+    own = bus.peer.node_id
+    return contract.side_effects or (is_provider_defined(contract.name) and provider != own)
+
+
+def _listed(error: HearthNetError, contract: Contract, bus: Bus) -> HearthNetError:
+    """Return `error` with what happened by a call of an effect, or of a model."""
+    if may_change(contract, error.signed_by, bus):
+        return with_list(error, of_error(contract.id, error))
+    return with_list(error, nothing()) if contract.has_event("token") else error
 
 
 async def stream_frames(bus: Bus, call: MeshCall) -> Frames:
     """Yield the frames of a streaming capability without effects; raises its error.
 
-    The end of a model's answer says that nothing happened, whatever the model or its provider says. Closing
-    the frames early cancels the work behind them.
+    The end of a model's answer and its error say that nothing happened, whatever the model or its provider
+    says. Closing the frames early cancels the work behind them.
     """
-    async with bus.stream(
-        call.contract.id, call.body, token=call.token, timeout_seconds=call.timeout_seconds, node=call.node
-    ) as stream:
-        async for frame in stream:
-            is_end = frame.event == "done" and call.contract.has_event("token")
-            data = {**frame.data, HAPPENED: nothing()} if is_end else frame.data
-            yield {"event": frame.event, "data": data, "seq": frame.seq}
+    contract = call.contract
+    try:
+        async with bus.stream(
+            contract.id, call.body, token=call.token, timeout_seconds=call.timeout_seconds, node=call.node
+        ) as stream:
+            async for frame in stream:
+                data = stripped(frame.data)
+                if frame.event == "done" and may_change(contract, frame.signed_by, bus):
+                    data = {**data, HAPPENED: of_call(contract.id, frame.signed_by, frame.entry)}
+                elif frame.event == "done" and contract.has_event("token"):
+                    data = {**data, HAPPENED: nothing()}
+                yield {"event": frame.event, "data": data, "seq": frame.seq}
+    except HearthNetError as error:
+        raise _listed(error, contract, bus) from error
 
 
 async def collected(frames: Frames) -> tuple[list[Frame], Frame]:

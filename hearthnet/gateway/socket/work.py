@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.agent.loop.happened import HAPPENED, of_call, unsent, with_list
 from hearthnet.agent.runtime.client_tools import ClientTools
 from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.bus.bus import Bus
@@ -31,7 +32,7 @@ from hearthnet.gateway.socket.channel import Channel
 from hearthnet.gateway.socket.frames import Confirm, ToolResult
 from hearthnet.trust.authorization.approval import Approval
 
-CANCELLED: Final = {"stop_reason": "cancelled"}
+CANCELLED: Final[dict[str, Any]] = {"stop_reason": "cancelled"}
 _NOT_SIGNED = "this takes your signed approval of exactly what is shown, or a no"
 
 
@@ -95,9 +96,12 @@ class CallWork:
                         channel.put(frame["event"], frame["data"])
                 return
             if contract.side_effects:
-                self._approval = await self._approved(None)
+                try:
+                    self._approval = await self._approved(None)
+                except HearthNetError as error:
+                    raise with_list(error, unsent(contract.id)) from error
                 if self._approval is None and (await self._decided).decision == "deny":
-                    channel.put("done", {"stop_reason": "denied"})
+                    channel.put("done", {"stop_reason": "denied", HAPPENED: unsent(contract.id)})
                     return
             call = msgspec.structs.replace(self._call, approval=self._approval)
             channel.put("result", await answer(self._bus, call))
@@ -114,8 +118,12 @@ class CallWork:
         return None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled():
-            self._channel.put("done", dict(CANCELLED))
+        if not task.cancelled():
+            return
+        contract, end = self._call.contract, dict(CANCELLED)
+        if contract.side_effects:
+            end[HAPPENED] = unsent(contract.id) if self._approval is None else of_call(contract.id, "", "")
+        self._channel.put("done", end)
 
 
 VIA: Final = "socket"
