@@ -90,6 +90,8 @@ _ANSWERS: Final = {
     "no": "r",
 }
 _DIGEST_LENGTH: Final = 23
+_WIDEST_NAME: Final = 24
+"""Columns up to which the values are aligned, so that no name moves them out of sight."""
 _UNTRUSTED: Final = "  The model has read what others wrote, which may have led it: did you ask for this?"
 
 
@@ -143,6 +145,15 @@ def place_of(pending: PendingApproval, own: str) -> str:
     return f"at {which}: {one_line(pending.home)}"
 
 
+def exact_lines(members: Sequence[tuple[str, Any]]) -> list[str]:
+    """Return the lines that show exactly what would be sent: the members, each on a line, and their end."""
+    shown = [(exact_json(name), exact_json(value)) for name, value in members]
+    width = min(max((len(name) for name, _ in shown), default=0), _WIDEST_NAME)
+    written = sum(len(value) for _, value in shown)
+    lines = [f"  {name.ljust(width)}  {value}" for name, value in shown]
+    return [*lines, f"  end of what would be sent: {counted(written, 'character')} in the values"]
+
+
 class Dialogue:
     """One question: shown, answered, shown again after an edit."""
 
@@ -178,14 +189,10 @@ class Dialogue:
             )
             + f" ({ids.short_id(self._node)}). Exactly this would be sent:"
         )
-        members = [member for section in ("params", "input") for member in shown.body[section].items()]
-        width = max((len(name) for name, _ in members), default=0)
-        written = 0
-        for name, value in members:
-            line = exact_json(value)
-            written += len(line)
-            self._print(f"  {one_line(name).ljust(width)}  {line}")
-        self._print(f"  end of what would be sent: {counted(written, 'character')} in the values")
+        for line in exact_lines(
+            [member for section in ("params", "input") for member in shown.body[section].items()]
+        ):
+            self._print(line)
         self._print(f"  digest {shown.arguments_digest[:_DIGEST_LENGTH]}")
         if pending.home:
             self._print(f"  {place_of(pending, self._node)}")

@@ -237,7 +237,8 @@ class Run:
             with _cancelled_by_signals(run):
                 outcome = await run.drive()
         finally:
-            show.ending()
+            if not self.settings.frames:
+                show.ending()
         return self._exit_code(outcome)
 
     def _note(self, frame: dict[str, Any]) -> None:

@@ -16,12 +16,12 @@ from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingAp
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.bus.store import Store
 from hearthnet.cli.input import yes_no
-from hearthnet.cli.input.confirm import place_of
+from hearthnet.cli.input.confirm import exact_lines, place_of
 from hearthnet.cli.input.json_input import read_json
 from hearthnet.cli.input.member_lookup import principal_name, roster_of
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.durations import format_time
-from hearthnet.cli.output.text import as_json, counted, one_line, shorten
+from hearthnet.cli.output.text import counted, one_line, shorten
 from hearthnet.core.errors import OK, REFUSED, HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
@@ -241,11 +241,11 @@ def _print_request(pending: PendingApproval, own: str, *, untrusted: bool = Fals
         terminal.styled(f"{one_line(pending.tool_call_id)}: {pending.capability or 'your own tool'}", "bold")
         + f" ({one_line(pending.name)}), asked until {format_time(pending.expires_at, now)}"
     )
-    members = pending.body.items()
+    members = [*pending.body.items()]
     if pending.capability:
-        members = {**pending.body.get("params", {}), **pending.body.get("input", {})}.items()
-    for name, value in members:
-        terminal.line(f"  {one_line(name)}  {as_json(value)}")
+        members = [one for part in ("params", "input") for one in pending.body.get(part, {}).items()]
+    for line in exact_lines(members):
+        terminal.line(line)
     terminal.line(f"  digest {pending.arguments_digest[:23]}")
     if pending.home:
         terminal.line(f"  {place_of(pending, own)}")

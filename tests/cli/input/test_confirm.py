@@ -16,7 +16,7 @@ import pytest
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
-from hearthnet.cli.input.confirm import Dialogue, Keyboard, Person
+from hearthnet.cli.input.confirm import Dialogue, Keyboard, Person, exact_lines
 from hearthnet.cli.output import terminal
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.visible import exact_json
@@ -108,11 +108,22 @@ async def test_all_that_would_be_sent_is_shown_with_hidden_characters_as_codes(d
         ("body", '"one\\ntwo\\u001b[2J"'),
         ("client_id", f'"{CLIENT_ID}"'),
     ):
-        assert f"  {name:<9}  {value}" in lines
+        assert f"  {exact_json(name):<11}  {value}" in lines
     assert pending().arguments_digest[:23] in desk.shown
     assert "end of what would be sent: " in desk.shown
     assert "\u202e" not in desk.shown
     assert "\x1b[2J" not in desk.shown
+
+
+@pytest.mark.req("ASK-5", "ATTACK-44")
+def test_names_are_shown_as_exactly_as_values() -> None:
+    long = "n" * 200
+    lines = exact_lines([("to\u2800", "a"), (long, "b")])
+    assert lines == [
+        '  "to\\u2800"                "a"',
+        f'  "{long}"  "b"',
+        "  end of what would be sent: 6 characters in the values",
+    ]
 
 
 @pytest.mark.req("ASK-5", "ATTACK-44")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from hearthnet.cli.commands.caps import contract_of, params_text
+from hearthnet.cli.input.options import CommandSettings
+from hearthnet.cli.workflows.ask_flow import Run
 from hearthnet.cli.workflows.question_plan import ModelOffer, Plan
 from hearthnet.cli.workflows.run_printer import Show
+from hearthnet.core.errors import HearthNetError
 from tests.cli.output.test_terminal import Tty
 
 LONG = "Water. " * 200
@@ -187,3 +191,28 @@ def test_params_of_an_offer_for_people() -> None:
 def test_a_capability_of_a_newer_version_has_no_contract_here() -> None:
     assert contract_of("rag.query@9.0") is None
     assert contract_of("new.thing@1.0") is None
+
+
+@pytest.mark.asyncio
+async def test_frames_are_all_that_is_printed_of_a_model_that_fails(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The command prints the error itself, as the last frame."""
+    details = {"happened": [{"state": "unknown", "name": "market_post"}]}
+    error = {"error": "timeout", "message": "no", "details": details}
+    token = {"event": "token", "data": {"text": "I "}}
+
+    async def opened(hear: Any) -> Any:
+        class Failing:
+            async def drive(self) -> None:
+                await hear(token)
+                await hear({"event": "error", "data": error})
+                raise HearthNetError.from_body(error)
+
+        return Failing()
+
+    run = Run(CommandSettings(frames=True), Plan(ModelOffer({"model": "m"}), (), "auto"))
+    with pytest.raises(HearthNetError) as failed:
+        await run.drive(cast("Any", None), opened)
+    assert failed.value.details == details
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [token]
