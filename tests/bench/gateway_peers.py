@@ -55,7 +55,8 @@ def same_frames(count: int) -> list[str]:
     """The frames that the gateway sends for a stream of `count` tokens, ready to be sent."""
     opened = write("opened", {"stream": "01JZZZZZZZZZZZZZZZZZZZZZ01", "run": ""}, 0)
     tokens = [write("token", TOKEN, seq) for seq in range(1, count + 1)]
-    meta = {"model": "bench", "tokens_in": 0, "tokens_out": count, "stop_reason": "end", "ms": 0}
+    meta: dict[str, Any] = {"model": "bench", "tokens_in": 0, "tokens_out": count, "stop_reason": "end"}
+    meta |= {"ms": 0, "happened": [{"state": "nothing"}]}
     return [frame.decode() for frame in (opened, *tokens, write("done", meta, count + 1))]
 
 

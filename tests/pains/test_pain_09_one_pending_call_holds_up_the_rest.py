@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hearthnet.agent.tools.types import Approve, Deny
+from hearthnet.agent.tools.types import Approve, Deny, PendingApproval
 from tests.agent.bench import paired
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -24,14 +24,13 @@ async def test_each_goes_its_own_way(mesh: Mesh) -> None:
         wants("search_corpus", {"query": "w"}, "r"),
     ]
     results: list[str] = []
+    asked: list[str] = []
 
     async def hear(frame: dict[str, Any]) -> None:
         if frame["event"] == "tool_result":
             results.append(frame["data"]["tool_call_id"])
 
-    asked: list[str] = []
-
-    async def nobody_here(pending: Any) -> None:
+    async def nobody_here(pending: PendingApproval) -> None:
         asked.append(pending.tool_call_id)
         await asyncio.Event().wait()
 
@@ -39,7 +38,7 @@ async def test_each_goes_its_own_way(mesh: Mesh) -> None:
         run = scene.executor().open_run(QUESTION, decide=nobody_here, stream_to=hear)
         driving = asyncio.create_task(run.drive())
         await wait_for(lambda: results == ["r"], 30, "the read, while both others wait")
-        await wait_for(lambda: set(asked) == {"y", "n"}, 30, "both questions")
+        await wait_for(lambda: sorted(asked) == ["n", "y"], 30, "both questions, with the run saved")
         await scene.saved.decide(run.run, "y", Approve(), via="test")
         await wait_for(lambda: results == ["r", "y"], 30, "the approved one, while the last one waits")
         await scene.saved.decide(run.run, "n", Deny(), via="test")
