@@ -22,7 +22,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import GATEWAY
 from hearthnet.gateway.app import build, lifespan
 from hearthnet.gateway.context import Gateway
-from hearthnet.gateway.http.connection_limits import ConnectionLimits, is_loopback, protocol
+from hearthnet.gateway.http.connection_limits import ConnectionLimits, protocol
+from hearthnet.gateway.http.rate_limits import is_loopback
 from hearthnet.gateway.socket.engine import MAX_MESSAGE_BYTES, WebSocketConnection
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.service import Service

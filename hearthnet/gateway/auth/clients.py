@@ -120,6 +120,17 @@ class Client(msgspec.Struct, frozen=True):
             raise scope_error(capability)
 
 
+class Account(msgspec.Struct, frozen=True):
+    """To whom bodies and sockets are counted, under `key`.
+
+    `is_proved` where the head of the request alone says who the client is.
+    """
+
+    key: str
+    is_owner: bool = False
+    is_proved: bool = True
+
+
 def scope_error(capabilities: str) -> HearthNetError:
     """Return the error for capabilities that a client's scope does not cover."""
     return HearthNetError("token_scope_insufficient", f"what you may do here does not cover {capabilities}")
@@ -164,19 +175,21 @@ class Clients:
         self.limits.request(client.id)
         return client
 
-    def account(self, connection: HTTPConnection) -> tuple[str, bool]:
-        """Return to whom the body of a request is counted, and whether that is the owner of this node.
+    def account(self, connection: HTTPConnection) -> Account:
+        """Return to whom the body of a request is counted.
 
         Clients of other nodes count by the node that signed their token, which could make any number of them.
-        Nothing is counted here. Raises as `from_request`, and takes the token of a member, too.
+        Nothing is counted here. Raises as `from_request`, and takes the token of a member, too: its requests
+        count by their address, because whoever reads a token on its way could show it.
         """
         token = self.member_token(connection)
         if token:
-            return self._proved(token).iss, False
+            self._proved(token)
+            return Account(f"member at {address_of(connection)}", is_proved=False)
         client = self._authenticated(connection, "")
         if client.bearer:
-            return client.principal.partition("/")[0], False
-        return client.id, client.principal == f"{self._peer.node_id}/{OWNER}"
+            return Account(client.principal.partition("/")[0])
+        return Account(client.id, is_owner=client.principal == f"{self._peer.node_id}/{OWNER}")
 
     def member_token(self, connection: HTTPConnection) -> str:
         """Return the token of a member in the Authorization header, empty where there is none.

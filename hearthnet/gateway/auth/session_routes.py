@@ -14,8 +14,7 @@ from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.client_store import check_client
-from hearthnet.gateway.http.connection_limits import is_loopback
-from hearthnet.gateway.http.rate_limits import address_of
+from hearthnet.gateway.http.rate_limits import address_of, is_loopback
 
 if TYPE_CHECKING:
     from hearthnet.gateway.auth.clients import Client

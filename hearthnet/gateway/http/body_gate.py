@@ -23,10 +23,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.http import errors
-from hearthnet.gateway.http.rate_limits import MOST_BODY_BYTES, MOST_WITH_IMAGES, WITH_IMAGES, address_of
+from hearthnet.gateway.http.rate_limits import (
+    MOST_BODY_BYTES,
+    MOST_WITH_IMAGES,
+    WITH_IMAGES,
+    address_of,
+    is_loopback,
+)
 
 if TYPE_CHECKING:
-    from hearthnet.gateway.auth.clients import Clients
+    from hearthnet.gateway.auth.clients import Account, Clients
 
 ADMITTED: Final = "hearthnet.body"
 """The key in a request's scope of its `BodyRoom`, or of the `Refusal` of its body."""
@@ -37,10 +43,16 @@ MAX_SOCKETS: Final = 128
 """Sockets of one client, or of the clients of one other node, by their handshakes."""
 MAX_UNKNOWN_SOCKETS: Final = 64
 """Sockets whose handshake does not say who the client is, until their first frame does."""
+MAX_UNKNOWN_OF_ADDRESS: Final = 8
+"""Those of them of one address other than this computer."""
 _DRAINED_BYTES: Final = 65_536
 """A refused body of this size is received and dropped, so that its sender reads the answer and no reset."""
 _DRAINED_SECONDS: Final = 1.0
 _WAIT_MS: Final = 1_000
+_SMALL_BYTES: Final = 65_536
+"""A client with nothing under way may always send a body of this size; the number of clients is bounded."""
+_LENGTH_DIGITS: Final = 19
+"""Digits of a Content-Length; Python refuses to read thousands of them."""
 
 
 class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,15 +60,18 @@ class BodyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     A body without a declared length counts as the largest one. Those of one client are limited, and all of
     them together; the clients of other nodes count by the node that vouches for them. `owner_bytes` of
-    `total_bytes` and `owner_bodies` of `total_bodies` are for the owner of this node alone.
+    `total_bytes` and `owner_bodies` of `total_bodies` are for the owner of this node alone. `unproved_bytes`
+    and `unproved_bodies` are those of an address with tokens of members, which others may have read.
     """
 
-    client_bytes: int = 2 * MOST_WITH_IMAGES
+    client_bytes: int = MOST_WITH_IMAGES
     client_bodies: int = 256
     total_bytes: int = 6 * MOST_WITH_IMAGES
     total_bodies: int = 1_024
     owner_bytes: int = 2 * MOST_WITH_IMAGES
     owner_bodies: int = 256
+    unproved_bytes: int = 4 * MOST_BODY_BYTES
+    unproved_bodies: int = 32
 
 
 class BodyRoom:
@@ -104,11 +119,14 @@ class BodyGate:
             return True
         client = ""
         try:
+            if len(Headers(scope=scope).get("content-length", "")) > _LENGTH_DIGITS:
+                raise HearthNetError("bad_request", f"Content-Length has at most {_LENGTH_DIGITS} digits")
             if scope["path"] == OPENING and scope["method"] == "POST":
                 _check_opening(length)
                 return True
-            client, is_owner = self._known(HTTPConnection(scope))
-            scope[ADMITTED] = self._room(scope, length, client, is_owner)
+            account = self._known(HTTPConnection(scope))
+            client = account.key
+            scope[ADMITTED] = self._room(scope, length, account)
         except HearthNetError as error:
             is_short = (
                 length is not None and length <= _DRAINED_BYTES and "expect" not in Headers(scope=scope)
@@ -119,34 +137,38 @@ class BodyGate:
             return False
         return True
 
-    def _known(self, connection: HTTPConnection) -> tuple[str, bool]:
+    def _known(self, connection: HTTPConnection) -> Account:
         try:
             return self._clients.account(connection)
         except HearthNetError:
             self._clients.limits.wrong(address_of(connection))
             raise
 
-    def _room(self, scope: Scope, length: int | None, client: str, is_owner: bool) -> BodyRoom:
-        images = scope["path"] == WITH_IMAGES and length is not None
+    def _room(self, scope: Scope, length: int | None, account: Account) -> BodyRoom:
+        images = scope["path"] == WITH_IMAGES and length is not None and account.is_proved
         most = MOST_WITH_IMAGES if images else MOST_BODY_BYTES
         _check_length(length, most)
         size = most if length is None else length
-        self._check_room(client, size, is_owner)
-        self._bytes[client] += size
-        self._bodies[client] += 1
-        return BodyRoom(partial(self._freed, client, size))
+        self._check_room(account, size)
+        self._bytes[account.key] += size
+        self._bodies[account.key] += 1
+        return BodyRoom(partial(self._freed, account.key, size))
 
-    def _check_room(self, client: str, size: int, is_owner: bool) -> None:
-        limits = self._limits
-        if self._bodies[client] >= limits.client_bodies or self._bytes[client] + size > limits.client_bytes:
+    def _check_room(self, account: Account, size: int) -> None:
+        limits, client = self._limits, account.key
+        own_bodies = limits.client_bodies if account.is_proved else limits.unproved_bodies
+        own_bytes = limits.client_bytes if account.is_proved else limits.unproved_bytes
+        if self._bodies[client] >= own_bodies or self._bytes[client] + size > own_bytes:
             raise HearthNetError(
                 "rate_limited",
                 f"this client has {self._bodies[client]} requests of {self._bytes[client]} bytes under way; "
                 "wait for an answer",
                 retry_after_ms=_WAIT_MS,
             )
-        bodies = limits.total_bodies - (0 if is_owner else limits.owner_bodies)
-        most = limits.total_bytes - (0 if is_owner else limits.owner_bytes)
+        if account.is_proved and not self._bodies[client] and size <= _SMALL_BYTES:
+            return
+        bodies = limits.total_bodies - (0 if account.is_owner else limits.owner_bodies)
+        most = limits.total_bytes - (0 if account.is_owner else limits.owner_bytes)
         if self._bodies.total() >= bodies or self._bytes.total() + size > most:
             raise HearthNetError(
                 "capacity_exceeded", "too much is sent to this gateway now", retry_after_ms=_WAIT_MS
@@ -163,16 +185,26 @@ class BodyGate:
 
         The room or the refusal is put into `scope`. Wrong keys are counted where they are used.
         """
-        client = ""
+        connection, client = HTTPConnection(scope), ""
         with contextlib.suppress(HearthNetError):
-            client, _ = self._clients.account(HTTPConnection(scope))
-        if self._sockets[client] >= (MAX_SOCKETS if client else MAX_UNKNOWN_SOCKETS):
+            client = self._clients.account(connection).key
+        address = address_of(connection)
+        places = {client: MAX_SOCKETS if client else MAX_UNKNOWN_SOCKETS}
+        if not client and not is_loopback(address):
+            places[f"nobody at {address}"] = MAX_UNKNOWN_OF_ADDRESS
+        if any(self._sockets[place] >= most for place, most in places.items()):
             error = HearthNetError("capacity_exceeded", "too many sockets are open", retry_after_ms=_WAIT_MS)
             scope[ADMITTED] = Refusal(error, is_known=False, is_dropped=False)
             return bool(client)
-        self._sockets[client] += 1
-        scope[ADMITTED] = BodyRoom(partial(self._sockets.subtract, (client,)))
+        self._sockets.update(places.keys())
+        scope[ADMITTED] = BodyRoom(partial(self._socket_freed, tuple(places)))
         return bool(client)
+
+    def _socket_freed(self, places: tuple[str, ...]) -> None:
+        self._sockets.subtract(places)
+        for place in places:
+            if self._sockets[place] <= 0:
+                del self._sockets[place]
 
 
 def declared_length(scope: Scope) -> int | None:
@@ -181,7 +213,8 @@ def declared_length(scope: Scope) -> int | None:
     if "transfer-encoding" in headers:
         return None
     said = headers.get("content-length", "0")
-    return int(said) if said.isascii() and said.isdigit() else None
+    is_length = said.isascii() and said.isdigit() and len(said) <= _LENGTH_DIGITS
+    return int(said) if is_length else None
 
 
 def release(scope: Scope) -> None:

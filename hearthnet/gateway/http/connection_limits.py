@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
 import logging
 import resource
 from collections.abc import Callable
@@ -21,9 +20,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hearthnet.gateway.http import body_gate
 from hearthnet.gateway.http.body_gate import BodyGate
+from hearthnet.gateway.http.rate_limits import is_loopback
 
 _log = logging.getLogger(__name__)
 _MOST_HEAD_BYTES: Final = 65_536
+_MOST_WAITING: Final = 16
+"""Requests of a connection that wait for the answer to an earlier one; each is held with its head."""
 _SENDS: Final = "sends its request"
 _READS: Final = "reads its answer"
 _SPARE_FILES: Final = 128
@@ -90,6 +92,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start(_SENDS, self._patience.head)
         self._head_bytes += len(data)
         super().data_received(data)
+        if self.transport.is_closing():
+            return
         if self._head_bytes > _MOST_HEAD_BYTES and not self._in_body and self.parser is not None:
             self._refuse_head()
 
@@ -101,7 +105,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def on_headers_complete(self) -> None:
-        """Start the timer of the body, and decide whether it is read."""
+        """Start the timer of the body, and decide whether it is read.
+
+        Raises:
+            ConnectionAbortedError: if too many requests wait; it ends the parsing of what came with them.
+        """
+        if len(self.pipeline) >= _MOST_WAITING:
+            self.transport.abort()
+            raise ConnectionAbortedError("too many requests wait on this connection")
         self._head_bytes, self._in_body = 0, True
         self._start(_SENDS, self._patience.body)
         super().on_headers_complete()
@@ -123,8 +134,14 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:
-        """Stop the timer; a WebSocket has timers of its own."""
+        """Stop the timer; a WebSocket has timers of its own.
+
+        A connection with earlier requests is cut: they would never be answered, nor give back their room.
+        """
         self._stop(_SENDS)
+        if self.pipeline or not getattr(self.cycle, "response_complete", True):
+            self.transport.abort()
+            return
         super().handle_websocket_upgrade()
 
     def pause_writing(self) -> None:
@@ -180,11 +197,3 @@ def _files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
     return _MAX_FILES if soft == resource.RLIM_INFINITY else soft
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether an address is a loopback address."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

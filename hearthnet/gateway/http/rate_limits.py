@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,6 +94,14 @@ class RateLimits:
 def address_of(connection: HTTPConnection) -> str:
     """Return the address of a connection, empty where there is none."""
     return connection.client.host if connection.client is not None else ""
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is a loopback address."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _take(allowance: TokenBucket, key: str, per_second: float, what: str) -> None:

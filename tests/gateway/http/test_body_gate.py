@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 
 from hearthnet.bus.session import keyring
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.http.body_gate import ADMITTED, BodyGate, BodyLimits, BodyRoom, release
+from hearthnet.gateway.http.body_gate import ADMITTED, BodyGate, BodyLimits, BodyRoom, Refusal, release
 from hearthnet.trust.authorization.token import OWNER, Scope, mint
 from hearthnet.trust.keys import Identity
 from tests.helpers.envelopes import sign_envelope
@@ -24,10 +25,12 @@ FEW = BodyLimits(
 )
 
 
-def head(guest: Guest | None, length: int | None, path: str = "/v1/call") -> dict[str, Any]:
+def head(guest: Guest | None, length: int | str | None, path: str = "/v1/call") -> dict[str, Any]:
     """The scope of a request, with the key of `guest`; without a length it comes in chunks."""
     headers = [(b"authorization", guest.bearer["Authorization"].encode())] if guest else []
-    length_of = (b"transfer-encoding", b"chunked") if length is None else (b"content-length", b"%d" % length)
+    length_of = (
+        (b"transfer-encoding", b"chunked") if length is None else (b"content-length", str(length).encode())
+    )
     return {
         "type": "http",
         "method": "POST",
@@ -35,6 +38,19 @@ def head(guest: Guest | None, length: int | None, path: str = "/v1/call") -> dic
         "client": ("192.0.2.9", 1),
         "headers": [*headers, length_of],
     }
+
+
+def grant(house: House) -> str:
+    """A token of a member, which counts only with a call that its key has signed."""
+    peer = house.bus.peer
+    return mint(
+        keyring.load_identity(house.mesh.guest.device_key),
+        subject=peer.node_id,
+        audience=peer.community,
+        scope=Scope(("rag.query",)),
+        now_ms=now_ms(),
+        ttl_seconds=60,
+    )
 
 
 def code_of(gate: BodyGate, scope: dict[str, Any]) -> str:
@@ -71,21 +87,64 @@ async def test_bodies_are_refused_by_their_heads(shared: House) -> None:
     assert code_of(gate, head(None, 4_096, "/v1/session")) == ""
     assert code_of(gate, head(None, 4_097, "/v1/session")) == "payload_too_large"
     assert code_of(gate, head(None, None, "/v1/session")) == "bad_request"
+    assert code_of(gate, head(guest, "0" * 5_000 + "1")) == "bad_request"
+
+
+@pytest.mark.req("ATTACK-43")
+async def test_clients_that_fill_the_room_leave_a_body_to_each_other_one(shared: House) -> None:
+    gate = BodyGate(shared.gateway.clients)
+    for guest in [shared.guest() for _ in range(4)]:
+        assert code_of(gate, head(guest, 25_165_824, "/v1/chat/completions")) == ""
+        assert code_of(gate, head(guest, 1)) == "rate_limited"
+    other = shared.guest()
+    assert code_of(gate, head(other, 65_537)) == "capacity_exceeded"
+    first = head(other, 65_536)
+    assert code_of(gate, first) == ""
+    assert code_of(gate, head(other, 1)) == "capacity_exceeded"
+    release(first)
+    assert code_of(gate, head(other, 1)) == ""
+
+
+@pytest.mark.req("ATTACK-43")
+async def test_a_member_s_token_takes_the_room_of_its_address(shared: House) -> None:
+    """Whoever read the token on its way cannot fill the member's room from elsewhere."""
+    gate, token = BodyGate(shared.gateway.clients), grant(shared)
+
+    def shown(address: str, length: int, path: str = "/v1/call") -> dict[str, Any]:
+        scope = head(None, length, path)
+        scope["headers"].append((b"authorization", b"Bearer " + token.encode()))
+        return scope | {"client": (address, 1)}
+
+    for _ in range(4):
+        assert code_of(gate, shown("192.0.2.9", 1_048_576)) == ""
+    assert code_of(gate, shown("192.0.2.9", 1)) == "rate_limited"
+    assert code_of(gate, shown("192.0.2.8", 1)) == ""
+    assert code_of(gate, shown("192.0.2.8", 1_048_577, "/v1/chat/completions")) == "payload_too_large"
+
+
+@pytest.mark.req("ATTACK-43")
+async def test_an_address_has_some_of_the_sockets_of_nobody(shared: House) -> None:
+    gate = BodyGate(shared.gateway.clients)
+
+    def opened(address: str) -> dict[str, Any]:
+        scope = {"type": "websocket", "path": "/v1/socket", "headers": [], "client": (address, 1)}
+        gate.admit_socket(scope)
+        return scope
+
+    held = [opened("192.0.2.9") for _ in range(9)]
+    assert [type(one[ADMITTED]) for one in held] == [BodyRoom] * 8 + [Refusal]
+    for scope in held:
+        release(scope)
+    assert not gate._sockets
+    assert isinstance(opened("192.0.2.9")[ADMITTED], BodyRoom)
+    local = [opened("127.0.0.1")[ADMITTED] for _ in range(64)]
+    assert [type(one) for one in local] == [BodyRoom] * 63 + [Refusal]
 
 
 @pytest.mark.req("ATTACK-43")
 async def test_members_show_their_token_in_the_head(shared: House) -> None:
     """The token lets the body be read; the signature in the body says that the member is calling."""
-    peer = shared.bus.peer
-    member = keyring.load_identity(shared.mesh.guest.device_key)
-    token = mint(
-        member,
-        subject=peer.node_id,
-        audience=peer.community,
-        scope=Scope(("rag.query",)),
-        now_ms=now_ms(),
-        ttl_seconds=60,
-    )
+    member, token = keyring.load_identity(shared.mesh.guest.device_key), grant(shared)
     called = sign_envelope(member, shared.envelope("rag.query", QUERY, "1.0"))
     thief = sign_envelope(Identity.generate(), shared.envelope("rag.query", QUERY, "1.0"))
     async with shared.http() as http:
@@ -96,6 +155,23 @@ async def test_members_show_their_token_in_the_head(shared: House) -> None:
         assert (stolen.status_code, stolen.json()["error"]) == (401, "invalid_signature")
         answer = await http.post("/v1/call", json=called, headers=header)
     assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.req("ATTACK-43")
+async def test_room_is_given_back_where_a_socket_follows(shared: House) -> None:
+    """The protocol of sockets would take the connection over, with the requests that wait on it."""
+    gate, guest = shared.gateway.bodies, shared.guest()
+    key = b"Authorization: %s\r\n" % guest.bearer["Authorization"].encode()
+    begin = b"HTTP/1.1\r\nHost: localhost\r\n" + key
+    post = b"POST /v1/call " + begin + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+    upgrade = b"GET /v1/socket " + begin + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    port = int(shared.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /v1/me " + begin + b"\r\n" + 9 * post + upgrade)
+    with contextlib.suppress(ConnectionError):
+        await asyncio.wait_for(reader.read(), 30)
+    writer.close()
+    await wait_for(lambda: gate._bodies[guest.entry.id] == 0, 30, "the room of all")
 
 
 @pytest.mark.req("ATTACK-43")

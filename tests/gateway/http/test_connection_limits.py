@@ -23,7 +23,8 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway import server
 from hearthnet.gateway.app import build
 from hearthnet.gateway.context import Gateway
-from hearthnet.gateway.http.connection_limits import ConnectionLimits, GuardedProtocol, is_loopback, protocol
+from hearthnet.gateway.http.connection_limits import ConnectionLimits, GuardedProtocol, protocol
+from hearthnet.gateway.http.rate_limits import is_loopback
 from hearthnet.gateway.middleware import AuthMiddleware
 from hearthnet.supervisor.supervisor import SERVICE_GRACE_SECONDS
 from tests.helpers.gateway import House
@@ -110,6 +111,30 @@ async def test_the_second_request_of_a_connection_is_clocked_too(shared: House) 
         assert b'"ok":true' in await reader.readuntil(b"}")
         writer.write(HEAD)
         assert await rest(reader) == b""
+
+
+@pytest.mark.req("GATE-11", "ATTACK-43")
+async def test_who_sends_many_requests_before_an_answer_is_cut(
+    shared: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most: list[int] = []
+    complete = GuardedProtocol.on_headers_complete
+
+    def count(connection: GuardedProtocol) -> None:
+        try:
+            complete(connection)
+        finally:
+            most.append(len(connection.pipeline))
+
+    monkeypatch.setattr(GuardedProtocol, "on_headers_complete", count)
+    async with opened(shared) as gateway:
+        async with connected(gateway) as (reader, writer):
+            writer.write((HEAD + b"\r\n") * 4_000)
+            await rest(reader)
+        assert max(most) == 16
+        async with connected(gateway) as (reader, writer):
+            writer.write((HEAD + b"\r\n") * 16 + HEAD + b"Connection: close\r\n\r\n")
+            assert (await rest(reader)).count(b'"ok":true') == 17
 
 
 @pytest.mark.req("GATE-11", "GATE-9")
