@@ -38,11 +38,12 @@ HIDDEN: Final = (
     (0xFE00, 0xFE0F),
     (0xFEFF, 0xFEFF),
     (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFFB),
+    (0xFFF0, 0xFFFC),
     (0x110BD, 0x110BD),
     (0x110CD, 0x110CD),
-    (0x13430, 0x13438),
+    (0x13430, 0x13455),
     (0x1BCA0, 0x1BCA3),
+    (0x1D159, 0x1D159),
     (0x1D173, 0x1D17A),
     (0xE0000, 0xE0FFF),
     (0xF0000, 0xFFFFD),
@@ -55,6 +56,7 @@ and private use.
 """
 MAX_MARKS: Final = 4
 """Combining marks on one letter; more of them cover what stands beside it."""
+_FROM_RIGHT: Final = frozenset(("R", "AL", "AN"))
 _STARTS: Final = [first for first, _ in HIDDEN]
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -100,18 +102,30 @@ def shown_line(text: str, most: int) -> str:
     return line if len(line) <= most and len(text) <= most else f"{line[: most - 3]}..."
 
 
-def exact_json(value: Any) -> str:
-    """Return `value` as compact JSON, marked characters as codes: a program reads exactly `value` from it."""
+def exact_json(value: Any, *, beside: bool = False) -> str:
+    """Return `value` as compact JSON, marked characters as codes: a program reads exactly `value` from it.
+
+    Letters and digits that are written from the right are codes as well where other values are on the line,
+    in a list or an object or `beside` it, because they would change the order in which all are displayed.
+    """
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_string(str(name))}:{exact_json(one)}" for name, one in value.items()) + "}"
+        members = (
+            f"{_string(str(name), beside=True)}:{exact_json(one, beside=True)}" for name, one in value.items()
+        )
+        return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(exact_json, value)) + "]"
-    return _string(value) if isinstance(value, str) else json.dumps(value)
+        return "[" + ",".join(exact_json(one, beside=True) for one in value) + "]"
+    return _string(value, beside=beside) if isinstance(value, str) else json.dumps(value)
 
 
-def _string(text: str) -> str:
+def _string(text: str, *, beside: bool) -> str:
     pairs = zip(text, marked(text), strict=True)
-    inside = "".join(_code(letter) if drawn else _plain(letter) for letter, drawn in pairs)
+    inside = "".join(
+        _code(letter)
+        if drawn or (beside and unicodedata.bidirectional(letter) in _FROM_RIGHT)
+        else _plain(letter)
+        for letter, drawn in pairs
+    )
     return f'"{inside}"'
 
 

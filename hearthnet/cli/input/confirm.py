@@ -147,7 +147,7 @@ def place_of(pending: PendingApproval, own: str) -> str:
 
 def exact_lines(members: Sequence[tuple[str, Any]]) -> list[str]:
     """Return the lines that show exactly what would be sent: the members, each on a line, and their end."""
-    shown = [(exact_json(name), exact_json(value)) for name, value in members]
+    shown = [(exact_json(name, beside=True), exact_json(value)) for name, value in members]
     width = min(max((len(name) for name, _ in shown), default=0), _WIDEST_NAME)
     written = sum(len(value) for _, value in shown)
     lines = [f"  {name.ljust(width)}  {value}" for name, value in shown]

@@ -116,7 +116,7 @@ def question(contract: Contract, body: dict[str, Any], client_id: str, place: st
     for section, members in body.items():
         lines += [
             f"{section}:",
-            *(f" {exact_json(name)}: {exact_json(one)}" for name, one in members.items()),
+            *(f" {exact_json(name, beside=True)}: {exact_json(one)}" for name, one in members.items()),
         ]
     text = "\n".join(lines)
     shown = f"{text}\nThis is the end of it: {len(text)} characters."

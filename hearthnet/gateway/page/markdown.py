@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,8 @@ from markdown_it.token import Token
 from hearthnet.core.errors import HearthNetError
 
 Node = str | dict[str, Any]
-MAX_CHARACTERS: Final = 65_536
+MAX_CHARACTERS: Final = 16_384
+"""The page asks for no more of a piece of an answer."""
 MAX_NODES: Final = 20_000
 """The most elements; a table with that many cells is no answer, and would block the browser."""
 _MAX_NESTING: Final = 20
@@ -37,6 +39,8 @@ _ALIGNED: Final = "text-align:"
 _CONTAINERS: Final = frozenset(("blockquote_open", "list_item_open"))
 _LANGUAGE: Final = re.compile(r"[\w.+#-]{0,20}")
 _LINE_END: Final = re.compile(r"\r\n?|\n")
+_DELIMITERS: Final = frozenset("|-: \t>")
+"""The characters of the line of a table that says how many columns it has."""
 
 
 class MarkdownText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +55,8 @@ def _parser() -> MarkdownIt:
 
 
 _PARSER: Final = _parser()
+_THREAD: Final = ThreadPoolExecutor(1, "markdown")
+"""One text is parsed at a time: a hostile one takes a second and many megabytes."""
 
 
 async def read_markdown(text: str) -> list[Node]:
@@ -61,7 +67,7 @@ async def read_markdown(text: str) -> list[Node]:
     """
     if len(text) > MAX_CHARACTERS:
         raise HearthNetError("payload_too_large", f"Markdown is read up to {MAX_CHARACTERS} characters")
-    return await asyncio.to_thread(tree, text)
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, tree, text)
 
 
 def tree(text: str) -> list[Node]:
@@ -70,11 +76,22 @@ def tree(text: str) -> list[Node]:
     Raises:
         HearthNetError: `payload_too_large` for too many nodes or levels.
     """
+    _check_tables(text)
     builder = _Builder(text)
     for token in _PARSER.parse(text):
         for part in token.children or () if token.type == "inline" else (token,):
             builder.take(part)
     return builder.root
+
+
+def _check_tables(text: str) -> None:
+    """Refuse a table that could have too many cells before the parser makes them."""
+    lines = _LINE_END.split(text)
+    columns = max(
+        (one.count("|") + 1 for one in lines if "-" in one and _DELIMITERS.issuperset(one)), default=0
+    )
+    if columns * len(lines) > MAX_NODES:
+        raise HearthNetError("payload_too_large", f"Markdown is read up to {MAX_NODES} elements")
 
 
 class _Builder:

@@ -146,6 +146,15 @@ def test_values_are_written_whole_and_read_back_as_they_are() -> None:
     assert text.count("\u0301") == 4
 
 
+@pytest.mark.req("ATTACK-44", "TOOL-49")
+def test_letters_from_the_right_do_not_change_the_order_of_values() -> None:
+    """Displayed as they stand, 900 and 1 would change places."""
+    value = {"range": ["\u05d0", "900", "1", "\u05d1\u0661"]}
+    assert exact_json(value) == '{"range":["\\u05d0","900","1","\\u05d1\\u0661"]}'
+    assert exact_json("\u05d0 900") == '"\u05d0 900"'
+    assert exact_json("\u05d0", beside=True) == '"\\u05d0"'
+
+
 @pytest.mark.req("ASK-5", "TOOL-49")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("untrusted", [False, True])

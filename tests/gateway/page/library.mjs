@@ -12,7 +12,7 @@ const { blake3 } = await load("lib/blake3.js");
 const { base64url, digest, hex, shortId, ulid } = await load("lib/bytes.js");
 const { signature, unsigned, envelope } = await load("lib/signing.js");
 const { check, checkEdited, checkShown, approve } = await load("lib/approval.js");
-const { marked, pieces, plain } = await load("lib/visible.js");
+const { exactJson, marked, pieces, plain } = await load("lib/visible.js");
 const { HIDDEN } = await load("lib/hidden.js");
 const { Cursor } = await load("lib/cursor.js");
 const { apply, blank, sources, waiting, words } = await load("lib/answer.js");
@@ -62,7 +62,7 @@ const FUNCTIONS = {
   checkEdited: (pending, wanted) => checkEdited(pending, wanted) ?? "fits",
   checkShown: (pending, shown) => checkShown(pending, shown) ?? "fits",
   approve: async (seed, id, pending, who) => approve(pending, await keyOf(seed, id), who),
-  pieces, plain, run, read, hidden: () => HIDDEN, marked: (text) => marked([...text]),
+  exactJson, pieces, plain, run, read, hidden: () => HIDDEN, marked: (text) => marked([...text]),
   cut: (frames) => frames.map((_, place) => cutAt(frames, place)),
   fieldsOf,
   form: (schema, values, typed) => argumentsOf(fieldsOf(schema, values), typed),

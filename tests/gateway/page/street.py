@@ -228,7 +228,11 @@ class Visit:
         await card.and_(self.page.locator(f"[data-status={status}]")).wait_for()
 
     async def choose(self, choice: str) -> None:
-        """Presses a button of the dialog."""
+        """Presses a button of the dialog; a person who approves has looked at the end of it before."""
+        if choice == "approve":
+            await self.page.locator("dialog .facts").evaluate(
+                "facts => facts.scrollIntoView({block: 'center'})"
+            )
         await self.page.click(f"dialog [data-choice={choice}]")
 
     async def picture(self, name: str) -> None:

@@ -115,10 +115,88 @@ async def test_approve_is_enabled_once_the_end_was_in_view(street: Street) -> No
         shown = await box.inner_text()
         for drawn in ("U+202E", "↵\u00d740", "U+0301\u00d726", "U+0020\u00d72"):
             assert drawn in shown
-        await box.evaluate("box => { box.scrollTop = box.scrollHeight }")
+        await box.evaluate("box => box.scrollIntoView({block: 'start'})")
+        await expect(approve).to_be_disabled()
+        await there.page.locator("dialog .facts").evaluate("facts => facts.scrollIntoView({block: 'center'})")
         await expect(approve).to_be_enabled()
         await there.page.click("[data-choice=deny]")
         await expect(there.page.locator(".happened li")).to_have_attribute("data-happened", "refused")
+
+
+@pytest.mark.req("ATTACK-47", "PAGE-10")
+async def test_an_answer_that_goes_on_shows_what_happened_since(street: Street) -> None:
+    """Also where all of it comes before the next frame of the screen."""
+    async with visit(street) as there:
+        found = await there.page.evaluate(GOES_ON)
+    assert found == [["waiting"], ["done"], 0]
+
+
+GOES_ON: Final = """async () => {
+  const base = document.querySelector("link[rel=modulepreload]").href.replace(/(lib\\/)?[^/]*$/, "");
+  const { AnswerView } = await import(base + "answer_view.js");
+  const { apply, blank, reopen } = await import(base + "lib/answer.js");
+  const { Prose } = await import(base + "prose.js");
+  const answer = blank();
+  const view = new AnswerView({ id: "q", question: "Post it", answer }, {});
+  const happened = (state) => [{ state, capability: "market.post@1.0" }];
+  const seen = () => [...view.root.querySelectorAll("[data-happened]")].map((one) => one.dataset.happened);
+  apply(answer, { event: "suspended", data: { run: "r", pending: [], happened: happened("waiting") } });
+  view.draw();
+  const before = seen();
+  reopen(answer);
+  apply(answer, { event: "done", data: { run: "r", stop_reason: "end", happened: happened("done") } });
+  view.draw();
+  const prose = new Prose();
+  prose.update("x".repeat(40000), false);
+  prose.update("Anew.", true);
+  return [before, seen(), prose.root.querySelectorAll(".more").length];
+}"""
+
+
+def deep(levels: int) -> dict[str, Any]:
+    """A value inside so many others."""
+    return {"in": deep(levels - 1)} if levels else {"last": "PAY 9000"}
+
+
+@pytest.mark.req("ATTACK-44", "PAGE-3")
+@pytest.mark.parametrize(
+    ("width", "height", "sent", "at_once"),
+    [
+        (1080, 720, POST, True),
+        (640, 360, {"to": "me", "last": "PAY 9000"}, False),
+        (390, 664, {"note": "x" * 900, "last": "PAY 9000"}, False),
+        (1080, 720, deep(28), False),
+        (390, 664, {"n" * 400: 1, "last": "PAY 9000"}, False),
+        (1080, 720, {f"n{number}": ["\u05d0"] * 9 for number in range(2_000)}, False),
+    ],
+)
+async def test_end_of_a_call_is_in_view_before_it_can_be_approved(
+    street: Street, width: int, height: int, sent: dict[str, Any], at_once: bool
+) -> None:
+    """Nothing covers it, and nothing is beside what is seen; whoever sees all of it need not scroll."""
+    async with visit(street) as there:
+        page = there.page
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.evaluate(ASKS, sent)
+        hint, facts = page.locator("dialog .sheet-body > .hint"), page.locator("dialog .facts")
+        await expect(hint).to_have_count(1)
+        await page.evaluate("() => new Promise((drawn) => setTimeout(drawn, 300))")
+        await expect(hint).to_be_hidden() if at_once else await expect(hint).to_be_visible()
+        await facts.evaluate("facts => facts.scrollIntoView({block: 'end'})")
+        await facts.evaluate("facts => facts.scrollIntoView({block: 'center'})")
+        await expect(hint).to_be_hidden()
+        assert await page.locator("dialog .body *").count() < 2_000
+        last = page.locator("dialog .body").get_by_text("PAY 9000")
+        if await last.count():
+            await expect(last).to_be_in_viewport()
+
+
+ASKS: Final = """async (input) => {
+  const base = document.querySelector("link[rel=modulepreload]").href.replace(/(lib\\/)?[^/]*$/, "");
+  const { confirm } = await import(base + "confirm.js");
+  const body = { params: {}, input };
+  confirm({ name: "shop", capability: "experimental.shop.order@1.0", body, arguments: input }, {});
+}"""
 
 
 HOSTILE: Final = {

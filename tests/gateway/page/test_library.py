@@ -299,6 +299,13 @@ def test_the_page_and_the_terminal_draw_the_same_characters_as_codes() -> None:
 
 
 @pytest.mark.req("ATTACK-44", "PAGE-3")
+def test_long_calls_are_drawn_as_the_terminal_prints_them() -> None:
+    hidden = ["xxx  ", "e" + "\u0301" * 9, "\t\n\u202e\U000e0041"]
+    value = {"a b": [*hidden, 1.5, None, 'q"\\', "\u05d0", {}, []]}
+    assert ask("exactJson", value) == visible.exact_json(value)
+
+
+@pytest.mark.req("ATTACK-44", "PAGE-3")
 def test_runs_of_what_is_hidden_are_counted_and_nothing_is_left_out() -> None:
     assert ask("plain", "a" + " " * 5000 + "pay") == "a\u2039U+0020\u00d75000\u203apay"
     assert ask("plain", "a\n\n\n\nb ") == "a ↵\u00d74 b\u2039U+0020\u203a"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import string
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -107,6 +108,12 @@ async def test_markdown_beyond_its_limits_is_refused() -> None:
     wide = 150
     table = "|" + "a|" * wide + "\n|" + "-|" * wide + "\n" + "|\n" * (MAX_NODES // wide)
     deep = "> " * (MAX_CHARACTERS // 2)
+    # No line says how many columns it has until the parser reads it, and it would make a million cells.
+    lean = "|a" * 255 + "\n" + "|-" * 255 + "\n" + "a\n" * 7_000
+    before = time.process_time()
+    with pytest.raises(HearthNetError):
+        tree(lean)
+    assert time.process_time() - before < 0.1
     for text in ("a" * (MAX_CHARACTERS + 1), table, deep, "- " * 10 + "ten lists in one another"):
         with pytest.raises(HearthNetError) as caught:
             await read_markdown(text)

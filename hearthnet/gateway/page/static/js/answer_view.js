@@ -14,6 +14,7 @@ export class AnswerView {
   #segments = new Map();
   #cards = new Map();
   #frame = 0;
+  #end = [];
 
   /** `act` is `{decide(record, call), resume(record), again(record)}`. */
   constructor(record, act) {
@@ -69,7 +70,10 @@ export class AnswerView {
     if (this.state.textContent !== words) this.state.textContent = words;
     this.state.hidden = !words;
     this.state.classList.toggle("working", !over(answer));
-    if (over(answer) !== Boolean(this.after.childNodes.length)) fill(this.after, over(answer) ? this.#ending(answer) : []);
+    const end = over(answer) ? [answer.state, answer.happened, answer.done, answer.error] : [];
+    if (same(end, this.#end)) return;
+    this.#end = end;
+    fill(this.after, end.length ? this.#ending(answer) : []);
   }
 
   #standing(answer) {

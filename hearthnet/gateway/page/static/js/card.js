@@ -1,9 +1,11 @@
 // A tool call as a card: what is asked, how it stands, what came of it.
 
-import { button, el, jsonView, shown } from "./dom.js";
+import { button, el, jsonView, parts, shown, small } from "./dom.js";
+import { plain } from "./lib/visible.js";
 import { duration, text, textOr } from "./texts.js";
 
-const MOST_SHOWN = 20000;
+/** Characters; the dialog about a call shows all of its arguments. */
+const MOST_SHOWN = 16384;
 
 export class Card {
   #parts;
@@ -30,7 +32,7 @@ export class Card {
     this.call = call;
     this.#status(call);
     this.#progress(call);
-    this.#once("args", call.arguments, (value) => this.#parts.args.replaceChildren(jsonView(value ?? {})));
+    this.#once("args", call.arguments, (value) => this.#parts.args.replaceChildren(small(value) ? jsonView(value ?? {}) : beginning(JSON.stringify(value))));
     this.#once("content", call.content, (value) => this.#parts.result.replaceChildren(resultView(value)));
     this.#parts.resultBox.hidden = call.content === undefined;
     this.#parts.cut.textContent = call.truncated ? text("call.cut") : "";
@@ -65,6 +67,8 @@ function fold(key, ...children) {
 }
 
 function resultView(value) {
-  if (typeof value !== "string") return jsonView(value ?? null);
-  return el("div", { class: "plain" }, shown(value.length > MOST_SHOWN ? `${value.slice(0, MOST_SHOWN)} …` : value));
+  if (!small(value)) return beginning(typeof value === "string" ? value : JSON.stringify(value));
+  return typeof value === "string" ? el("div", { class: "plain" }, shown(value)) : jsonView(value ?? null);
 }
+
+const beginning = (whole) => parts(plain(whole.slice(0, MOST_SHOWN)) + (whole.length > MOST_SHOWN ? " …" : ""));

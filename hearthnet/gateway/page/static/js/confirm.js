@@ -2,10 +2,10 @@
 
 import { inWords } from "./api.js";
 import { app, homeName, who } from "./app.js";
-import { announce, button, el, fill, jsonView, labelled, shown } from "./dom.js";
+import { announce, button, el, fill, jsonView, labelled, parts, shown, small } from "./dom.js";
 import { editor } from "./editor.js";
 import { approve, check, checkEdited, checkShown, Refused } from "./lib/approval.js";
-import { pieces } from "./lib/visible.js";
+import { exactJson, pieces } from "./lib/visible.js";
 import { modal } from "./modal.js";
 import { moment, text } from "./texts.js";
 
@@ -18,7 +18,7 @@ export function confirm(pending, requests, schema = null) {
   return modal(text("confirm.title"), (sheet) => new Question(sheet, pending, requests, schema).show());
 }
 
-/** Pixels; positions of a scrolled box are rounded. */
+/** Pixels; positions of what is scrolled are rounded. */
 const AT_THE_END = 2;
 
 class Question {
@@ -44,29 +44,36 @@ class Question {
       pending.untrusted && el("p", { class: "warning" }, text("confirm.untrusted")),
       hidden && el("p", { class: "warning" }, text("confirm.hidden")),
       pending.problem && el("p", { class: "warning" }, text("confirm.problem", { problem: pending.problem })),
-      this.#whole(jsonView(pending.body ?? {}, this.#changed()), sound),
-      this.#facts(),
+      this.#whole(small(pending.body) ? jsonView(pending.body ?? {}, this.#changed()) : parts(exactJson(pending.body)), sound),
       this.error,
       this.#choices());
   }
 
-  /** The box of all that will be sent; it can be approved once its end was in view. */
+  /** All that will be sent, and where; it can be approved once its end was in view, above the choices, and none is beside it. */
   #whole(view, sound) {
     const box = el("div", { class: "body", role: "group", tabindex: "0", "aria-label": text("call.arguments") }, view);
     this.hint = el("p", { class: "hint" }, text("confirm.end"));
     this.mayApprove = false;
+    const facts = this.#facts();
+    const { dialog } = this.sheet;
     const watch = new ResizeObserver(() => look());
     const look = () => {
-      if (!box.isConnected || !box.clientHeight || box.scrollTop + box.clientHeight < box.scrollHeight - AT_THE_END) return;
+      const choices = dialog.querySelector(".choices");
+      if (!box.isConnected || !box.clientHeight || !choices) return;
+      const [end, seen] = [facts.getBoundingClientRect().bottom, dialog.getBoundingClientRect()];
+      const last = Math.min(seen.bottom, choices.getBoundingClientRect().top);
+      if (end < seen.top || end > last + AT_THE_END || wide(box) || wide(dialog)) return;
+      dialog.removeEventListener("scroll", look);
       watch.disconnect();
       this.hint.hidden = true;
       this.mayApprove = sound;
       const approve = this.sheet.body.querySelector("[data-choice=approve]");
       if (approve) approve.disabled = !sound;
     };
-    box.addEventListener("scroll", look);
+    dialog.addEventListener("scroll", look);
     watch.observe(box);
-    return [box, this.hint];
+    watch.observe(dialog);
+    return [box, facts, this.hint];
   }
 
   #changed() {
@@ -170,5 +177,7 @@ function place(provider, pending) {
   if (provider === app.me.node) return fact("confirm.provider", el("strong", {}, text("confirm.provider.own")));
   return fact("confirm.provider.other", shown((pending.provider === provider && pending.home) || homeName(provider)));
 }
+
+const wide = (box) => box.scrollWidth > box.clientWidth;
 
 const fact = (key, value) => el("div", {}, el("dt", {}, text(key)), el("dd", {}, value));

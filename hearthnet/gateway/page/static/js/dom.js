@@ -72,6 +72,27 @@ function leaf(value) {
   return value === "" ? el("span", { class: "json-empty" }, "“”") : shown(value);
 }
 
+const MOST_CHARACTERS = 16384;
+const MOST_PIECES = 2000;
+const PART = 4096;
+
+/** Whether a JSON value is drawn element by element: of others, drawing would hold up the page. */
+export function small(value) {
+  const whole = JSON.stringify(value ?? null);
+  return whole.length <= MOST_CHARACTERS && (whole.match(/[,:]/g)?.length ?? 0) + pieces(whole).length <= MOST_PIECES;
+}
+
+/** A long text in parts that are laid out once they are in view. */
+export function parts(whole) {
+  const box = el("pre", { class: "parts", dir: "ltr" });
+  for (let from = 0, to; from < whole.length; from = to) {
+    to = from + PART;
+    if (whole.charCodeAt(to - 1) >> 10 === 0x36) to += 1; // a character of two units stays whole
+    box.append(el("div", { class: "part" }, whole.slice(from, to)));
+  }
+  return box;
+}
+
 /** Puts `children` into `element`, keeping the focus where it was if what had it is there again. */
 export function fill(element, ...children) {
   const held = element.contains(document.activeElement) ? document.activeElement.id : "";

@@ -24,8 +24,10 @@ const read = new Map();
 /** The tree of `text`; what was read before is kept for a while. */
 function treeOf(text) {
   if (!read.has(text)) {
-    const asked = post("/page/markdown", { text }).then(({ tree }) => tree);
-    asked.catch(() => read.delete(text));
+    const asked = post("/page/markdown", { text }).then(({ tree }) => tree).catch((error) => {
+      if (error.code !== "payload_too_large") read.delete(text);
+      return null; // what was refused is kept, too
+    });
     read.set(text, asked);
     if (read.size > MOST_KEPT) read.delete(read.keys().next().value);
   }
@@ -63,6 +65,7 @@ export class Prose {
   #over = false;
   #read = "";
   #reading = false;
+  #refused = 0;
   #rest = el("p", {});
   #more = null;
   #all = false;
@@ -85,7 +88,11 @@ export class Prose {
 
   /** What is not drawn unasked: a button that says how long it is, and then its parts, each drawn once it is full. */
   #continue(text, begun) {
-    if (text.length === begun) return;
+    if (text.length === begun) {
+      this.#more?.remove();
+      [this.#more, this.#all] = [null, false];
+      return;
+    }
     this.#more ??= el("div", { class: "more" }, el("button", { type: "button", class: "quiet", on: { click: () => this.#showAll() } }));
     this.#more.text = text.slice(begun);
     if (!this.#more.parentNode) this.box.after(this.#more);
@@ -124,11 +131,12 @@ export class Prose {
   /** Has the gateway read what is complete, where that is enough more than what it has read. */
   async #look() {
     const wanted = this.#over ? this.#text : this.#text.slice(0, this.#text.lastIndexOf(PARAGRAPH) + 1);
-    const enough = this.#over ? wanted !== this.#read : wanted.length > GROWTH * this.#read.length;
+    const enough = this.#over ? wanted !== this.#read : wanted.length > GROWTH * Math.max(this.#read.length, this.#refused);
     if (this.#reading || !enough || !wanted.trim()) return;
     this.#reading = true;
-    const tree = await treeOf(wanted).catch(() => null);
+    const tree = await treeOf(wanted);
     this.#reading = false;
+    this.#refused = tree === null ? wanted.length : 0;
     if (tree === null) return; // it stays plain text
     if (this.#text.startsWith(wanted)) this.#show(wanted, elements(tree));
     this.#draw();

@@ -67,6 +67,27 @@ export function pieces(text) {
   return found;
 }
 
+const FROM_RIGHT = /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u;
+const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const units = (character) => character.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
+
+/** `value` as compact JSON, hidden characters as codes, and those that are written from the right, which would change the order. */
+export function exactJson(value) {
+  if (Array.isArray(value)) return `[${value.map(exactJson).join(",")}]`;
+  if (value && typeof value === "object") {
+    return `{${Object.entries(value).map(([name, one]) => `${exactJson(name)}:${exactJson(one)}`).join(",")}}`;
+  }
+  if (typeof value !== "string") return JSON.stringify(value ?? null);
+  const characters = [...value];
+  const drawn = marked(characters);
+  const inside = characters.map((one, place) => {
+    if (SHORT[one]) return SHORT[one];
+    if (drawn[place] || FROM_RIGHT.test(one)) return units(one);
+    return '"\\'.includes(one) ? `\\${one}` : one;
+  });
+  return `"${inside.join("")}"`;
+}
+
 const times = ({ count }) => (count ? `×${count}` : "");
 
 /** `text` on one line, hidden characters as `‹U+XXXX›`. */
