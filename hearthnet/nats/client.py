@@ -380,7 +380,7 @@ def payload_too_large(size: int, limit: int, who: str = "the server") -> HearthN
     """Return the error of a frame that is larger than `who` accepts."""
     return HearthNetError(
         "payload_too_large",
-        f"the frame has {size} bytes, {who} takes {limit}; send it by its CID",
+        f"the frame has {size} bytes, {who} takes {limit}; send less in one call",
         details={"limit": limit},
     )
 

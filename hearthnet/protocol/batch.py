@@ -10,8 +10,8 @@ check; an item without an id belongs to no call and is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -66,6 +66,8 @@ _ENCODER: Final = msgspec.json.Encoder()
 _CALLS: Final = msgspec.json.Decoder(Annotated[list[BatchedCall], _Few])
 _REPLIES: Final = msgspec.json.Decoder(Annotated[list[Answered], _Few])
 _EACH: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], _Few])
+_CALL: Final = msgspec.json.Decoder(BatchedCall)
+_ANSWER: Final = msgspec.json.Decoder(Answered)
 _NAMED: Final = msgspec.json.Decoder(_Named)
 
 
@@ -74,15 +76,18 @@ def encode(items: Sequence[BatchedCall] | Sequence[Answered]) -> bytes:
     return _ENCODER.encode(items)
 
 
-def calls(frame: Frame) -> list[Frame]:
+def calls(frame: Frame, on_fault: Callable[[], None] = lambda: None) -> list[Frame]:
     """Split a frame of kind `calls` into its calls, each as if it had arrived alone.
+
+    `on_fault` is called if the body is not a batch or an item is malformed: reading the items one by one
+    takes ten times as long.
 
     Raises:
         FrameError: The body is not a batch.
     """
     return [
         Frame(call_header(frame.header, item), bytes(item.body), None)
-        for item in _items(frame.body, _CALLS, BatchedCall)
+        for item in _items(frame.body, _CALLS, _CALL, BatchedCall, on_fault)
     ]
 
 
@@ -107,8 +112,8 @@ def call_header(shared: Header, item: BatchedCall) -> Header:
     )
 
 
-def answers(frame: Frame) -> list[Frame]:
-    """Split a frame of kind `replies` into its replies and stream frames.
+def answers(frame: Frame, on_fault: Callable[[], None] = lambda: None) -> list[Frame]:
+    """Split a frame of kind `replies` into its replies and stream frames; `on_fault` as with `calls`.
 
     Raises:
         FrameError: The body is not a batch.
@@ -116,7 +121,7 @@ def answers(frame: Frame) -> list[Frame]:
     shared = frame.header
     return [
         Frame(answer_header(shared, item), bytes(item.body), None)
-        for item in _items(frame.body, _REPLIES, Answered)
+        for item in _items(frame.body, _REPLIES, _ANSWER, Answered, on_fault)
     ]
 
 
@@ -137,16 +142,29 @@ def answer_header(shared: Header, item: Answered) -> Header:
     )
 
 
-def _items(data: bytes, decoder: msgspec.json.Decoder[list[Item]], kind: type[Item]) -> list[Item]:
-    is_ulid = ids.is_ulid
+def _items(
+    data: bytes,
+    decoder: msgspec.json.Decoder[list[Item]],
+    each: msgspec.json.Decoder[Item],
+    kind: type[Item],
+    on_fault: Callable[[], None],
+) -> list[Item]:
     try:
         items = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        items = _one_by_one(data, kind)
+        on_fault()
+        return _kept(_one_by_one(data, each, kind), len(data))
+    kept = _kept(items, len(data))
+    if len(kept) < len(items):
+        on_fault()
+    return kept
+
+
+def _kept(items: list[Item], size: int) -> list[Item]:
+    """Return the items that a header would hold, of a body of `size` bytes."""
+    is_ulid = ids.is_ulid
     return [
-        item
-        for item in items
-        if is_ulid(item.id) and (len(data) <= LONGEST or _header_length(item) <= LONGEST)
+        item for item in items if is_ulid(item.id) and (size <= LONGEST or _header_length(item) <= LONGEST)
     ]
 
 
@@ -160,22 +178,22 @@ def _header_length(item: BatchedCall | Answered) -> int:
     return len(item.event) + len(item.code)
 
 
-def _one_by_one(data: bytes, kind: type[Item]) -> list[Item]:
+def _one_by_one(data: bytes, decoder: msgspec.json.Decoder[Item], kind: type[Item]) -> list[Item]:
     """Read the items one by one; used if the list does not decode as a whole."""
     try:
         each = read_json(data, _EACH)
     except HearthNetError as error:
         raise FrameError(f"malformed pack: {error.message}") from error
-    found = (_item(bytes(raw), kind) for raw in each)
+    found = (_item(raw, decoder, kind) for raw in each)
     return [item for item in found if item is not None]
 
 
-def _item(raw: bytes, kind: type[Item]) -> Item | None:
-    reader: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
-    for decoder in (reader, _NAMED):
-        try:
-            item = read_json(raw, decoder)
-        except HearthNetError:
-            continue
-        return item if isinstance(item, kind) else kind(id=item.id)
-    return None
+def _item(raw: msgspec.Raw, decoder: msgspec.json.Decoder[Item], kind: type[Item]) -> Item | None:
+    try:
+        return read_json(memoryview(raw), decoder)
+    except HearthNetError:
+        pass
+    try:
+        return kind(id=read_json(memoryview(raw), _NAMED).id)
+    except HearthNetError:
+        return None

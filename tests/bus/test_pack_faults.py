@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -63,8 +64,8 @@ async def test_an_answer_is_not_kept_for_the_calls_that_left_with_it(
     class Kept(Frame, frozen=True, weakref=True, gc=True):
         """One whose end can be seen."""
 
-    def answers(frame: Frame) -> list[Frame]:
-        found: list[Frame] = [Kept(one.header, one.body, None) for one in unpack(frame)]
+    def answers(frame: Frame, on_fault: Callable[[], None]) -> list[Frame]:
+        found: list[Frame] = [Kept(one.header, one.body, None) for one in unpack(frame, on_fault)]
         frames.extend(map(weakref.ref, found))
         return found
 

@@ -198,8 +198,8 @@ async def test_a_pack_is_bounded_and_what_is_too_large_is_told_to_its_caller_alo
     monkeypatch.setitem(contracts().get(QUERY).__dict__, "request_limit", 2 * MAX_FOREIGN_BYTES)
     service, packs, unpack = ProbeService(places=500), list[tuple[int, int]](), batch.calls
 
-    def calls(frame: Frame) -> list[Frame]:
-        found = unpack(frame)
+    def calls(frame: Frame, on_fault: Callable[[], None]) -> list[Frame]:
+        found = unpack(frame, on_fault)
         packs.append((len(found), len(frame.body)))
         return found
 
@@ -506,8 +506,8 @@ async def test_answers_keep_their_order_and_large_ones_go_alone(
 ) -> None:
     packs, unpack = list[list[int]](), batch.answers
 
-    def answers(frame: Frame) -> list[Frame]:
-        found = unpack(frame)
+    def answers(frame: Frame, on_fault: Callable[[], None]) -> list[Frame]:
+        found = unpack(frame, on_fault)
         packs.append([one.header.seq for one in found])
         return found
 

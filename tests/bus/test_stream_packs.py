@@ -24,7 +24,7 @@ from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
 STREAMS, FRAMES = 12, 60
-Unpack = Callable[[Frame], list[Frame]]
+Unpack = Callable[[Frame, Callable[[], None]], list[Frame]]
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def packs(monkeypatch: pytest.MonkeyPatch) -> list[list[Frame]]:
     found: list[list[Frame]] = []
     unpack: Unpack = batch.answers
 
-    def answers(frame: Frame) -> list[Frame]:
-        found.append(unpack(frame))
+    def answers(frame: Frame, on_fault: Callable[[], None]) -> list[Frame]:
+        found.append(unpack(frame, on_fault))
         return found[-1]
 
     monkeypatch.setattr(batch, "answers", answers)

@@ -23,11 +23,12 @@ from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.node_state import read_node_state
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import offer as offers
 from hearthnet.protocol import subjects
-from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.protocol.frame import MAX_FOREIGN_BYTES, Frame, FrameError
 from hearthnet.protocol.header import SUBJECT_KINDS, Header
 from hearthnet.protocol.offer import REPUBLISH_MS
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hearthnet.bus.session.session import Session
 
 _log = logging.getLogger(__name__)
+_drop_log: Final = RationedLog(_log)
 GRACE_SECONDS: Final = 0.08
 """Wait after the last answer: the jitter of other providers and a way back. A listing waits as long as that
 answer took, if that is longer: on a busy machine other answers are slow as well.
@@ -101,10 +103,12 @@ class FindRequest:
         try:
             if frame.header.kind != "offer":
                 raise FrameError("not an offer")
+            if len(frame.body) > MAX_FOREIGN_BYTES and sender != self._own:
+                raise FrameError(f"{len(frame.body)} bytes of offers are too many")
             found = offers.decode(frame.body).offers
             self._registry.update(sender, found, withdrawn=False, heard_ms=steady_ms())
         except (FrameError, HearthNetError) as error:
-            _log.warning("dropped an offer: %s", error)
+            _drop_log.write("dropped an offer: %s", error)
             return
         if sender == self._own:  # another node may name its services as it likes
             self._services |= {record.service for record in found}
@@ -335,7 +339,7 @@ class Discovery:
         try:
             self._read_announcement(subject, data)
         except (FrameError, HearthNetError) as error:
-            _log.warning("dropped an announcement: %s", error)
+            _drop_log.write("dropped an announcement: %s", error)
 
     def _read_announcement(self, subject: str, data: bytes) -> None:
         _, sender = subjects.open_sender(subject)

@@ -93,7 +93,7 @@ class Registry:
         return sum(map(len, self._nodes.values()))
 
     def update(self, node: str, offers: tuple[OfferRecord, ...], *, withdrawn: bool, heard_ms: int) -> None:
-        """Add the offers that `node` announced.
+        """Add the offers that `node` announced, as many as are kept.
 
         Raises:
             HearthNetError: `bad_request` for a malformed capability.
@@ -101,7 +101,7 @@ class Registry:
         self.drop_expired(heard_ms)
         known = self._nodes.get(node)
         same = known[0].view.node if known else node
-        views = [_view(same, offer) for offer in offers]
+        views = [_view(same, offer) for offer in offers[:MOST_OFFERS]]
         if withdrawn:
             for view in views:
                 topic = subjects.topic(view.capability)

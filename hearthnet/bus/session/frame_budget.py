@@ -16,6 +16,7 @@ from typing import Final
 
 from hearthnet.core import ids
 from hearthnet.core.rate_limits import TokenBucket
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.frame import MAX_FOREIGN_BYTES
 
@@ -24,7 +25,6 @@ UNIT_BYTES: Final = 16_384
 """A frame is one unit, and so is each 16 KiB of it, which take about as long to decrypt and to parse."""
 _TOKEN: Final = 43
 """Characters of a node in a subject."""
-_LOG_MS: Final = 10_000
 
 
 class FrameBudget:
@@ -34,7 +34,7 @@ class FrameBudget:
     that this process did not request have up to `MAX_FOREIGN_BYTES`.
     """
 
-    __slots__ = ("_bucket", "_family", "_log_at", "_most_bytes", "_own", "_sender", "dropped")
+    __slots__ = ("_bucket", "_drop_log", "_family", "_most_bytes", "_own", "_sender", "dropped")
 
     def __init__(self, own: str, family: str, burst: int, per_second: int) -> None:
         start = len(f"hn.{family}.")
@@ -43,7 +43,7 @@ class FrameBudget:
         self._most_bytes = sys.maxsize if family == "rep" else MAX_FOREIGN_BYTES
         self._sender = slice(start, start + _TOKEN)
         self._bucket = TokenBucket(burst, per_second) if burst else None
-        self._log_at = 0
+        self._drop_log = RationedLog(_log)
         self.dropped = 0
         """The number of frames that were dropped unread."""
 
@@ -58,14 +58,12 @@ class FrameBudget:
         ):
             return True
         self.dropped += 1
-        if now >= self._log_at:
-            self._log_at = now + _LOG_MS
-            _log.warning(
-                "%s sends more or larger %s frames than are read; %d were dropped unread so far",
-                sender[:8],
-                self._family,
-                self.dropped,
-            )
+        self._drop_log.write(
+            "%s sends more or larger %s frames than are read; %d were dropped unread so far",
+            sender[:8],
+            self._family,
+            self.dropped,
+        )
         return False
 
     def charge(self, subject: str, units: int) -> None:

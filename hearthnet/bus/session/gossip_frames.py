@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.capability_name import Count
@@ -120,6 +121,8 @@ class GossipReader:
         self._level = level
         self._line = line
         self._allowance = LineBudgets(_BURST, _PER_SECOND)
+        self.budget = FrameBudget(node, "event", _BURST, _PER_SECOND)
+        """What is beyond it is dropped before `open`, which would cost ten times as much to refuse it."""
 
     def open(self, subject: str, data: bytes) -> Frame:
         """Read the frame in `data`, from the node in its subject; cheap checks come first.

@@ -34,6 +34,7 @@ from hearthnet.bus.session.gossip_frames import (
 )
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.nats.client import NatsClient
@@ -95,6 +96,7 @@ class Membership:
         self._local_heads: list[Callable[[SetDigests], None]] = []
         self._heads: SetDigests | None = None
         self._heads_until = 0
+        self._drop_log = RationedLog(_log, logging.INFO)
         self.dropped = 0
 
     @property
@@ -171,6 +173,8 @@ class Membership:
 
     def on_message(self, subject: str, data: bytes, absent: bool) -> None:
         """Process one event frame; a faulty one is dropped and counted."""
+        if not self.reader.budget.admits(subject, len(data)):
+            return
         try:
             self._read(subject, data)
         except (FrameError, HearthNetError) as error:
@@ -236,7 +240,7 @@ class Membership:
 
     def _drop(self, error: Exception) -> None:
         self.dropped += 1
-        _log.info("dropped an event: %s", error)
+        self._drop_log.write("dropped an event: %s", error)
 
     def _queue(self, event: CommunityEvent, sender: str) -> None:
         """Add an unknown event to those to be merged."""

@@ -10,6 +10,7 @@ from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.sender import Sender
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import Frame, FrameError
@@ -66,6 +67,7 @@ class ReplyInbox:
         self._handlers: dict[str, ReplyHandler] = {}
         self._signs: dict[tuple[str, str], float] = {}
         self.budget = FrameBudget(own.node_id, "rep", _BURST, _PER_SECOND)
+        self._drop_log = RationedLog(_log)
         self.dropped = 0
 
     def expect(self, call_id: str, handler: ReplyHandler) -> None:
@@ -106,7 +108,7 @@ class ReplyInbox:
                 self.budget.refund(subject, len(data))
         except (FrameError, HearthNetError) as error:
             self.dropped += 1
-            _log.warning("dropped a reply: %s", error)
+            self._drop_log.write("dropped a reply: %s", error)
 
     def _on_pack(self, subject: str, data: bytes) -> bool:
         """Dispatch the answers of a batch, each as if it had arrived alone; True if one was waited for."""
@@ -117,10 +119,16 @@ class ReplyInbox:
             raise FrameError("these are not answers to this process")
         if subject != subjects.replies(sender, self._own.node_id, self._own.instance):
             raise FrameError("the subject is none for answers to this process")
+        faults = list[None]()
+
+        def on_fault() -> None:
+            faults.append(None)
+            self.budget.charge(subject, batch.MOST)
+
         expected = 0
-        for answer in batch.answers(frame):
+        for answer in batch.answers(frame, on_fault):
             expected += self.deliver(answer)
-        return expected > 0
+        return expected > 0 and not faults
 
     def deliver(self, frame: Frame) -> bool:
         """Dispatch a frame that was opened, or comes from this process; True if it was waited for."""

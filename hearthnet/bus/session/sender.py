@@ -68,7 +68,7 @@ class LocalProvider(Protocol):
     def receive_call(self, frame: Frame) -> None:
         """Answer or refuse a call."""
 
-    def receive_control(self, frame: Frame) -> None:
+    def receive_control(self, frame: Frame) -> object:
         """Process a frame about a running call: ack, input, cancel."""
 
 

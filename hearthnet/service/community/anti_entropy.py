@@ -26,6 +26,7 @@ from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.ids import short_id
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import subjects
@@ -63,6 +64,7 @@ class AntiEntropy:
         self._peer = bus.peer
         self._membership = bus.peer.membership
         self._tasks = TaskSet()
+        self._drop_log = RationedLog(_log, logging.INFO)
         self._announcing = asyncio.Event()
         self._keeping = asyncio.Event()
         self._asking = asyncio.Event()
@@ -134,11 +136,13 @@ class AntiEntropy:
                     await self._announcing.wait()
 
     def _on_heads(self, subject: str, data: bytes, absent: bool) -> None:
+        if not self._membership.reader.budget.admits(subject, len(data)):
+            return
         try:
             frame = self._membership.reader.open(subject, data)
             heads = read_json(frame.body, gossip_frames.DIGESTS)
         except (FrameError, HearthNetError) as error:
-            _log.info("dropped heads: %s", error)
+            self._drop_log.write("dropped heads: %s", error)
             return
         if frame.header.sender == self._peer.node_id:
             return

@@ -15,6 +15,7 @@ from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.session import Session
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import frame as frames
@@ -44,6 +45,7 @@ class Announcer:
         self._version = version
         self._tasks = tasks
         self.budget = FrameBudget(peer.node_id, "find", _BURST, _PER_SECOND)
+        self._drop_log = RationedLog(_log)
         self._hosted: list[ActiveOffer] = []
         self._built_in: list[ActiveOffer] = []
         self._subjects: set[str] = set()
@@ -160,7 +162,7 @@ class Announcer:
         try:
             answer = self._answer(subject, data)
         except (FrameError, HearthNetError) as error:
-            _log.warning("dropped a find: %s", error)
+            self._drop_log.write("dropped a find: %s", error)
             return
         if answer is not None:
             self._tasks.start(answer(), "find")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +21,12 @@ from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.config import LimitsConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rate_limits import TokenBucket
+from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.tasks import TaskSet, end
 from hearthnet.core.times import steady_ms
+from hearthnet.nats.client import payload_too_large
 from hearthnet.protocol import batch, subjects
-from hearthnet.protocol.frame import Frame, FrameError
+from hearthnet.protocol.frame import MAX_FOREIGN_BYTES, Frame, FrameError
 from hearthnet.service.decorators import Offer, endpoints
 from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.service.hosting import admission
@@ -48,9 +51,13 @@ _MAX_STALE_ANSWERS: Final = 10
 """Maximum of answers with the right time per node and tick, to stale frames; further ones are dropped."""
 _RATIONED: Final = frozenset({"rate_limited", "revoked"})
 """Refusals that any number of calls can cause, since no rate limit precedes them."""
-_REFUSALS: Final = 100
-_REFUSALS_PER_SECOND: Final = 10
-"""Such answers to one node, at once and in the long run: sealing one costs more than the call did."""
+_REFUSALS_PER_SECOND: Final = 50
+"""Such answers to one node in the long run: sealing one costs more than the call did.
+
+At once as many as calls are read, since an effect that is not answered has an unknown outcome.
+"""
+_OVERSIZED_PER_SECOND: Final = 0.1
+"""Frames over `MAX_FOREIGN_BYTES` of one node that are opened and answered: earlier versions send them."""
 _ULID: Final = 26
 _CONTROLS: Final = 1_000
 _CONTROLS_PER_SECOND: Final = 500
@@ -68,7 +75,9 @@ class Host:
         self._rates = PeerRates(node.config.limits)
         self._call_budget = _call_budget(peer.node_id, node.config.limits)
         self._control_budget = FrameBudget(peer.node_id, "ctl", _CONTROLS, _CONTROLS_PER_SECOND)
-        self._refusals = TokenBucket(_REFUSALS, _REFUSALS_PER_SECOND)
+        self._refusals = TokenBucket(node.config.limits.total_hard or _CONTROLS, _REFUSALS_PER_SECOND)
+        self._oversized = TokenBucket(1, _OVERSIZED_PER_SECOND)
+        self._drop_log = RationedLog(_log)
         self._fixed = (
             endpoints(service)
             | endpoints(TraceEndpoint(peer, service.name))
@@ -190,6 +199,8 @@ class Host:
 
     def _on_call(self, subject: str, data: bytes, absent: bool) -> None:
         if not self._call_budget.admits(subject, len(data)):
+            if len(data) > MAX_FOREIGN_BYTES:
+                self._on_oversized(subject, data)
             return
         frame = self._open(subject, data)
         if frame is None:
@@ -198,13 +209,29 @@ class Host:
             self.receive_call(frame)
             return
         try:
-            calls = batch.calls(frame)
+            calls = batch.calls(frame, partial(self._call_budget.charge, subject, batch.MOST))
         except FrameError as error:
             self._drop(error)
             return
-        self._call_budget.charge(subject, len(calls) - 1)
+        self._call_budget.charge(subject, max(0, len(calls) - 1))
         for call in calls:
             self.receive_call(call, packed=True)
+
+    def _on_oversized(self, subject: str, data: bytes) -> None:
+        """Tell a member that its call is too large, now and then: an earlier version sends such calls."""
+        try:
+            sender = subjects.directed(subject).sender
+            is_member = self.peer.membership.is_member(sender)
+            if not is_member or not self._oversized.take(sender, 1, steady_ms()):
+                return
+            frame = admission.open_directed(self.peer, subject, data)
+            if frame.header.kind == "calls" or not admission.fresh(self.peer, frame.header):
+                return
+        except (FrameError, HearthNetError) as error:
+            self._drop(error)
+            return
+        refusal = payload_too_large(len(data), MAX_FOREIGN_BYTES, "another node")
+        self._answers.start(self._refuse(frame, refusal, packed=False), "refusal")
 
     def receive_call(self, frame: Frame, *, packed: bool = False) -> None:
         """Answer or refuse a call that was opened, or comes from this process (bus/session/sender.py).
@@ -227,10 +254,10 @@ class Host:
             if isinstance(error, ConsentRefused):
                 self._records.refused(frame.header, frame.evidence, error)
             if self._may_answer(frame.header.sender, error, packed):
-                self._answers.start(self._refuse(frame, error, packed), "refusal")
+                self._answers.start(self._refuse(frame, error, packed=packed), "refusal")
         except Exception as error:
             wire = as_wire_error(error, frame.header.capability)
-            self._answers.start(self._refuse(frame, wire, packed), "refusal")
+            self._answers.start(self._refuse(frame, wire, packed=packed), "refusal")
         else:
             self._start(running)
 
@@ -282,19 +309,21 @@ class Host:
         if subject[-_ULID:] not in self._running or not self._control_budget.admits(subject, len(data)):
             return
         frame = self._open(subject, data)
-        if frame is not None:
-            self.receive_control(frame)
+        if frame is not None and self.receive_control(frame):
+            self._control_budget.refund(subject, len(data))
 
-    def receive_control(self, frame: Frame) -> None:
-        """Process a control frame of the caller of a running call."""
+    def receive_control(self, frame: Frame) -> bool:
+        """Process a control frame about a running call; True for an input that was accepted."""
         running = self._running.get(frame.header.stream)
         if running is None or running.header.sender != frame.header.sender:
-            return
+            return False
         try:
             if admission.fresh(self.peer, frame.header):
                 self._control(running, frame)
+                return frame.header.kind == "input"
         except HearthNetError as error:
-            _log.warning("refused a control frame: %s", error)
+            self._drop_log.write("refused a control frame: %s", error)
+        return False
 
     def _control(self, running: CallExecution, frame: Frame) -> None:
         match frame.header.kind:
@@ -314,9 +343,9 @@ class Host:
 
     def _drop(self, error: Exception) -> None:
         self._dropped += 1
-        _log.warning("dropped a frame: %s", error)
+        self._drop_log.write("dropped a frame: %s", error)
 
-    async def _refuse(self, frame: Frame, error: HearthNetError, packed: bool) -> None:
+    async def _refuse(self, frame: Frame, error: HearthNetError, *, packed: bool) -> None:
         header = frame.header
         self.refused += 1
         self._count_refusal(header.capability, error.code)

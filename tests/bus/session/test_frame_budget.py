@@ -76,7 +76,7 @@ async def test_a_call_too_large_for_another_node_is_not_sent(
     body = {**query(), "more": "x" * MAX_FOREIGN_BYTES}
     async with mesh.hosting(ProbeService()), await mesh.bus() as own, await mesh.guest_bus() as guest:
         await guest.call(QUERY, query())
-        with pytest.raises(HearthNetError, match=r"another node takes 1048576; send it by its CID") as caught:
+        with pytest.raises(HearthNetError, match=r"takes 1048576; send less in one call") as caught:
             await guest.call(QUERY, body)
         assert (caught.value.code, caught.value.details) == (
             "payload_too_large",
