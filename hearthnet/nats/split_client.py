@@ -145,6 +145,10 @@ class SplitClient(NatsClient):
         await self._others.flush_subscriptions()
         await super().flush_subscriptions()
 
+    def _end(self) -> None:
+        super()._end()
+        self._others._connected.set()  # so that `connected` does not wait for it
+
     async def close(self) -> None:
         """Send the waiting data and close both."""
         await super().close()

@@ -94,8 +94,8 @@ async def test_150000_calls_in_10_s_delay_none_of_the_owner(owned: Victim, owner
     sent = await held(owned, owner, "call", FULL, FULL_SECONDS)
     assert sent.frames > FULL / 2
     assert sent.cpu / sent.seconds < 0.3
-    # Those that the rate limit lets in, and a ration of refusals.
-    assert sent.answers < 1_000
+    # Those that the rate limit lets in, and a ration of refusals: 1,000 and 50 a second.
+    assert sent.answers < 2_000
 
 
 @pytest.mark.req("ATTACK-40", "RATE-3")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hearthnet.bus.routing import routing_table
 from hearthnet.bus.routing.health import FIRST_RETRIES, MAX_RETRIES, QUARANTINE_MS, Retries
-from hearthnet.bus.routing.offer_registry import OfferView, Registry
+from hearthnet.bus.routing.offer_registry import MOST_FAILING, OfferView, Registry
 from hearthnet.bus.routing.routing_table import (
     IDLE_MS,
     LONGEST_NAME,
@@ -232,6 +232,41 @@ def test_claims_about_load_bring_a_node_no_more_calls(claims: int, monkeypatch: 
     for found in (asked, at_first):
         assert all(found[node] > 400 / 8 for node in honest)
         assert found[OTHER] < 400 * 0.4
+
+
+@pytest.mark.req("ATTACK-42")
+@pytest.mark.parametrize("measured", [False, True])
+def test_hundreds_of_offers_bring_a_node_no_more_calls(
+    measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing_table, "random", Random(20261124).random)
+    honest = f"ed25519:{ids.b64(bytes([2]) * 32)}"
+    many = [(OTHER, _offer(instance=f"m{number:07}")) for number in range(511)]
+    registry, table = _known(*many, (honest, _offer()))
+    for entry in list(table.entries) if measured else []:
+        _call(registry, entry, ms=20)
+    found = Counter(_best(table).view.node for _ in range(400))
+    assert 400 * 0.4 < found[honest] < 400 * 0.6
+
+
+@pytest.mark.req("ATTACK-42", "BUS-24")
+def test_new_names_for_processes_that_fail_bring_no_more_calls() -> None:
+    registry, table = _known()
+    failed = 0
+    for number in range(30):
+        offer = _offer(instance=f"new{number:05}", issued_at=1_000 + number)
+        registry.update(OTHER, (offer,), withdrawn=False, heard_ms=HEARD)
+        entry = table.best(_Asker())
+        if entry is not None:
+            failed += 1
+            _call(registry, entry, "internal_error")
+            registry.update(OTHER, (offer,), withdrawn=True, heard_ms=HEARD)
+    assert failed == MOST_FAILING
+    at = HEARD + QUARANTINE_MS
+    registry.update(OTHER, (_offer(instance="bbbbbbbb"),), withdrawn=False, heard_ms=at)
+    _call(registry, _best(table), "", at=at)
+    registry.update(OTHER, (_offer(instance="cccccccc"),), withdrawn=False, heard_ms=at)
+    assert _instances(table) == {"bbbbbbbb", "cccccccc"}
 
 
 @pytest.mark.req("ATTACK-42")

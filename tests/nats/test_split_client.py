@@ -11,6 +11,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.errors import HearthNetError
 from hearthnet.nats.client import NatsClient
 from hearthnet.nats.split_client import SplitClient
 from hearthnet.protocol import subjects
@@ -86,9 +87,24 @@ async def test_either_connection_comes_back_with_its_subscriptions(split: Mesh, 
         await wait_for(lambda: lost, what="the loss to be noticed")
         async with asyncio.timeout(20):
             await link.connected()
+            # Otherwise a call can reach the server before the subscriptions do, and nobody is there.
+            await link.flush_subscriptions()
             for bus in (own, guest):
                 assert (await bus.call(QUERY, query())).provider == host.peer.node_id
         assert link.is_connected
+
+
+@pytest.mark.req("RATE-4")
+async def test_who_waits_is_told_that_the_login_is_refused_for_good(split: Mesh) -> None:
+    link = await SplitClient.join(split.server.url, split.identity, "one")
+    assert isinstance(link, SplitClient)
+    link._others._connected.clear()
+    waiting = asyncio.create_task(link.connected())
+    await asyncio.sleep(0)
+    link._end()
+    with pytest.raises(HearthNetError, match="was closed"):
+        await asyncio.wait_for(waiting, 5)
+    await link.close()
 
 
 @pytest.mark.req("RATE-4")

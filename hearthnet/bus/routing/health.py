@@ -100,9 +100,9 @@ class Health:
         if self.state == "asked":
             self.state = "well"
             if not worked:
-                self._quarantine(now_ms)
+                self.quarantine(now_ms)
         elif self.state == "well" and len(self._recent) >= FEWEST and self.success < LEAST_SUCCESS:
-            self._quarantine(now_ms)
+            self.quarantine(now_ms)
 
     def is_due(self, now_ms: int) -> bool:
         """Return whether a call may try it again, from now on; earlier calls no longer count then."""
@@ -122,7 +122,8 @@ class Health:
             return None  # a wait shorter than the usual answer proves nothing
         return False if code in FAILURES else None
 
-    def _quarantine(self, now_ms: int) -> None:
+    def quarantine(self, now_ms: int) -> None:
+        """Shut the offer out."""
         self.state = "shut"
         self.until_ms = now_ms + QUARANTINE_MS
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hearthnet.bus.routing.health import Health
+from hearthnet.bus.routing.health import FAILURES, QUARANTINE_MS, Health
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
@@ -33,6 +33,11 @@ MOST_OFFERS: Final = 512
 """Maximum of offers kept per node; further ones are ignored."""
 MOST_PARAMS: Final = 16_384
 """Maximum characters of JSON in the params of one offer."""
+MOST_FAILING: Final = 3
+"""Processes of a node that fail their first calls of a topic, one after the other, before its others are left
+alone, too: a new name for each announcement would be a new chance each time.
+"""
+_MOST_FAILED: Final = 1_024
 _Key = tuple[str, str, str, str]
 Event = Literal["appeared", "changed", "gone"]
 Watcher = Callable[[Event, "OfferView"], None]
@@ -81,6 +86,8 @@ class Registry:
         self._nodes: dict[str, list[RoutingEntry]] = {}
         self._ends: list[tuple[int, int, RoutingEntry]] = []
         self._shut: list[tuple[int, int, RoutingEntry]] = []
+        self._failed: dict[tuple[str, str], tuple[frozenset[str], int]] = {}
+        """The processes of a node that failed calls of a topic since one worked, and the time of the last."""
         self._most_ends = MOST_OFFERS
         self._serial = itertools.count()
         self._of_home: dict[str, dict[str, OfferView]] = {}
@@ -156,10 +163,39 @@ class Registry:
         changed = health.state != state or health.failures != failures or health.p50_ms != p50_ms
         if changed or entry.rank is not None:
             entry.insert()
+        if not entry.is_near and (self._failed or code in FAILURES):
+            self._judge_node(entry, code, now_ms)
         if health.state == "shut" != state:
             heappush(self._shut, (health.until_ms, next(self._serial), entry))
             who, what = short_id(entry.view.node), entry.view.capability
             _log.warning("%s is not asked for %s for a minute: too much of it failed", who, what)
+
+    def _judge_node(self, entry: RoutingEntry, code: str | None, now_ms: int) -> None:
+        """Shut out the unproved offers of a node for a topic if several of its processes failed."""
+        node = entry.view.node
+        topic = subjects.topic(entry.view.capability)
+        if code == "":
+            self._failed.pop((node, topic), None)
+        if code not in FAILURES or entry.health.success:
+            return
+        failed, _ = self._failed.get((node, topic), (frozenset(), 0))
+        if len(failed) < MOST_FAILING:
+            failed |= {entry.view.offer.instance}
+        if len(self._failed) >= _MOST_FAILED:
+            self._failed.clear()
+        self._failed[node, topic] = failed, now_ms
+        if len(failed) >= MOST_FAILING:
+            for other in self._nodes.get(node, ()):
+                if subjects.topic(other.view.capability) == topic and not (
+                    len(other.health) and other.health.success
+                ):
+                    self._shut_out(other, now_ms)
+
+    def _shut_out(self, entry: RoutingEntry, now_ms: int) -> None:
+        if entry.health.state == "well":
+            entry.health.quarantine(now_ms)
+            entry.insert()
+            heappush(self._shut, (entry.health.until_ms, next(self._serial), entry))
 
     def drop_expired(self, now_ms: int) -> None:
         """Remove expired offers, and readmit those whose time of being shut out has ended."""
@@ -222,6 +258,9 @@ class Registry:
                 _log.info("%s offers more than is kept: %s", short_id(view.node), view.capability)
                 return
             entry = self._add(view, key, topic)
+            failed, failed_ms = self._failed.get((view.node, topic), (frozenset(), 0))
+            if len(failed) >= MOST_FAILING and heard_ms < failed_ms + QUARANTINE_MS:
+                self._shut_out(entry, failed_ms)
         elif view.offer.issued_at < entry.view.offer.issued_at:
             return
         else:

@@ -43,8 +43,33 @@ _TRIAL_SHARE: Final = 0.25
 _SAMPLES: Final = 16
 """Entries among which each node counts once; looking at all of very many would take too long."""
 _LAST: Final = 1 << 62
+_FEW_NODES: Final = 256
+"""With more nodes, one that has all the offers that are kept of a node is a minority among `_SAMPLES`."""
 Rank = tuple[int, int, "RoutingEntry"]
-Shelf = list[Rank]
+
+
+class Shelf(list[Rank]):
+    """Offers in the order of their rank, and by node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: dict[str, dict[RoutingEntry, None]] = {}
+
+    def of_random_node(self, start: int, end: int) -> RoutingEntry | None:
+        """Return an entry between two places of a random node, however many offers the others have there.
+
+        None if there are too many nodes, or none was found among some.
+        """
+        if len(self.nodes) > _FEW_NODES:
+            return None
+        nodes, first, last = list(self.nodes.values()), self[start], self[end - 1]
+        for _ in range(_SAMPLES):
+            entries = list(nodes[int(random() * len(nodes))])
+            for _ in range(MOST_PLACES):
+                entry = entries[int(random() * len(entries))]
+                if entry.rank is not None and first <= entry.rank <= last:
+                    return entry
+        return None
 
 
 class RoutingEntry:
@@ -116,14 +141,19 @@ class RoutingEntry:
         rank = self.rank = (score, self.serial, self)
         for shelf in self.shelves:
             insort(shelf, rank)
+            shelf.nodes.setdefault(self.view.node, {})[self] = None
 
     def remove(self) -> None:
         """Remove it from all shelves."""
         rank = self.rank
         if rank is not None:
             self.rank = None
+            node = self.view.node
             for shelf in self.shelves:
                 del shelf[bisect_left(shelf, rank)]
+                del shelf.nodes[node][self]
+                if not shelf.nodes[node]:
+                    del shelf.nodes[node]
 
 
 class Asker(Protocol):
@@ -144,7 +174,7 @@ class RoutingTable:
         fields = [(*path.partition(".")[::2], rule) for path, rule in contract.match.items()]
         self._exact = [(part, name, rule) for part, name, rule in fields if rule.rule in ("equal", "in")]
         self._fields = [(part, name) for part, name, _ in fields]
-        self._all: tuple[Shelf, Shelf] = [], []
+        self._all = Shelf(), Shelf()
         self._by: list[dict[str, tuple[Shelf, Shelf]]] = [{} for _ in self._exact]
 
     def add(self, entry: RoutingEntry) -> bool:
@@ -215,12 +245,12 @@ class RoutingTable:
         for (_, _, rule), values in zip(self._exact, self._by, strict=True):
             offered = rule.offered(entry.view.params)
             if rule.rule == "in" or len(offered) == 1:
-                pairs += [values.setdefault(value, ([], [])) for value in _texts(offered)]
+                pairs += [values.setdefault(value, (Shelf(), Shelf())) for value in _texts(offered)]
         return [shelf for near, every in pairs for shelf in ((near, every) if entry.is_near else (every,))]
 
 
 _NOTHING: Final[dict[str, Any]] = {}
-_EMPTY: Final[tuple[Shelf, Shelf]] = ([], [])
+_EMPTY: Final = Shelf(), Shelf()
 
 
 def same_schema(contract: Contract, view: OfferView) -> bool:
@@ -284,6 +314,8 @@ def _one(shelf: Shelf, start: int, end: int) -> RoutingEntry:
     count = end - start
     if count <= _SAMPLES:
         ranks = shelf[start:end]
+    elif (found := shelf.of_random_node(start, end)) is not None:
+        return found
     else:
         ranks = [shelf[start + int(random() * count)] for _ in range(_SAMPLES)]
     turn = int(random() * len(ranks))

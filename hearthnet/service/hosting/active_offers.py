@@ -88,7 +88,7 @@ class ActiveOffer:
         self._demand: CallRequirement | None = None
 
     def occupy(self, node: str, places: int) -> None:
-        """Record that calls of another node take so many of the places more, or fewer."""
+        """Record that calls of another node, or of those for whom it answers, take so many places more."""
         held = self._held.get(node, 0) + places
         if held:
             self._held[node] = held

@@ -175,7 +175,9 @@ def admit(
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
     is_other = header.sender != peer.node_id
-    if chosen.in_flight >= chosen.offer.max_concurrent or (is_other and not chosen.has_place(header.sender)):
+    if chosen.in_flight >= chosen.offer.max_concurrent or (
+        is_other and not chosen.has_place(peer.roster.line(header.sender)[-1])
+    ):
         whose = " for your node" if is_other else ""
         raise HearthNetError(
             "capacity_exceeded",

@@ -52,6 +52,30 @@ async def test_another_node_holds_half_of_the_places_with_all_its_processes(
 
 
 @pytest.mark.req("ATTACK-42")
+async def test_a_place_is_held_by_who_answers_for_the_caller(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, free = ProbeService(places=2), asyncio.Event()
+
+    async def hold(call: Call[Any, Any]) -> None:
+        await free.wait()
+
+    service.answer = hold
+    async with mesh.hosting(service) as host, await mesh.guest_bus() as guest:
+        inviter = mesh.identity.node_id
+        monkeypatch.setattr(type(host.peer.roster), "line", lambda roster, node: (node, inviter))
+        (offer,) = (entry for entry in host._active if entry.offer.capability == QUERY)
+        call = asyncio.create_task(guest.call(QUERY, query()))
+        await wait_for(lambda: host.in_flight == 1, what="the call")
+        assert offer._held == {inviter: 1}
+        assert not offer.has_place(inviter)
+        monkeypatch.undo()
+        free.set()
+        await call
+        assert offer._held == {}
+
+
+@pytest.mark.req("ATTACK-42")
 async def test_callers_of_another_node_wait_in_line_for_its_half(mesh: Mesh) -> None:
     """None of them is sent to be refused, and all get through."""
     async with mesh.hosting(ProbeService(places=4)) as host, await mesh.guest_bus() as guest:
