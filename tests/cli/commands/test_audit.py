@@ -44,7 +44,7 @@ def market_post(shell: Shell, title: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def exported(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Lines:
-    """The lines of an export of a node on which three posts were made, and an invite that is none was withdrawn."""
+    """The lines of an export of a node with three posts, on which an invite that is none was withdrawn."""
     for number in range(3):
         market_post(shell, f"Audited {number}")
     gone = {"params": {}, "input": {"client_id": new_ulid(), "invite_event_id": new_ulid()}}

@@ -301,7 +301,7 @@ def test_the_page_and_the_terminal_draw_the_same_characters_as_codes() -> None:
 @pytest.mark.req("ATTACK-44", "PAGE-3")
 def test_long_calls_are_drawn_as_the_terminal_prints_them() -> None:
     hidden = ["xxx  ", "e" + "\u0301" * 9, "\t\n\u202e\U000e0041"]
-    value = {"a b": [*hidden, 1.5, None, 'q"\\', "\u05d0", {}, []]}
+    value: dict[str, Any] = {"a b": [*hidden, 1.5, None, 'q"\\', "\u05d0", {}, []]}
     assert ask("exactJson", value) == visible.exact_json(value)
 
 
