@@ -93,6 +93,21 @@ async def test_what_may_be_sent_again_waits_on(world: World, code: str) -> None:
 
 
 @pytest.mark.req("MARKET-22")
+async def test_a_call_that_is_over_a_quota_waits_until_its_time_and_others_go_on(world: World) -> None:
+    over, other = world.put(), world.put()
+
+    async def send(capability: str, body: dict[str, Any]) -> None:
+        await world.send(capability, body)
+        if body["input"]["client_id"] == over and world.now < NOW + 60_000:
+            raise HearthNetError("rate_limited", "not today", retry_after_ms=60_000)
+
+    for now, done in ((NOW, [other]), (NOW + 59_999, []), (NOW + 60_000, [over])):
+        world.now = now
+        assert await world.outbox.deliver(send, lambda: world.now) == done
+    assert world.sent == [over, other, over]
+
+
+@pytest.mark.req("MARKET-22")
 async def test_what_is_refused_is_kept_with_the_reason_and_not_sent_again(world: World) -> None:
     bad, good = sorted(ids.new_ulid() for _ in range(2))
     world.put(bad, title="a")

@@ -44,7 +44,7 @@ def market_post(shell: Shell, title: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def exported(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Lines:
-    """The lines of an export of a node with three posts, on which an invite that is none was withdrawn."""
+    """The lines of an export of a node with three posts and a refused withdrawal of an invite."""
     for number in range(3):
         market_post(shell, f"Audited {number}")
     gone = {"params": {}, "input": {"client_id": new_ulid(), "invite_event_id": new_ulid()}}
@@ -342,7 +342,7 @@ def test_no_byte_of_a_proof_can_be_changed(here: Here, shell: Shell, exported: L
         file.write_bytes(cut)
         with pytest.raises(HearthNetError):
             verify_proof(file)
-    file.write_bytes(whole.replace(b'"code":""', b'"code":"x"').replace(b"market", b"morket"))
+    file.write_bytes(whole.replace(b'"code":""', b'"code":"x"').replace(b'"auth"', b'"euth"'))
     assert here("audit", "verify", file) in (2, 4)
 
 
