@@ -164,8 +164,8 @@ def _meant(listed: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 async def _corpora(bus: Bus) -> list[dict[str, Any]]:
-    own, body = bus.peer.node_id, dict[str, Any](params={}, input={})
-    listed = (await bus.call("rag.list_corpora@1.0", body, node=own)).output["corpora"]
+    body: dict[str, Any] = {"params": {}, "input": {}}
+    listed = (await bus.call("rag.list_corpora@1.0", body, node=bus.peer.node_id)).output["corpora"]
     shared = await shared_corpora(bus)
     return [{**one, "shared": one["name"] in shared} for one in listed]
 
