@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 _MOST_NODES: Final = 4_096
+_EVICTED: Final = 512
+"""Nodes forgotten at a time: those with the most left, who gain the least by it."""
 
 
 class TokenBucket:
@@ -36,7 +38,8 @@ class TokenBucket:
         """Subtract `units` from those of `node`, even if fewer are left."""
         left = self.left(node, now_ms) - units
         if node not in self._left and len(self._left) >= _MOST_NODES:
-            self._left.clear()
+            for fullest in sorted(self._left, key=lambda one: -self.left(one, now_ms))[:_EVICTED]:
+                del self._left[fullest]
         self._left[node] = (left, now_ms)
 
 

@@ -98,6 +98,16 @@ def test_each_node_has_its_own_and_remembering_them_takes_bounded_room() -> None
     assert len(allowance._left) <= 4_096
 
 
+@pytest.mark.req("ATTACK-36")
+def test_whoever_has_least_left_is_forgotten_last() -> None:
+    """Any number of further names gives nobody a new budget."""
+    allowance = TokenBucket(burst=10, per_second=0)
+    assert allowance.take("anna", 10, 0)
+    for number in range(10_000):
+        allowance.take(str(number), 1, 0)
+    assert not allowance.take("anna", 1, 0)
+
+
 @pytest.mark.req("COMMUNITY-5")
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 500)), max_size=60))
 def test_no_order_of_asking_gives_more(asked: list[tuple[int, int]]) -> None:
