@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hearthnet.bus.session.gossip_frames import SetDigest, SetDigests
-from hearthnet.service.community.peer_heads import CLAIM_SECONDS, FRUITLESS_SECONDS, Neighbours
+from hearthnet.service.community.peer_heads import (
+    CLAIM_SECONDS,
+    FRUITLESS_SECONDS,
+    SAME_HEADS_SECONDS,
+    Neighbours,
+)
 
 OURS = SetDigests(SetDigest(5, "m"), SetDigest(0, ""))
 MORE = SetDigests(SetDigest(9, "x"), SetDigest(0, ""))
@@ -42,6 +47,18 @@ def test_who_had_nothing_is_not_asked_for_the_same_again_nor_soon_for_more() -> 
     assert others.due(OURS, 101) is None
     assert others.pause(OURS, 101) == FRUITLESS_SECONDS - 1
     assert others.due(OURS, 100 + FRUITLESS_SECONDS) == "anna"
+
+
+@pytest.mark.req("COMMUNITY-4", "ATTACK-36")
+def test_what_was_passed_over_is_asked_for_again_while_heads_stay_as_they_are() -> None:
+    others = Neighbours()
+    others.record("anna", MORE, 0)
+    others.gave("anna", False, 0)
+    for now in range(20, int(SAME_HEADS_SECONDS), 20):
+        others.record("anna", MORE, now)
+        assert others.due(OURS, now) is None
+    others.record("anna", MORE, SAME_HEADS_SECONDS)
+    assert others.due(OURS, SAME_HEADS_SECONDS) == "anna"
 
 
 @pytest.mark.req("COMMUNITY-4", "COMMUNITY-5")

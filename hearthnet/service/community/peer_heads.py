@@ -3,7 +3,8 @@
 Decisions without I/O, about nodes that announced more than is held here:
 
     fetch returned new events    eligible again at once while it is ahead
-    fetch returned nothing       not for the same heads, and not for 30 s
+    fetch returned nothing       not for 30 s, and not for the same heads for 5 minutes; what there was no
+                                 room for, here or there, may fit by then
     fetch failed                 again after 1 s, 2 s, 4 s ... 30 s
 
 An announcement counts for a minute; each node repeats it every 20 s.
@@ -21,6 +22,7 @@ from hearthnet.bus.session.gossip_frames import SetDigests
 
 CLAIM_SECONDS: Final = 60.0
 FRUITLESS_SECONDS: Final = 30.0
+SAME_HEADS_SECONDS: Final = 300.0
 _AGAIN_SECONDS: Final = 1.0
 
 
@@ -34,6 +36,7 @@ class _Claim:
     failures: int = 0
     holds_more: bool = False
     fruitless: SetDigests | None = None
+    fruitless_until: float = 0.0
 
 
 class Neighbours:
@@ -68,6 +71,7 @@ class Neighbours:
         claim.failures, claim.holds_more = 0, False
         if not anything:
             claim.fruitless, claim.not_before = claim.heads, now + FRUITLESS_SECONDS
+            claim.fruitless_until = now + SAME_HEADS_SECONDS
 
     def silent(self, node: str, now: float) -> None:
         """Record that a fetch from `node` failed."""
@@ -81,7 +85,7 @@ class Neighbours:
             (node, claim)
             for node, claim in self._claims.items()
             if claim.until > now
-            and claim.fruitless != claim.heads
+            and (claim.fruitless != claim.heads or claim.fruitless_until <= now)
             and (claim.holds_more or ours.is_behind(claim.heads))
         ]
 
