@@ -40,8 +40,8 @@ def take_in(
     return roster.merge(held, invites.admit(held, by, asked, now))
 
 
-def let_in(held: Roster, by: Identity, newcomer: Identity) -> Roster:
-    """As `take_in`, without regard to how many `by` has let in today."""
+def let_in(held: Roster, by: Identity, newcomer: Identity, admits: Identity | None = None) -> Roster:
+    """As `take_in`, whoever admits and however many `by` has let in today."""
     now, key = times.now_ms(), Identity.generate()
     invited = commands.CommunityAuthor(held, by).invite(
         key, display_name="x", expires_at=now + DAY_MS, now_ms=now
@@ -49,7 +49,7 @@ def let_in(held: Roster, by: Identity, newcomer: Identity) -> Roster:
     held = roster.merge(held, [invited])
     asked = invites.ask(held, key, newcomer, "x", now)
     held = roster.merge(held, [asked])
-    return roster.merge(held, [commands.CommunityAuthor(held, by).admit(asked, now)])
+    return roster.merge(held, [commands.CommunityAuthor(held, admits or by).admit(asked, now)])
 
 
 def raise_to(held: Roster, by: Identity, target: Identity, level: Level, now_ms: int | None = None) -> Roster:

@@ -9,7 +9,7 @@ See: docs/protocol/community.md#budgets, docs/decisions/0198.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
@@ -42,6 +42,7 @@ class EventIntake:
         # A day's admissions are one unit, and come back within a day.
         self._admissions = LineBudgets(1.0 + _ROUNDING, 1 / 86_400)
         self._vouchers: dict[str, str] = {}
+        self._admitted: set[str] = set()
         self.passed_over = 0
 
     def is_fit(self, event: CommunityEvent) -> bool:
@@ -51,68 +52,94 @@ class EventIntake:
         except HearthNetError:
             return False
 
-    def take(self, event: CommunityEvent, source: str, lookup: Lookup) -> bool:
-        """Charge a valid `event` that `source` passed on, and return whether there was room for it.
+    def take(self, event: CommunityEvent, sources: Sequence[str], lookup: Lookup) -> bool:
+        """Charge `event`, whose place is there, and return whether there was room for it.
 
-        `lookup` returns the event with a hash, None if it is not held.
+        It is valid. `sources` passed it on, or need it. `lookup` returns the event with a hash, of those that
+        are proved and held; None if there is none.
         """
-        now, charges = steady_ms(), self._charges(event, source, lookup, steady_ms())
+        now, charges = steady_ms(), self._charges(event, sources, lookup, steady_ms())
         if charges is None:
             self.passed_over += 1
             return False
+        if not self._is_known(event.author):
+            self._vouchers[event.author] = self._voucher_of(event, lookup)
         for budget, line, units in charges:
             budget.spend(line, units, now)
+        if isinstance(event.content, Admitted):
+            self._admitted.add(event.content.node_id)
         return True
 
-    def has_room(self, event: CommunityEvent, source: str, lookup: Lookup) -> bool:
-        """Return whether `take` would find room now, without charging it."""
-        return self._charges(event, source, lookup, steady_ms()) is not None
+    def has_room(self, event: CommunityEvent, source: str) -> bool:
+        """Return whether `take` would find room now for an `event` that nobody has verified yet.
+
+        What says who answers for a stranger may be forged unless it is held, so else the source does.
+        """
+        return self._charges(event, (source,), self._roster().history.get, steady_ms()) is not None
 
     def _charges(
-        self, event: CommunityEvent, source: str, lookup: Lookup, now_ms: int
+        self, event: CommunityEvent, sources: Sequence[str], lookup: Lookup, now_ms: int
     ) -> list[Charge] | None:
-        """Return what to charge for `event`; None if neither its author nor `source` has room for it."""
-        roster = self._roster()
+        """Return what to charge for `event`; None if neither its author nor one of `sources` has room."""
+        roster, size = self._roster(), len(event.encode())
         free = (self._node, roster.community_id, roster.folded.founder)
-        if event.author in free or source in free:
+        if event.author in free or any(source in free for source in sources):
             return []
-        payers = [self._payer(event, lookup)]
-        if source and roster.stands_alone(source):
-            payers.append(((f"passed on by {source}",), TRUSTED_FACTOR))
-        for line, factor in payers:
-            charges: list[Charge] = [(self._bytes, line, len(event.encode()) / factor)]
-            if isinstance(event.content, Admitted) and factor == 1:
-                charges.append((self._admissions, line[-1:], 1 / roster.policy.daily_admissions))
+        line, factor = self._payer(event, sources[0], lookup)
+        payers: list[list[Charge]] = [[(self._bytes, line, size / factor), *self._admission(event, lookup)]]
+        trusted = (source for source in sources if source and roster.stands_alone(source))
+        payers += [[(self._bytes, (f"passed on by {one}",), size / TRUSTED_FACTOR)] for one in trusted]
+        for charges in payers:
             if all(budget.left(one, now_ms) >= units for budget, one, units in charges):
                 return charges
         return None
 
-    def _payer(self, event: CommunityEvent, lookup: Lookup) -> tuple[tuple[str, ...], int]:
+    def _admission(self, event: CommunityEvent, lookup: Lookup) -> list[Charge]:
+        """Return what to charge for letting in who is no member yet: the line of who made the invite.
+
+        Whoever else admits under it has half. Nothing else: a member may repeat what is so already.
+        """
+        content, roster = event.content, self._roster()
+        if not isinstance(content, Admitted) or content.node_id in self._admitted:
+            return []
+        request = lookup(content.joined_event_hash)
+        if request is None or request.author != content.node_id or roster.member(request.author) is not None:
+            return []
+        invite = _invite_of(request, lookup)
+        if invite is None or roster.stands_alone(invite.author):
+            return []
+        line, _ = self._payer(invite, invite.author, lookup)
+        if event.author != invite.author:
+            line = (f"{invite.author}'s invites elsewhere", *line)
+        daily = roster.policy.daily_admissions
+        return [(self._admissions, line if daily > 1 else line[-1:], 1 / daily)]
+
+    def _payer(self, event: CommunityEvent, source: str, lookup: Lookup) -> tuple[tuple[str, ...], int]:
         """Return the line that answers for `event`, and by how much more than a plain one it may write."""
         roster, author = self._roster(), event.author
         voucher = self._voucher_of(event, lookup)
-        if voucher != author:
-            self._vouchers[author] = voucher
+        if voucher not in ("", author):
             newcomers = f"{voucher}'s newcomers"
             above = () if roster.stands_alone(voucher) else roster.line(voucher)
             return (newcomers, *above), 1
-        return roster.line(author), TRUSTED_FACTOR if roster.stands_alone(author) else 1
+        payer = author if voucher else source
+        return roster.line(payer), TRUSTED_FACTOR if roster.stands_alone(payer) else 1
 
     def _voucher_of(self, event: CommunityEvent, lookup: Lookup) -> str:
-        """Return the node that answers for `event`.
+        """Return the node that answers for `event`, empty if it is not known here.
 
         It is its author or, if that never was a member, the author of the invite under which it requests to
         join. Keys are free, so a stranger has no room of its own.
         """
         asked: set[str] = set()
-        while not self._is_known(event.author) and event.author not in asked:
-            asked.add(event.author)
+        while not self._is_known(event.author):
             known = self._vouchers.get(event.author)
-            if known is not None:
+            if known:
                 return known
-            invite = _invite_of(event, lookup)
+            invite = None if event.author in asked else _invite_of(event, lookup)
             if invite is None:
-                break
+                return ""
+            asked.add(event.author)
             event = invite
         return event.author
 
@@ -129,5 +156,6 @@ def _invite_of(event: CommunityEvent, lookup: Lookup) -> CommunityEvent | None:
         while found is not None:
             if isinstance(found.content, Joined):
                 return lookup(found.content.invite_event_hash)
-            found = lookup(found.previous)
+            before = lookup(found.previous)
+            found = before if before is not None and before.author == event.author else None
     return None

@@ -9,12 +9,14 @@ Merging runs in another thread, a slice at a time, and rests in between; removal
 
     removal (revocation, demotion, departure) --> its lane --> before the next slice, without a rest
     any other event of another node ----------> waiting --> a slice after each rest
-    removal without its place --> its target is refused meanwhile
+    removal by another without its place --> its target is refused meanwhile
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +60,7 @@ _MOST_WAITING: Final = 4_000
 _MOST_EARLY: Final = 200
 """Maximum of events kept for a moment because events that they build on are on their way."""
 _MOST_REMOVALS: Final = 64
-"""Maximum of valid removals whose place is not there yet."""
+"""Maximum of removals that would count and whose place is not there yet."""
 _SLICE: Final = 200
 """Events merged before removals are looked for again: some 50 ms of signatures."""
 _REST: Final = 9
@@ -75,7 +77,7 @@ class Membership:
         self._statuses: dict[str, CallerStatus] = {}
         self._statuses_of = roster
         self.revocations = Revocations()
-        self._intake = EventIntake(node, lambda: self._roster)
+        self._intake = EventIntake(node, lambda: self._shown)
         self.reader = GossipReader(
             node,
             roster.community_id,
@@ -211,10 +213,30 @@ class Membership:
         offered = [event for event in events if not self._expedite(event)]
         before = self._roster
         await self._merge(offered, source, refused)
-        added = [self._revoke(one) for one in revocations]
-        if any(added):
+        added = await self._add_revocations(
+            [one for one in revocations if self.revocations.lacks(one)], source
+        )
+        return self._roster is not before or added
+
+    async def _add_revocations(self, offered: Sequence[TokenRevocation], source: str) -> bool:
+        """Verify unknown revocations outside of the event loop, in slices, and return whether any was added.
+
+        `source` is charged for each that is not valid; what it sends beyond its budget is left out.
+        """
+        added = 0
+        for start in range(0, len(offered), _SLICE):
+            part = offered[start : start + _SLICE]
+            valid, _ = await _in_thread(_valid_revocations, part, self._shown)
+            added += sum(self._revoke(one, self.revocations.keep) for one in valid)
+            if len(valid) < len(part):
+                try:
+                    self.reader.spend(source, len(part) - len(valid))
+                except FrameError as error:
+                    self._drop(error)
+                    break
+        if added:
             self._notify()
-        return self._roster is not before or any(added)
+        return added > 0
 
     def _read(self, subject: str, data: bytes) -> None:
         frame = self.reader.open(subject, data)
@@ -228,7 +250,9 @@ class Membership:
         self.reader.spend(sender, len(batch.events) + len(batch.revocations))
         received = [events.decode(bytes(raw)) for raw in batch.events]
         self.reader.spend(sender, sum(map(events.co_signatures, received)))
-        revoked = [self._revoke(revocation.decode(bytes(raw))) for raw in batch.revocations]
+        # A frame has as many as its sender has units for, so they are verified at once.
+        add = functools.partial(self.revocations.add, roster=self._shown)
+        revoked = [self._revoke(revocation.decode(bytes(raw)), add) for raw in batch.revocations]
         if any(revoked):
             self._notify()
         for event in received:
@@ -250,7 +274,7 @@ class Membership:
             return
         if self._roster.history.get(event.hash) is not None:
             return
-        if not self._intake.has_room(event, sender, self._event):
+        if not self._intake.has_room(event, sender):
             raise FrameError("its author writes more than is kept")
         if len(self._waiting) >= _MOST_WAITING:
             raise FrameError("too many events at once; they come again")
@@ -260,13 +284,16 @@ class Membership:
     def _expedite(self, event: CommunityEvent) -> bool:
         """Put an unknown removal into its lane, and return whether it is there.
 
-        Only that of a node that may remove, itself or others; all others wait in turn.
+        Only that of a node that may remove others, or of one that leaves, once its place is there; all others
+        wait in turn.
         """
-        target = removal_target(event)
-        if not target or self._roster.history.get(event.hash) is not None:
+        target, held = removal_target(event), self._roster.history
+        if not target or held.get(event.hash) is not None:
             return False
-        leaves = event.author == target and self._roster.member(target) is not None
-        if not (leaves or self._roster.stands_alone(event.author)):
+        if event.author == target:
+            if self._shown.member(target) is None or not (event.previous and held.has_place(event)):
+                return False
+        elif not self._shown.stands_alone(event.author):
             return False
         if event.hash not in self._early_removals:
             self._removals[event.hash] = event
@@ -317,12 +344,13 @@ class Membership:
         def admits(event: CommunityEvent) -> bool:
             by = source if isinstance(source, str) else source.get(event.hash, "")
             # A removal whose place is not there yet needs the events of its target: its author has them.
-            if self._intake.take(event, awaited.get(event.author, by), lookup):
+            if self._intake.take(event, (by, *awaited.get(event.author, ())), lookup):
                 return True
             refused.append(event)
             return False
 
         def lookup(hash_: str) -> CommunityEvent | None:
+            # An event in its place builds on proved ones, so those of the batch that it names are valid.
             return history.get(hash_) or next((one for one in batch if one.hash == hash_), None)
 
         took, early = 0.0, list[CommunityEvent]()
@@ -333,38 +361,44 @@ class Membership:
             while self._removals or start < len(ordered):
                 urgent, lane = bool(self._removals), {**self._early_removals, **self._removals}
                 self._removals = {}
-                awaited = {removal_target(one): one.author for one in self._early_removals.values()}
+                awaited: dict[str, list[str]] = {}
+                for one in self._early_removals.values():
+                    awaited.setdefault(removal_target(one), []).append(one.author)
                 batch, start = [*lane.values(), *ordered[start : start + _SLICE]], start + _SLICE
                 (history, waiting), seconds = await _in_thread(history.extended, batch, admits)
                 took += seconds
                 early += (one for one in waiting if one.hash not in lane)
                 if urgent or start >= len(ordered):
-                    took += await self._settle(history, [one for one in waiting if one.hash in lane])
+                    seconds, others = await self._settle(
+                        history, [one for one in waiting if one.hash in lane]
+                    )
+                    took += seconds
+                    early += others
             self._early = tuple({one.hash: one for one in early}.values())[-_MOST_EARLY:]
         return took
 
-    async def _settle(self, history: History, removals: Sequence[CommunityEvent]) -> float:
+    async def _settle(
+        self, history: History, removals: Sequence[CommunityEvent]
+    ) -> tuple[float, list[CommunityEvent]]:
         """Set the roster to what `history` comes to, without those whom `removals` revoke.
 
-        The places of these are not there yet. Return the processor time in seconds.
+        The places of these are not there yet. Return the processor time in seconds, and the valid ones of
+        `removals` that wait in turn.
         """
         known, before = self._early_removals, self._shown
-        (proven, shown, valid), took = await _in_thread(
+        (proven, shown, urgent, others), took = await _in_thread(
             _derive, self._roster, before, history, removals, known
         )
         self._roster, self._shown = proven, shown
-        self._early_removals = {one.hash: one for one in valid[-_MOST_REMOVALS:]}
-        if shown is not before:
+        self._early_removals = {one.hash: one for one in urgent}
+        if shown is not before or self._early_removals.keys() != known.keys():
             self._notify()
-        return took
+        return took, others
 
-    def _event(self, hash_: str) -> CommunityEvent | None:
-        return self._roster.history.get(hash_) or self._waiting.get(hash_)
-
-    def _revoke(self, document: TokenRevocation) -> bool:
-        """Add a revocation and return whether it was new; an invalid one is dropped."""
+    def _revoke(self, document: TokenRevocation, add: Callable[[TokenRevocation], bool]) -> bool:
+        """Call `add` and return whether the revocation was new; an invalid one is dropped."""
         try:
-            return self.revocations.add(document, self._roster)
+            return add(document)
         except HearthNetError as error:
             self.dropped += 1
             _log.info("dropped a revocation: %s", error)
@@ -393,19 +427,44 @@ def _derive(
     history: History,
     removals: Sequence[CommunityEvent],
     known: Mapping[str, CommunityEvent],
-) -> tuple[Roster, Roster, list[CommunityEvent]]:
+) -> tuple[Roster, Roster, list[CommunityEvent], list[CommunityEvent]]:
     """Return the roster of `history`, the same without those revoked by `removals`, and the valid of these.
 
-    `proven` and `shown` are the rosters until now; those of `known` are valid.
+    First those that act before their place is there, then the others. `proven` and `shown` are the rosters
+    until now; those of `known` are valid.
     """
     valid = [one for one in removals if one.hash in known or _is_valid(one, proven.community_id)]
     after = proven if history is proven.history else rosters.derived(history)
     # What is derived at first use is derived here, and not in the event loop.
     after.history.tips, after.folded  # noqa: B018
-    anticipated = rosters.without_revoked(after, valid)
+    anticipated, counting = rosters.without_revoked(after, valid)
+    urgent = _first_of_each(counting, after)
+    if len(urgent) < len(counting):
+        anticipated, _ = rosters.without_revoked(after, urgent)
     if after is proven and anticipated.members == shown.members:
         anticipated = shown
-    return after, anticipated, valid
+    return after, anticipated, urgent, [one for one in valid if one not in urgent]
+
+
+def _first_of_each(removals: Sequence[CommunityEvent], roster: Roster) -> list[CommunityEvent]:
+    """Return one of each author, target and kind, those of the root and of higher levels first."""
+    found: dict[tuple[str, str, str], CommunityEvent] = {}
+    for one in removals:
+        found.setdefault((one.author, removal_target(one), one.event_type), one)
+    by_level = sorted(
+        found.values(),
+        key=lambda one: (one.author != roster.community_id, -RANK[roster.level(one.author)]),
+    )
+    return by_level[:_MOST_REMOVALS]
+
+
+def _valid_revocations(offered: Sequence[TokenRevocation], roster: Roster) -> list[TokenRevocation]:
+    found = []
+    for one in offered:
+        with contextlib.suppress(HearthNetError):
+            revocation.check(one, roster)
+            found.append(one)
+    return found
 
 
 def _is_valid(event: CommunityEvent, community_id: str) -> bool:

@@ -218,7 +218,9 @@ class AntiEntropy:
             if new or waiting:
                 now = self._membership.roster
                 added = (one for one in now.events if known.history.get(one.hash) is None)
-                await self.relay((*waiting, *added), revoked)
+                known_revocations = set(self._membership.revocations.current(now_ms()))
+                valid = tuple(one for one in revoked if one in known_revocations)
+                await self.relay((*waiting, *added), valid)
             anything = anything or new
             # What follows an event that was passed over is passed over, too.
             passed_over = beyond | {
@@ -244,7 +246,9 @@ class AntiEntropy:
                 self._keeping.set()
 
     async def _keep_all(self) -> None:
-        new = [one for one in self._membership.roster.events if one.hash not in self._events]
+        # A removal that waits for its place acts at the next start, too, and in processes that start later.
+        held = (*self._membership.waiting_removals, *self._membership.roster.events)
+        new = [one for one in held if one.hash not in self._events]
         for event in sorted(new, key=lambda one: not removal_target(one)):
             await self._log.keep(event)
             self._events.add(event.hash)

@@ -93,18 +93,30 @@ class Revocations:
             HearthNetError: `bad_request` for a malformed one; `unauthorized` if `by` may not revoke it;
                 `invalid_signature` if it is not signed by `by`; `capacity_exceeded` for one too many.
         """
-        key = (revocation.issuer, revocation.token_id)
-        known = self._known.get(key)
-        if known is not None and known.forget_at >= revocation.forget_at:
+        if not self.lacks(revocation):
             return False
-        _check_form(revocation)
-        _check_right(revocation, roster)
-        signed_document.check(revocation, revocation.by, PURPOSE)
+        check(revocation, roster)
+        return self.keep(revocation)
+
+    def lacks(self, revocation: TokenRevocation) -> bool:
+        """Return whether none that is kept as long is present."""
+        known = self._known.get((revocation.issuer, revocation.token_id))
+        return known is None or known.forget_at < revocation.forget_at
+
+    def keep(self, revocation: TokenRevocation) -> bool:
+        """Add a revocation that `check` has passed, as `add`.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` for one too many.
+        """
+        if not self.lacks(revocation):
+            return False
         if self._of.get(revocation.by, 0) >= MOST_OF_ONE:
             raise HearthNetError(
                 "capacity_exceeded",
                 f"{ids.short_id(revocation.by)} has revoked {MOST_OF_ONE} tokens in a day",
             )
+        key = (revocation.issuer, revocation.token_id)
         self._forget(key)
         self._known[key] = revocation
         self._of[revocation.by] = self._of.get(revocation.by, 0) + 1
@@ -124,6 +136,17 @@ class Revocations:
         old = self._known.pop(key, None)
         if old is not None:
             self._of[old.by] -= 1
+
+
+def check(revocation: TokenRevocation, roster: MemberDirectory) -> None:
+    """Check the form of `revocation`, the right of its author by `roster`, and its signature.
+
+    Raises:
+        HearthNetError: As `Revocations.add`.
+    """
+    _check_form(revocation)
+    _check_right(revocation, roster)
+    signed_document.check(revocation, revocation.by, PURPOSE)
 
 
 def _check_form(revocation: TokenRevocation) -> None:

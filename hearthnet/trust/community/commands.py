@@ -150,7 +150,10 @@ class CommunityAuthor:
             raise HearthNetError(
                 "unauthorized", "the rules of a community are changed with its root key alone"
             )
-        heads = {author: self._ends(author) for author in self._held.history.tips}
+        # Events of others do not count, whatever the rules: anybody could add any number of such authors.
+        held, members = self._held, self._held.folded
+        authors = {held.community_id, members.founder, *members.inviters} & held.history.tips.keys()
+        heads = {author: self._ends(author) for author in sorted(authors)}
         return self._act(events.POLICY, PolicyUpdated(policy=policy, heads=heads), now_ms)
 
     def _member(self, target: str) -> Member:

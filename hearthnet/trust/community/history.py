@@ -45,6 +45,10 @@ class History:
         """Return the event with this hash."""
         return self._by_hash.get(hash_)
 
+    def has_place(self, event: CommunityEvent) -> bool:
+        """Return whether all that `event` builds on is held, including what admits its author."""
+        return _has_its_place(event, self._by_hash, self.community_id)
+
     @cached_property
     def tips(self) -> dict[str, list[CommunityEvent]]:
         """The events of each author that none of its others follows, the longest chain last."""

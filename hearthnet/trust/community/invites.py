@@ -125,8 +125,10 @@ def admit(
     content = joined.content
     if not isinstance(content, Joined):
         raise HearthNetError("bad_request", f"{joined.event_type} is no request to join")
-    _check_open(held, content, now_ms)
-    _check_day(held, author.node_id, now_ms)
+    inviter = _check_open(held, content, now_ms).inviter
+    if inviter != author.node_id and not held.stands_alone(inviter):
+        raise HearthNetError("unauthorized", "a member's invite is honoured by its own home; ask that one")
+    _check_day(held, inviter, now_ms)
     check_name(content.member.display_name)
     with_request = merge(held, [joined])
     flaw = "it does not follow the newcomer's events before" if with_request is held else ""
@@ -136,28 +138,33 @@ def admit(
     return joined, commands.CommunityAuthor(with_request, author).admit(joined, now_ms)
 
 
-def _check_day(held: Roster, author: str, now_ms: int) -> None:
-    """Raise if the line of `author` has let in as many nodes today as others take in (decisions/0198)."""
-    if held.stands_alone(author):
+def _check_day(held: Roster, inviter: str, now_ms: int) -> None:
+    """Raise if as many came by the line of `inviter` today as others take in (decisions/0198).
+
+    All but the last of it have half, as with all that a line shares.
+    """
+    if held.stands_alone(inviter):
         return
-    most, top = held.policy.daily_admissions, held.line(author)[-1]
-    admissions = sum(
-        isinstance(event.content, Admitted)
-        and now_ms - from_rfc3339(event.wall_clock) < DAY_MS
-        and not held.stands_alone(event.author)
-        and held.line(event.author)[-1] == top
-        and not held.flaw(event)
+    today = [
+        held.folded.inviters[event.content.node_id]
         for event in held.events
-    )
-    if admissions >= most:
-        raise HearthNetError(
-            "unauthorized",
-            f"this member and those who came by its invites have let in {most} nodes within a day; ask a "
-            "trusted member for an invite, or try again tomorrow",
-        )
+        if isinstance(event.content, Admitted)
+        and 0 <= now_ms - from_rfc3339(event.wall_clock) < DAY_MS
+        and not held.flaw(event)
+    ]
+    lines = [held.line(one) for one in today if not held.stands_alone(one)]
+    line, daily = held.line(inviter), held.policy.daily_admissions
+    for one in line:
+        most = daily if one == line[-1] or daily == 1 else daily // 2
+        if sum(one in others for others in lines) >= most:
+            raise HearthNetError(
+                "unauthorized",
+                f"this member and those who came by its invites have let in {most} nodes within a day; ask a "
+                "trusted member for an invite, or try again tomorrow",
+            )
 
 
-def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:
+def _check_open(held: Roster, asked: Joined, now_ms: int) -> Invite:
     newcomer = asked.member.node_id
     if held.member(newcomer) is not None:
         raise HearthNetError("unauthorized", "the newcomer is a member already")
@@ -166,3 +173,4 @@ def _check_open(held: Roster, asked: Joined, now_ms: int) -> None:
         raise HearthNetError(
             "revoked", "this node was put out; it comes back only by an invite of a trusted member for its id"
         )
+    return invite

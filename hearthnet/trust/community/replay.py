@@ -56,7 +56,8 @@ class MemberState(msgspec.Struct):
 class OpenInvite(msgspec.Struct):
     """An invite at its `place` in the order, with the highest rank and all signers behind it.
 
-    `signers` include its author; `able` nodes other than the invitee could have signed.
+    `signers` include its author; `able` nodes other than the invitee could have signed; `by_trusted` tells
+    whether its author was trusted there.
     """
 
     event: CommunityEvent
@@ -65,6 +66,7 @@ class OpenInvite(msgspec.Struct):
     rank: int
     signers: set[str]
     able: int
+    by_trusted: bool
     open: bool = True
 
 
@@ -85,7 +87,8 @@ class RosterReplay:
     """The state after all events of `history` if only the removals in `decided` take effect.
 
     `reached` is the highest lamport; `flaws` has the reason for each event that does not count; `inviters`
-    has who made the last invite of each node that was ever admitted.
+    has who made the last invite of each node that was ever admitted, `free` the nodes that a trusted one
+    invited last.
     """
 
     def __init__(self, history: History, decided: Sequence[Removal]) -> None:
@@ -103,6 +106,7 @@ class RosterReplay:
         self._root = history.community_id
         self.founder = ""
         self.inviters: dict[str, str] = {}
+        self.free: set[str] = set()
         self._logins: dict[str, str] = {}
         self._open: Counter[str] = Counter()
         self._named: dict[tuple[str, str], OpenInvite] = {}
@@ -213,12 +217,12 @@ class RosterReplay:
         self.revoked.pop(entry.node_id, None)
 
     def _invited(self, place: int, event: CommunityEvent, content: Invited) -> None:
-        rank = self._may_invite(place, event)
+        own = self._may_invite(place, event)
         policy, invitee = self._policy_for(place, event), content.invitee_node_id
         least = min_rank(policy, INVITED)
         signers = self._agreeing(event.author, content.co_signers, least, invitee)
-        rank = max([rank, *map(self._rank, signers - {event.author})])
-        invite = OpenInvite(event, content, place, rank, signers, self._able(least, invitee))
+        rank = max([own, *map(self._rank, signers - {event.author})])
+        invite = OpenInvite(event, content, place, rank, signers, self._able(least, invitee), own >= _TRUSTED)
         if objection := self._lack(invite, policy):
             raise _Flaw(objection)
         replaced = self._named.get((event.author, invitee)) if invitee else None
@@ -275,6 +279,7 @@ class RosterReplay:
             raise _Flaw("a revoked node comes back only by an invite of a trusted member that names it")
         self._close(invite)
         self.inviters[entry.node_id] = invite.event.author
+        (self.free.add if invite.by_trusted else self.free.discard)(entry.node_id)
         self._let_in(entry, event.wall_clock, _MEMBER, _FAR)
 
     def _withdrawn(self, place: int, event: CommunityEvent, content: Withdrawn) -> None:

@@ -134,11 +134,12 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
     def line(self, node: str) -> tuple[str, ...]:
         """Return `node` and those who answer for what it does, the last one for all of them.
 
-        They are its inviter, that one's inviter and so on, up to the plain member whom a trusted one invited.
+        They are its inviter, that one's inviter and so on, up to the plain member whom one invited who was
+        trusted then, or is now.
         """
-        found, inviters = [node], self.folded.inviters
-        while not self.stands_alone(found[-1]):
-            inviter = inviters.get(found[-1], "")
+        found, state = [node], self.folded
+        while found[-1] not in state.free and not self.stands_alone(found[-1]):
+            inviter = state.inviters.get(found[-1], "")
             if not inviter or inviter in found or self.stands_alone(inviter):
                 break
             found.append(inviter)
@@ -266,16 +267,20 @@ def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
     return roster if history is roster.history else derived(history)
 
 
-def without_revoked(roster: Roster, removals: Iterable[CommunityEvent]) -> Roster:
-    """Return the roster without the members that `removals` revoke, whose places are not there yet.
+def without_revoked(
+    roster: Roster, removals: Sequence[CommunityEvent]
+) -> tuple[Roster, list[CommunityEvent]]:
+    """Return the roster without the members that `removals` revoke, and those of `removals` that count.
 
-    A revocation that waits for events that it builds on is judged as if they were held, by present levels and
-    rules. The events of the result, and what is written to a file, are those of `roster`.
+    Their places are not there yet: they wait for events that they build on, and are judged as if these were
+    held, by present levels and rules. The events of the result, and what is written to a file, are those of
+    `roster`.
     """
-    waiting = [one for one in removals if isinstance(one.content, Revoked)]
-    if not waiting:
-        return roster
-    state = replay(History(roster.community_id, [*roster.events, *waiting]))
+    if not removals:
+        return roster, []
+    state = replay(History(roster.community_id, [*roster.events, *removals]))
+    counting = [one for one in removals if one.hash not in state.flaws]
+    waiting = [one for one in counting if isinstance(one.content, Revoked)]
     out = {
         node: Revocation(node, one.revoked_at, one.reason)
         for node, one in state.revoked.items()
@@ -283,7 +288,7 @@ def without_revoked(roster: Roster, removals: Iterable[CommunityEvent]) -> Roste
         and roster.member(node) is not None
     }
     if not out:
-        return roster
+        return roster, counting
     shown = msgspec.structs.replace(
         roster,
         members=tuple(member for member in roster.members if member.node_id not in out),
@@ -291,7 +296,7 @@ def without_revoked(roster: Roster, removals: Iterable[CommunityEvent]) -> Roste
         revoked=(*roster.revoked, *out.values()),
     )
     shown.__dict__.update(history=roster.history, folded=roster.folded, proven=roster)
-    return shown
+    return shown, counting
 
 
 def seal(roster: Roster, identity: Identity) -> Roster:

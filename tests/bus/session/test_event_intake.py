@@ -12,9 +12,19 @@ from hypothesis import strategies as st
 from hearthnet.bus.session import event_intake, membership
 from hearthnet.bus.session.membership import Membership
 from hearthnet.core import ids
-from hearthnet.trust.community import commands
+from hearthnet.trust import signed_document
+from hearthnet.trust.community import commands, events
 from hearthnet.trust.community import roster as rosters
-from hearthnet.trust.community.events import CommunityEvent, Data, Policy
+from hearthnet.trust.community.events import (
+    ADMITTED,
+    JOINED,
+    PURPOSE,
+    Admitted,
+    CommunityEvent,
+    Data,
+    Joined,
+    Policy,
+)
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.bus.session.test_membership import (
@@ -23,7 +33,9 @@ from tests.bus.session.test_membership import (
     NOW,
     ROOT,
     STRANGER,
+    Voice,
     community_of,
+    hear,
     hearing,
     size_of,
 )
@@ -46,6 +58,14 @@ def notes(held: Roster, author: Identity, number: int, text: str = "") -> list[C
         made.append(act(held, author, "community.fair.opened", Note(text=text), now_ms=NOW))
         held = rosters.merge(held, made[-1:])
     return made
+
+
+def request(held: Roster, key: Identity, invite: CommunityEvent, newcomer: Identity) -> Joined:
+    """The content of a request to join under `invite`."""
+    entry = events.entry_of(newcomer, "x")
+    bare = Joined(invite_event_hash=invite.hash, invite_key=key.node_id, member=entry, invite_signature="")
+    signature = key.sign(events.INVITE_PURPOSE, events.request(held.community_id, bare))
+    return msgspec.structs.replace(bare, invite_signature=ids.b64(signature))
 
 
 def since(held: Roster, later: Roster) -> list[CommunityEvent]:
@@ -103,11 +123,73 @@ async def test_a_line_lets_in_so_many_a_day(most: int | None, monkeypatch: pytes
         later = let_in(later, by, child)
     process = hearing(held)
     await process.add_fetched(since(held, later), (), STRANGER.node_id)
-    assert len(process.roster.members) - len(held.members) == (most or 5)
-    for day in (1, 2):
+    assert len(process.roster.members) - len(held.members) == 1 + (most or 5) // 2, "a newcomer has half"
+    for day in range(1, 8):
         monkeypatch.setattr(event_intake, "steady_ms", lambda: day * DAY_MS)  # noqa: B023
         await process.add_fetched(since(held, later), (), STRANGER.node_id)
     assert process.roster.members == later.members, "the others are delayed"
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_nobody_admits_more_under_a_members_invites_than_the_member() -> None:
+    """A trusted home of a version before, whose admissions a plain member passes on."""
+    held = raise_to(community_of(MEMBER, STRANGER), FOUNDER, STRANGER, "trusted")
+    later = held
+    for child in CHILDREN:
+        later = let_in(later, MEMBER, child, admits=STRANGER)
+    process = hearing(held)
+    await process.add_fetched(since(held, later), (), MEMBER.node_id)
+    assert len(process.roster.members) - len(held.members) == 2
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_admissions_of_who_is_a_member_already_cost_the_inviter_nothing() -> None:
+    held = take_in(community_of(MEMBER, STRANGER), MEMBER, CHILDREN[0])
+    asked = next(one for one in held.events if one.author == CHILDREN[0].node_id)
+    again, later = Admitted(joined_event_hash=asked.hash, node_id=asked.author), held
+    for _ in range(6):
+        later = rosters.merge(later, [act(later, CHILDREN[0], ADMITTED, again)])
+    for child in CHILDREN[1:6]:
+        later = let_in(later, MEMBER, child)
+    process = hearing(held)
+    await process.add_fetched(since(held, later), (), STRANGER.node_id)
+    assert process.roster.members == later.members
+
+
+@pytest.mark.req("ATTACK-36")
+@pytest.mark.parametrize("inviter", ["made up", "innocent"])
+async def test_forged_requests_give_no_room_and_burden_nobody(
+    inviter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has verified what says who invited a newcomer when it is first heard."""
+    monkeypatch.setattr(event_intake, "steady_ms", lambda: 0)
+    key = Identity.generate()
+    held = community_of(MEMBER, STRANGER)
+    own, others = (
+        commands.CommunityAuthor(held, one).invite(key, display_name="x", expires_at=NOW + DAY_MS, now_ms=NOW)
+        for one in (MEMBER, STRANGER)
+    )
+    held = rosters.merge(held, [own, others])
+    made_up = signed_document.sign(
+        msgspec.structs.replace(others, author=Identity.generate().node_id), MEMBER, PURPOSE
+    )
+    invite = made_up if inviter == "made up" else others
+    monkeypatch.setattr(event_intake, "BYTES_AT_ONCE", 8_000)
+    process, kept = hearing(held), 0
+    for _ in range(8):
+        newcomer = Identity.generate()
+        asked = act(held, newcomer, JOINED, request(held, key, own, newcomer))
+        forged = msgspec.structs.replace(asked, data={**asked.data, "invite_event_hash": invite.hash})
+        flood = notes(rosters.merge(held, [asked]), newcomer, 3, "x" * 500)
+        told = [forged, asked, *flood] if inviter == "innocent" else [made_up, forged, asked, *flood]
+        await hear(process, Voice(MEMBER).events(*told))
+        kept = size_of(since(held, process.roster))
+    assert kept <= 4_000, "all newcomers of the member have half of its room"
+    mine = notes(process.roster, STRANGER, 4, "x" * 1_300)
+    assert 6_000 < size_of(mine) < 8_000
+    assert await process.add_fetched(mine, (), "") == (True, set()), "the other one has all of its room"
+    assert len(process._intake._vouchers) <= 8
+    await process.close()
 
 
 @pytest.mark.req("ATTACK-36")

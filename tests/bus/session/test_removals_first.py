@@ -6,12 +6,15 @@ import asyncio
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.bus.session import membership
 from hearthnet.bus.session.event_intake import UNKNOWN_BYTES
 from hearthnet.bus.session.membership import Membership
 from hearthnet.core import ids
+from hearthnet.trust.authorization import revocation as token_revocations
+from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.community import commands
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent, Data, Policy, Revoked
@@ -111,6 +114,90 @@ async def test_a_revocation_acts_before_the_events_it_names_are_there() -> None:
     assert out(process)
     assert process.roster.history.get(removal.hash) is not None
     assert process.roster.members == rosters.merge(elsewhere, [removal]).members
+
+
+def departures(held: Roster, node: Identity, number: int) -> list[CommunityEvent]:
+    """So many by which `node` leaves, all on an event that is nowhere."""
+    nowhere = "blake3:" + "0" * 64
+    return [
+        act(
+            held,
+            node,
+            REVOKED,
+            Revoked(target_node_id=node.node_id, reason="x", client_id=str(one)),
+            place=(5 + one, nowhere, 2**52 + one),
+        )
+        for one in range(number)
+    ]
+
+
+@pytest.mark.req("ATTACK-37")
+@pytest.mark.parametrize("first", ["departures", "revocation"])
+async def test_departures_displace_no_revocation(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the target itself and of an accomplice; nor do they cost a merge without a rest."""
+    monkeypatch.setattr(membership, "_REST", 0)
+    held = community_of(MEMBER, STRANGER)
+    elsewhere = rosters.merge(held, invites(MEMBER, 3, held))
+    process, removal = hearing(held), revocation(elsewhere)
+    told = [Voice(one).events(*departures(held, one, 70)) for one in (MEMBER, STRANGER)]
+    told.insert(0 if first == "revocation" else 2, Voice(FOUNDER).events(removal))
+    for frames in told:
+        await hear(process, frames)
+    await hear(process, Voice(STRANGER).events(*invites(STRANGER, 1, held)))
+    assert out(process)
+    assert process.waiting_removals == (removal,)
+    assert process.is_member(STRANGER.node_id)
+    resting(process)
+    for frame in Voice(STRANGER).events(*departures(held, STRANGER, 1)):
+        process.on_message(*frame, False)
+    assert not process._removals
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_departure_takes_no_room_from_a_revocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hearthnet.bus.session.event_intake.BYTES_AT_ONCE", 1)
+    elsewhere = rosters.merge(HELD, invites(MEMBER, 3))
+    process = Membership(STRANGER.node_id, HELD)
+    await process.add_fetched([revocation(elsewhere), *departures(HELD, MEMBER, 1)], (), MEMBER.node_id)
+    assert await process.add_fetched(elsewhere.events, (), MEMBER.node_id) == (True, set())
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_whoever_is_out_before_its_revocation_has_its_place_revokes_nothing() -> None:
+    held = raise_to(community_of(MEMBER, STRANGER), FOUNDER, MEMBER, "trusted")
+    elsewhere = rosters.merge(held, invites(MEMBER, 3, held))
+    process = hearing(held)
+    await hear(process, Voice(FOUNDER).events(revocation(elsewhere, ROOT)))
+    assert out(process)
+    token = TokenRevocation.sign(MEMBER, ids.new_ulid(), STRANGER.node_id, "manual", now_ms=NOW)
+    assert not (await process.add_fetched([], [token], STRANGER.node_id))[0]
+    content = Revoked(target_node_id=STRANGER.node_id, reason="other", client_id="x")
+    for frame in Voice(STRANGER).events(act(held, MEMBER, REVOKED, content)):
+        process.on_message(*frame, False)
+    assert not process._removals, "its removals wait in turn"
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_revocations_of_tokens_are_verified_outside_of_the_event_loop_and_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held, threads = community_of(MEMBER, STRANGER), list[int]()
+    checked = token_revocations.check
+
+    def checking(*given: Any) -> None:
+        threads.append(threading.get_ident())
+        checked(*given)
+
+    monkeypatch.setattr(token_revocations, "check", checking)
+    process = hearing(held)
+    true = TokenRevocation.sign(MEMBER, ids.new_ulid(), MEMBER.node_id, "manual", now_ms=NOW)
+    forged = [msgspec.structs.replace(true, token_id=ids.new_ulid()) for _ in range(10_000)]
+    assert not (await process.add_fetched([], forged, MEMBER.node_id))[0]
+    assert 2_000 < len(threads) <= 2_400, "the source's budget ends it"
+    assert threading.get_ident() not in threads
+    assert (await process.add_fetched([], [true], STRANGER.node_id))[0]
 
 
 @pytest.mark.req("ATTACK-37")

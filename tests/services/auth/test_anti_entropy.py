@@ -15,8 +15,9 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.events import REVOKED, WITHDRAWN, Revoked, Withdrawn
 from hearthnet_auth import service
-from tests.helpers.members import not_understood
+from tests.helpers.members import act, not_understood
 from tests.helpers.mesh import Mesh
 from tests.helpers.service_processes import call_at, processes_of_service
 from tests.helpers.waiting import wait_for
@@ -101,6 +102,30 @@ async def test_one_who_writes_too_much_keeps_nobody_elses_events_back(
             # What the founder makes now reaches carol, too, who holds more than the founder.
             made = (await founder.do(INVITE))["event_id"]
             await wait_for(lambda: made in str(carol.auth._membership.roster.events), what="carol to hear")
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_a_revocation_that_waits_for_its_place_acts_after_a_restart_too(street: Mesh) -> None:
+    """And so in every process that starts meanwhile."""
+    carol_home, _ = street.others
+    async with living(street, carol_home) as carol:
+        held, guest = carol.auth._membership.roster, keyring.load_identity(street.guest.device_key)
+        founder = keyring.load_identity(street.home.device_key)
+        nowhere = act(held, guest, WITHDRAWN, Withdrawn(invite_event_hash="blake3:" + "0" * 64))
+        content = Revoked(
+            target_node_id=guest.node_id, reason="other", client_id="x", target_heads=(nowhere.hash,)
+        )
+        removal = act(held, founder, REVOKED, content)
+        await carol.auth._membership.add_fetched([removal], (), founder.node_id)
+        assert not carol.auth._membership.is_member(guest.node_id)
+        log = CommunityLog(await carol.auth._node.store(), carol_home)
+
+        async def on_disk() -> bool:
+            return removal.hash in {one.hash for one in (await log.read()).events}
+
+        await wait_for(on_disk, what="the revocation to be on the disk")
+    async with living(street, carol_home) as carol:
+        assert not carol.auth._membership.is_member(guest.node_id)
 
 
 @pytest.mark.req("COMMUNITY-4")

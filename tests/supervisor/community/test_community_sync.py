@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -122,6 +123,28 @@ async def test_a_revocation_is_on_the_disk_and_its_node_gone_within_two_seconds(
     assert other.cut == 0
     await wait_for(lambda: len(village.house.news) == 1, what="people to be told")
     assert village.house.news == [f"{ids.short_id(bob.node_id)} does not belong to the community any more"]
+
+
+@pytest.mark.req("ATTACK-37")
+async def test_whoever_is_out_is_cut_off_before_the_roster_is_written(
+    village: Village, callers: Callers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = village.street.key("bob")
+    victim = await callers.connect(village.house.url, bob.login())
+    disk, keep = threading.Event(), village.community._file.keep
+
+    def keeping(roster: Roster) -> Roster:
+        disk.wait()
+        return keep(roster)
+
+    monkeypatch.setattr(village.community._file, "keep", keeping)
+    try:
+        await village.tell(village.revoke("bob"))
+        await wait_for(lambda: victim.cut, what="the revoked node to be cut")
+        assert not village.on_disk.is_revoked(bob.node_id)
+    finally:
+        disk.set()
+    await wait_for(lambda: village.on_disk.is_revoked(bob.node_id), what="the file")
 
 
 @pytest.mark.req("UP-33", "UP-50")

@@ -261,8 +261,8 @@ def test_a_line_lets_in_five_a_day_and_a_trusted_member_any_number() -> None:
     newcomers = iter([Identity(bytes([number]) * 32) for number in range(120, 140)])
     for by in (EVE, MAX, EVE, MAX):
         held = take_in(held, by, next(newcomers), "newcomer", NOW)
-    for by in (EVE, MAX):
-        with pytest.raises(HearthNetError, match="have let in 5 nodes within a day") as caught:
+    for by, most in ((EVE, 2), (MAX, 5)):
+        with pytest.raises(HearthNetError, match=f"have let in {most} nodes within a day") as caught:
             take_in(held, by, next(newcomers), "newcomer", NOW + DAY_MS - 1)
         assert caught.value.code == "unauthorized"
     for by in (TILDA, TILDA, TILDA, TILDA, TILDA, TILDA, NORA):
@@ -271,6 +271,43 @@ def test_a_line_lets_in_five_a_day_and_a_trusted_member_any_number() -> None:
     larger = with_events(held, commands.CommunityAuthor(held, ROOT).set_policy(policy, NOW))
     assert take_in(larger, MAX, next(newcomers), "newcomer", NOW)
     assert take_in(held, MAX, next(newcomers), "newcomer", NOW + DAY_MS)
+
+
+@pytest.mark.req("ATTACK-36")
+def test_a_members_invite_is_honoured_by_its_own_home_alone() -> None:
+    """Else each trusted home would let in any number under a plain member's invites."""
+    held = open_invite(town())
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    for provider in (TILDA, NORA):
+        with pytest.raises(HearthNetError, match="honoured by its own home") as caught:
+            invites.admit(held, provider, asked, NOW)
+        assert caught.value.code == "unauthorized"
+
+
+@pytest.mark.req("ATTACK-36")
+def test_admissions_dated_in_the_future_use_up_no_day() -> None:
+    held = town()
+    for number in range(120, 125):
+        held = take_in(held, MAX, Identity(bytes([number]) * 32), "newcomer", NOW + 300 * DAY_MS)
+    assert take_in(held, MAX, EVE, "eve", NOW)
+
+
+@pytest.mark.req("ATTACK-36")
+def test_whom_a_trusted_member_invited_stays_a_line_of_its_own_when_that_one_leaves() -> None:
+    held = take_in(take_in(town(), TILDA, EVE, "eve", NOW), TILDA, MALLORY, "mallory", NOW)
+    held = with_events(held, removal(held, ROOT, TILDA))
+    assert [held.line(one.node_id) for one in (EVE, MALLORY)] == [(EVE.node_id,), (MALLORY.node_id,)]
+
+
+@pytest.mark.req("ATTACK-36")
+def test_a_policy_names_the_events_of_members_alone() -> None:
+    """Whoever holds an invite's key may ask under any number of names."""
+    held = open_invite(town())
+    asked = invites.ask(held, KEY, EVE, "Eve", NOW)
+    policy = commands.CommunityAuthor(with_events(held, asked), ROOT).set_policy(Policy(), NOW).content
+    assert isinstance(policy, events.PolicyUpdated)
+    assert {MAX.node_id, ROOT.node_id} < policy.heads.keys()
+    assert EVE.node_id not in policy.heads
 
 
 @pytest.mark.req("ATTACK-36")
