@@ -21,6 +21,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.home import Home
+from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import offer as offers
@@ -47,8 +48,9 @@ class Sent(msgspec.Struct):
 class Flood:
     """The frames of one attacker against one process."""
 
-    def __init__(self, bus: Bus, node: str, instance: str) -> None:
+    def __init__(self, bus: Bus, link: NatsClient, node: str, instance: str) -> None:
         self.peer = bus.peer
+        self.link = link
         self.node = node
         self.instance = instance
         self.key = bus.peer.sender.keys.to(node)
@@ -128,7 +130,7 @@ class Flood:
 
     async def run(self, kind: str, count: int, seconds: float) -> int:
         """Send `count` frames spread over `seconds`, or as many of them as `SHARE` of a core makes."""
-        make, link, sent, made = self.kinds[kind], self.peer.link, 0, [self.kinds[kind]()]
+        make, link, sent, made = self.kinds[kind], self.link, 0, [self.kinds[kind]()]
         began, used = time.monotonic(), time.process_time()
         while sent < count and time.monotonic() < began + seconds:
             if len(made) < 1_000:
@@ -146,14 +148,17 @@ class Flood:
 async def main(home: str, url: str, node: str, instance: str, kind: str, count: str, seconds: str) -> None:
     """Flood, and print the result."""
     bus = await Bus.join(Home.resolve(Path(home)), url, "flood")
-    flood = Flood(bus, node, instance)
+    # A connection without subscriptions: what the attacker sends to all does not come back to it.
+    link = await NatsClient.connect(url, bus.peer.identity.login(), "flood")
+    flood = Flood(bus, link, node, instance)
     used, began = time.process_time(), time.monotonic()
     answers = Counter[str]()
     pattern = subjects.replies_to(bus.peer.node_id, bus.peer.instance)
     await bus.peer.link.subscribe(pattern, lambda subject, data, absent: answers.update(["all"]))
     sent = await flood.run(kind, int(count), float(seconds))
     cpu, took = time.process_time() - used, time.monotonic() - began
-    await bus.peer.link.flush_subscriptions()
+    await link.flush_subscriptions()
+    await link.close()
     sys.stdout.write(msgspec.json.encode(Sent(sent, cpu, took, answers["all"])).decode() + "\n")
     sys.stdout.flush()
     await bus.close()
