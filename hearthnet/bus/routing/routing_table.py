@@ -133,15 +133,19 @@ class RoutingEntry:
         if not self.health.may_be_called:
             self.remove()
             return
-        score = self.score()
-        if self.rank is not None:
-            if self.rank[0] == score:
-                return
-            self.remove()
+        before, score = self.rank, self.score()
+        if before is not None and before[0] == score:
+            return
         rank = self.rank = (score, self.serial, self)
         for shelf in self.shelves:
-            insort(shelf, rank)
-            shelf.nodes.setdefault(self.view.node, {})[self] = None
+            if before is None:
+                insort(shelf, rank)
+                shelf.nodes.setdefault(self.view.node, {})[self] = None
+            elif len(shelf) == 1:
+                shelf[0] = rank
+            else:
+                del shelf[bisect_left(shelf, before)]
+                insort(shelf, rank)
 
     def remove(self) -> None:
         """Remove it from all shelves."""
@@ -296,15 +300,16 @@ def _in_order(shelf: Shelf) -> Iterator[RoutingEntry]:
 
 def _spread(shelf: Shelf) -> Iterator[RoutingEntry]:
     """Iterate from a random node of the best on, and now and then from one that was not called yet."""
-    if not shelf:
+    if len(shelf) < 2:
+        yield from (rank[2] for rank in shelf)
         return
     first = best = shelf[0][0]
-    known = bisect_left(shelf, (UNMEASURED - LOCAL_BONUS,)) if len(shelf) > 1 else 1
+    known = bisect_left(shelf, (UNMEASURED - LOCAL_BONUS,))
     if known and first < UNMEASURED:
         if known < len(shelf) and shelf[known][0] < FULL - LOCAL_BONUS and random() < _TRIAL_SHARE:
             yield _one(shelf, known, bisect_left(shelf, (FULL - LOCAL_BONUS,)))
         best = min(first + max(SPREAD_MS, first // 2), UNMEASURED - LOCAL_BONUS - 1)
-    if len(shelf) > 1 and shelf[1][0] <= best:
+    if shelf[1][0] <= best:
         yield _one(shelf, 0, bisect_right(shelf, (best, _LAST)))
     yield from _in_order(shelf)
 
