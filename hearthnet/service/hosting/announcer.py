@@ -69,12 +69,13 @@ class Announcer:
         gone = [entry for entry in self._hosted if entry not in hosted]
         public = [entry for entry in hosted if entry.is_public]
         is_same = public == [entry for entry in self._hosted if entry.is_public]
+        is_private = is_same and hosted != self._hosted
         self._hosted = hosted
         await self._listen()
         try:
             await self._peer.link.flush_subscriptions()
             await self._publish(gone, withdrawn=True)
-            changed = [entry for entry in hosted if not (is_same and entry.is_public)]
+            changed = [entry for entry in hosted if not (is_private and entry.is_public)]
             await self._publish(changed, withdrawn=False)
             # Sent before anything else can keep this process busy.
             await self._peer.link.flush_subscriptions()
