@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.core.home import Home
 from hearthnet.trust.keys import Identity
 from tests.attacks.attacker import LIST, Attacker, Raw
+from tests.helpers.mesh import GuestBus
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
 from tests.helpers.shell import Shell
 
@@ -40,7 +40,7 @@ class Victim:
 
     async def attacker(self, name: str = "mallory") -> Attacker:
         """A member's process at the victim's server."""
-        return Attacker(await Bus.join(self.neighbourhood.home(name), self.url, name))
+        return Attacker(await GuestBus.at(self.node, self.neighbourhood.home(name), self.url, name))
 
     async def raw(self, name: str = "mallory") -> Raw:
         """A member's bare connection."""

@@ -199,7 +199,7 @@ async def test_a_node_whose_clock_is_off_is_not_locked_out(
         minutes * 60_000
     )  # as if our own clock were off by that much
     for capability, body in ((LIST, LIST_BODY), (POST, post_body("By a clock that is off"))):
-        assert (await mallory.bus.call(capability, body)).provider == market.node
+        assert (await mallory.bus.call(capability, body, node=market.node)).provider == market.node
     assert abs(mallory.peer.sender.clocks._ahead[market.node]) < 30_000
 
 

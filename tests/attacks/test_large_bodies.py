@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from hearthnet.bus.bus import Bus
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.event_log import MAX_DAY_BYTES
-from tests.attacks.attacker import LIST, NO_ANSWER, POST, Attacker, post_body
+from tests.attacks.attacker import LIST, POST, Attacker, post_body
+from tests.helpers.mesh import GuestBus
 from tests.helpers.neighbourhood import Neighbourhood, settle_in
 from tests.helpers.shell import Shell
 
@@ -57,7 +57,7 @@ class Node:
     @asynccontextmanager
     async def mallory(self) -> AsyncIterator[Attacker]:
         """The member's process."""
-        bus = await Bus.join(self.member, self.url, "mallory")
+        bus = await GuestBus.at(self.id, self.member, self.url, "mallory")
         try:
             yield Attacker(bus)
         finally:
@@ -100,7 +100,7 @@ async def test_fields_that_nobody_knows_are_not_kept(node: Node, mallory: Attack
     body["input"]["unknown"] = "x" * 4_000_000
     header = mallory.header(market, POST, body)
     huge = mallory.boxed(mallory.inner(header, body, signed=True), market)
-    assert await mallory.strike(mallory.subject(market, POST), huge, header.id, market) == NO_ANSWER
+    assert await mallory.strike(mallory.subject(market, POST), huge, header.id, market) == "payload_too_large"
     assert await mallory.posted("Large") == 0
     before = await node.bytes_of("MARKET")
     # What fits is taken, and its fields that nobody knows are kept nowhere: not with the frame either.
@@ -128,8 +128,8 @@ async def test_long_lists_are_not_kept_in_the_audit_log(node: Node, mallory: Att
 async def test_large_posts_end_at_a_quota_and_their_owner_erases_them(node: Node, mallory: Attacker) -> None:
     before = await node.bytes_of("MARKET")
     first = {**post_body(SECRET)["input"], "body": f"{SECRET} " + "\N{FIRE}" * 3_900}
-    made = (await mallory.bus.call(POST, {"params": {}, "input": first})).output["event_id"]
-    refused = await _flooded(mallory)
+    made = (await mallory.bus.call(POST, {"params": {}, "input": first}, node=node.id)).output["event_id"]
+    refused = await _flooded(mallory, node.id)
     assert (refused.code, refused.rule) == ("rate_limited", "bytes_a_day")
     assert refused.details["limit"] == MAX_DAY_BYTES
     assert refused.retry_after_ms is not None
@@ -139,7 +139,7 @@ async def test_large_posts_end_at_a_quota_and_their_owner_erases_them(node: Node
     assert "market erase" in json.dumps(node.shell.json("status", "--json"))
     # What takes back is taken all the same.
     ended = {"client_id": ids.new_ulid(), "event_id": await _one_of(mallory), "reason": "withdrawn"}
-    await mallory.bus.call("market.expire@1.0", {"params": {}, "input": ended})
+    await mallory.bus.call("market.expire@1.0", {"params": {}, "input": ended}, node=node.id)
     # The member cannot erase what is the owner's; the owner can, and it stays away.
     theirs = {"client_id": ids.new_ulid(), "event_id": owner["event_id"]}
     with pytest.raises(HearthNetError, match="only its author"):
@@ -153,8 +153,10 @@ async def test_large_posts_end_at_a_quota_and_their_owner_erases_them(node: Node
     node.start()
     async with node.mallory() as again:
         await _market(again, node)
-        assert (await _flooded(again)).rule == "bytes_a_day", "a restart gives nobody a new quota"
-        assert (await again.bus.call(POST, {"params": {}, "input": first})).output["event_id"] == made
+        assert (await _flooded(again, node.id)).rule == "bytes_a_day", "a restart gives nobody a new quota"
+        assert (await again.bus.call(POST, {"params": {}, "input": first}, node=node.id)).output[
+            "event_id"
+        ] == made
         assert await again.posted(SECRET) == 0
         assert await again.posted("Owner") == 1
     assert node.shell.run("audit", "verify").returncode == 0
@@ -164,13 +166,13 @@ def _holds(file: Path) -> bool:
     return SECRET.encode() in file.read_bytes()
 
 
-async def _flooded(attacker: Attacker) -> HearthNetError:
+async def _flooded(attacker: Attacker, node: str) -> HearthNetError:
     """Post as large as is valid until it is refused."""
     for _ in range(MAX_DAY_BYTES // 32_000):
         body = post_body("Flood")
         body["input"] |= {"body": "\N{FIRE}" * 4_000, "tags": ["\N{FIRE}" * 40] * 16}
         try:
-            await attacker.bus.call(POST, body)
+            await attacker.bus.call(POST, body, node=node)
         except HearthNetError as error:
             return error
     raise AssertionError("the flood has no end")

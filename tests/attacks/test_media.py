@@ -99,10 +99,10 @@ def asked(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"params": {}, "input": {"messages": [{"role": "user", "content": content}], "max_tokens": 5}}
 
 
-async def refusal(bus: Bus, capability: str, body: dict[str, Any]) -> HearthNetError:
+async def refusal(bus: Bus, capability: str, body: dict[str, Any], node: str = "") -> HearthNetError:
     """The error of a call that must fail."""
     with pytest.raises(HearthNetError) as caught:
-        await bus.call(capability, body, timeout_seconds=60)
+        await bus.call(capability, body, node=node, timeout_seconds=60)
     return caught.value
 
 
@@ -187,10 +187,11 @@ async def test_a_document_is_read_with_the_rights_of_the_caller(street: Street) 
     try:
         await owner.call(INGEST, {**corpus, "input": {"doc_cid": known}}, timeout_seconds=60)
         await owner.call("rag.share@1.0", {**corpus, "input": {"shared": True}})
-        assert (await refusal(carol, INGEST, body)).code == "not_found"
+        assert (await refusal(carol, INGEST, body, owner.peer.node_id)).code == "not_found"
         assert "flowerpot" not in str((await mallory.call(QUERY, question)).output)
         await street.store(SECRET, "carol")
-        assert (await carol.call(INGEST, body, timeout_seconds=60)).output["chunks_indexed"] == 1
+        ingested = await carol.call(INGEST, body, node=owner.peer.node_id, timeout_seconds=60)
+        assert ingested.output["chunks_indexed"] == 1
         assert "flowerpot" in str((await mallory.call(QUERY, question, timeout_seconds=60)).output)
     finally:
         for bus in (owner, carol, mallory):

@@ -13,13 +13,18 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Unpack
 
 import msgspec
 
 from hearthnet import NodeContext, Service
-from hearthnet.bus.bus import Bus
+from hearthnet.bus.bus import Bus, find_contract
+from hearthnet.bus.calls.attempt import CallOptions
+from hearthnet.bus.calls.streaming import StreamCall
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.session import keyring
 from hearthnet.bus.store import HomeStore
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, ServiceState
@@ -34,6 +39,36 @@ from tests.helpers.members import take_in
 from tests.helpers.nats_server import NatsServer
 
 _SET_BY_THE_HELPER = ("listen:", "ports_file_dir:")
+
+
+class GuestBus(Bus):
+    """A member's process that asks another home, `host`, for effects where a call names no node."""
+
+    host = ""
+
+    @classmethod
+    async def at(cls, host: str, home: Home, url: str, name: str) -> GuestBus:
+        """Joins as `Bus.join`; `host` is the id of the other home's node."""
+        bus = await cls.join(home, url, name)
+        assert isinstance(bus, GuestBus)
+        bus.host = host
+        return bus
+
+    async def call(
+        self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]
+    ) -> ReceivedReply:
+        """As `Bus.call`."""
+        return await super().call(capability, body, **self._named(capability, options))
+
+    def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamCall:
+        """As `Bus.stream`."""
+        return super().stream(capability, body, **self._named(capability, options))
+
+    def _named(self, capability: str, options: CallOptions) -> CallOptions:
+        contract = None if is_provider_defined(capability) else find_contract(capability)
+        if contract is not None and contract.side_effects and not contract.is_shared_effect:
+            options["node"] = options.get("node") or self.host
+        return options
 
 
 @dataclass
@@ -63,8 +98,8 @@ class Mesh:
         self.server = self.server.again()
 
     async def guest_bus(self, name: str = "guest") -> Bus:
-        """The second member's node, on the same server."""
-        return await Bus.join(self.guest, self.server.url, name)
+        """The second member's node, on the same server; its effects are asked for at the first one's."""
+        return await GuestBus.at(self.identity.node_id, self.guest, self.server.url, name)
 
     async def store(self, at: Home | None = None, url: str = "") -> HomeStore:
         """The node's store, or that of the node `at` another home; by way of `url`, where that is given."""

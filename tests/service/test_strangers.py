@@ -10,7 +10,7 @@ import pytest
 
 from hearthnet import NodeContext
 from hearthnet.bus.bus import Bus
-from hearthnet.core import ids
+from hearthnet.core import ids, rationed_log
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
@@ -32,7 +32,10 @@ def _frame(bus: Bus, signer: Identity, kind: Any, **changes: Any) -> bytes:
 
 
 @pytest.mark.req("ADMIT-8")
-async def test_what_strangers_say_to_all_is_dropped(mesh: Mesh, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_strangers_say_to_all_is_dropped(
+    mesh: Mesh, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rationed_log, "_LOG_MS", 0)
     stranger = Identity.generate()
     async with mesh.hosting(ProbeService()) as host, await mesh.bus() as bus:
         await bus.call(QUERY, query())

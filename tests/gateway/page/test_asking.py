@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import WebSocketRoute, expect
 
+from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
 from hearthnet.trust.keys import Identity
 from tests.gateway.page.street import Street, Visit, visit
@@ -539,8 +540,7 @@ async def test_home_of_an_effect_is_shown_with_its_id(street: Street, home: str,
         await there.ask(question, "market_post")
         await dialog(there)
         fact = there.page.locator("dialog .facts > div").filter(has_text="Sent to another home").locator("dd")
-        short = node.removeprefix("ed25519:")[:6]
-        assert await fact.inner_text() == ((same and home) or f"{short}… ({short}…)")
+        assert await fact.inner_text() == ((same and home) or ids.short_id(node))
         await there.choose("deny")
         await there.answered("Well.")
 

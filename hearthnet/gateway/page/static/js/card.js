@@ -32,7 +32,9 @@ export class Card {
     this.call = call;
     this.#status(call);
     this.#progress(call);
-    this.#once("args", call.arguments, (value) => this.#parts.args.replaceChildren(small(value) ? jsonView(value ?? {}) : beginning(JSON.stringify(value))));
+    this.#once("args", call.arguments, (value) => {
+      this.#parts.args.replaceChildren(small(value) ? jsonView(value ?? {}) : beginning(JSON.stringify(value)));
+    });
     this.#once("content", call.content, (value) => this.#parts.result.replaceChildren(resultView(value)));
     this.#parts.resultBox.hidden = call.content === undefined;
     this.#parts.cut.textContent = call.truncated ? text("call.cut") : "";
