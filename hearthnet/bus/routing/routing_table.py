@@ -53,7 +53,26 @@ class Shelf(list[Rank]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.nodes: dict[str, dict[RoutingEntry, None]] = {}
+        self.nodes: dict[str, RoutingEntry | list[RoutingEntry]] = {}
+        """The offers of each node; the one itself where a node has no more, which takes less memory."""
+
+    def add(self, entry: RoutingEntry, rank: Rank) -> None:
+        """Insert an offer."""
+        insort(self, rank)
+        node, held = entry.view.node, self.nodes.get(entry.view.node)
+        if isinstance(held, list):
+            held.append(entry)
+        else:
+            self.nodes[node] = entry if held is None else [held, entry]
+
+    def discard(self, entry: RoutingEntry, rank: Rank) -> None:
+        """Remove an offer that was inserted with this rank."""
+        del self[bisect_left(self, rank)]
+        node, held = entry.view.node, self.nodes[entry.view.node]
+        if isinstance(held, list):
+            held.remove(entry)
+        if not isinstance(held, list) or not held:
+            del self.nodes[node]
 
     def of_random_node(self, start: int, end: int) -> RoutingEntry | None:
         """Return an entry between two places of a random node, however many offers the others have there.
@@ -64,7 +83,8 @@ class Shelf(list[Rank]):
             return None
         nodes, first, last = list(self.nodes.values()), self[start], self[end - 1]
         for _ in range(_SAMPLES):
-            entries = list(nodes[int(random() * len(nodes))])
+            held = nodes[int(random() * len(nodes))]
+            entries = held if isinstance(held, list) else [held]
             for _ in range(MOST_PLACES):
                 entry = entries[int(random() * len(entries))]
                 if entry.rank is not None and first <= entry.rank <= last:
@@ -139,8 +159,7 @@ class RoutingEntry:
         rank = self.rank = (score, self.serial, self)
         for shelf in self.shelves:
             if before is None:
-                insort(shelf, rank)
-                shelf.nodes.setdefault(self.view.node, {})[self] = None
+                shelf.add(self, rank)
             elif len(shelf) == 1:
                 shelf[0] = rank
             else:
@@ -152,12 +171,8 @@ class RoutingEntry:
         rank = self.rank
         if rank is not None:
             self.rank = None
-            node = self.view.node
             for shelf in self.shelves:
-                del shelf[bisect_left(shelf, rank)]
-                del shelf.nodes[node][self]
-                if not shelf.nodes[node]:
-                    del shelf.nodes[node]
+                shelf.discard(self, rank)
 
 
 class Asker(Protocol):

@@ -264,7 +264,10 @@ async def test_an_effect_that_is_denied_does_not_happen(shared: House) -> None:
         await one.call(shared, guest, "market.post", sale("Never"))
         asked = (await one.until("confirmation_required"))["data"]
         await one.send("confirm", confirmation_id=asked["confirmation_id"], decision="deny")
-        assert (await one.rest())[-1]["data"] == {"stop_reason": "denied"}
+        assert (await one.rest())[-1]["data"] == {
+            "stop_reason": "denied",
+            "happened": [{"capability": "market.post@1.0", "state": "refused"}],
+        }
     assert "Never" not in [call.body["input"]["title"] for call in shared.workshop.posts]
 
 
