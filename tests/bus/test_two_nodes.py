@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 @pytest.mark.req("BUS-12")
 async def test_a_member_calls_and_streams_from_another_node(mesh: Mesh) -> None:
     service = ProbeService()
-    async with mesh.hosting(service), await mesh.guest_bus() as guest:
+    async with mesh.hosting(service), await mesh.bus(at=mesh.guest) as guest:
         reply = await guest.call(QUERY, query())
         async with guest.stream(CHAT, CHAT_BODY) as stream:
             events = [frame.event async for frame in stream]
