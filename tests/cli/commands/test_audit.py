@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 from hearthnet.bus.session.keyring import load_identity, load_roster
+from hearthnet.cli.commands import audit
 from hearthnet.cli.workflows.audit_proof import prove_to, verify_proof
-from hearthnet.cli.workflows.audit_trail import Part, export_to
+from hearthnet.cli.workflows.audit_trail import Exported, Part, Verdict, export_to
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import canonical_json
 from hearthnet.core.errors import HearthNetError
@@ -401,3 +402,40 @@ def test_a_line_without_an_end_is_not_read(here: Here, shell: Shell, exported: L
     file = written(tmp_path, [*exported[:2], b"x" * 2 * _MEGABYTE])
     assert here("audit", "verify", file, "--roster", _roster(shell)) == 2
     assert "has a line of over 1048576 bytes" in here.err
+
+
+@pytest.mark.req("AUDIT-12")
+def test_an_export_that_is_cut_says_where_to_go_on(
+    here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def cut(home: Any, file: Path, part: Part, progress: Callable[[int, int], None]) -> Exported:
+        progress(1, 2)
+        return Exported(first=1, last=2, end=4)
+
+    monkeypatch.setattr("hearthnet.cli.workflows.audit_trail.export_to", cut)
+    go_on = "the log goes on with entry 3: export it with --from 3"
+    assert here("audit", "export", tmp_path / "log") == 0
+    assert here.out.splitlines()[-1] == go_on
+    assert here("audit", "export", "-") == 0
+    assert go_on in here.err
+    assert here("audit", "export", tmp_path / "log", "--json") == 0
+    assert json.loads(here.out)["more"]
+
+
+@pytest.mark.req("AUDIT-11")
+def test_what_was_not_verified_is_told(capsys: pytest.CaptureFixture[str], shell: Shell) -> None:
+    roster, node = load_roster(shell.home / "community" / "roster.json"), Identity.generate()
+    fields = {
+        **entry_fields(node, 0),
+        "kind": "removed",
+        "call": "",
+        "sequence": 9,
+        "rule": "age",
+        "count": 4,
+    }
+    point = AuditEntry(**fields)
+    verdict = Verdict(node.node_id, 5, 5, 2, (), checkpoint=point)
+    audit._print_verdict(verdict, roster)
+    assert "entries 1 to 4 were removed" in capsys.readouterr().out
+    audit._print_verdict(msgspec.structs.replace(verdict, checkpoint=None, part=True), roster)
+    assert "entries 5 to 9; says nothing about others" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -202,3 +203,20 @@ def test_a_document_of_an_older_home_with_much_front_matter_is_restored(library:
         library.ingest(record(data), data)
     library.restore(record(data), data)
     assert library.index.documents("home") == [content_hash(data)]
+
+
+@pytest.mark.req("RAG-54")
+def test_answers_end_with_their_corpora_also_where_the_disk_takes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "index").mkdir()
+    sharing = Sharing(tmp_path / "index")
+    sharing.decide("club", shared=True)
+    sharing.decide("home", shared=False)
+    shutil.rmtree(tmp_path / "index")
+    sharing.keep(["home"])
+    assert not sharing.is_shared("club")
+    assert "is not up to date" in caplog.text
+    with pytest.raises(HearthNetError):
+        sharing.decide("club", shared=True)
+    assert not sharing.is_shared("club")

@@ -150,6 +150,7 @@ def test_the_one_that_is_kept_longer_counts() -> None:
     known.add(first, HERE)
     assert known.add(later, HERE)
     assert not known.add(first, HERE)
+    assert not known.keep(later)
     assert known.current(NOW) == (later,)
 
 
