@@ -168,14 +168,16 @@ class CommunityAuthor:
         At most as many as an event may name. Those behind them change nothing, and whoever gets a removal
         need not have them first: a flood of them would keep it back.
         """
-        history, found = self._held.history, dict[str, None]()
-        for tip in reversed(history.tips.get(author, ())):
-            end: CommunityEvent | None = tip
-            while end is not None and self._held.flaw(end):
-                end = history.get(end.previous)
-            if end is not None:
-                found[end.hash] = None
-        return tuple(found)[:MAX_ENDS]
+        tips = reversed(self._held.history.tips.get(author, ()))
+        ends = dict.fromkeys(end.hash for tip in tips if (end := self._end(tip)) is not None)
+        return tuple(ends)[:MAX_ENDS]
+
+    def _end(self, tip: CommunityEvent) -> CommunityEvent | None:
+        """Return the last event up to `tip` that counts, None if none does."""
+        end: CommunityEvent | None = tip
+        while end is not None and self._held.flaw(end):
+            end = self._held.history.get(end.previous)
+        return end
 
     def _act(self, event_type: str, content: events.Data, now_ms: int) -> CommunityEvent:
         held, author = self._held, self._author

@@ -346,13 +346,3 @@ def test_rules_are_the_roots_and_hold_for_events_that_claim_to_be_earlier() -> N
             act(town(), FOUNDER, events.POLICY, PolicyUpdated(policy=STRICT, heads={})),
             town().community_id,
         )
-
-
-@pytest.mark.req("ATTACK-37")
-def test_a_removal_names_no_end_of_events_that_do_not_count() -> None:
-    held, stranger = town(), Identity.generate()
-    content = events.Promoted(target_node_id=stranger.node_id, new_level="anchor", client_id="x")
-    event = act(held, stranger, events.PROMOTED, content)
-    with_event = roster.merge(held, [event])
-    assert with_event.flaw(event)
-    assert commands.CommunityAuthor(with_event, ROOT)._ends(stranger.node_id) == ()
