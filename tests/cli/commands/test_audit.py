@@ -332,7 +332,12 @@ def test_no_byte_of_a_proof_can_be_changed(here: Here, shell: Shell, exported: L
     whole = shell.run("audit", "prove", str(began.sequence)).stdout.encode()
     file = tmp_path / "proof.jsonl"
     file.write_bytes(whole)
-    assert verify_proof(file).head.node == began.node
+    proof = verify_proof(file)
+    assert proof.head.node == began.node
+    assert f"signed this call with arguments of {began.digest}" in "\n".join(proof.text())
+    kinds = {"decided": "was ", "refused": "consent to ", "removed": "removed by retention"}
+    for kind, said in kinds.items():
+        assert said in proof._entry(msgspec.structs.replace(began, kind=kind))
     for place in range(len(whole)):
         changed = bytearray(whole)
         changed[place] ^= 1 << place % 8
