@@ -72,11 +72,3 @@ class HomeStore(Store):
     async def put_blob(self, data: bytes) -> str:
         """Store `data` once for this home itself; return its CID."""
         return await self.blobs.put_bytes(data)
-
-    async def get_blob(self, cid: str) -> bytes:
-        """Return the bytes of `cid`, verified.
-
-        Raises:
-            HearthNetError: `not_found` if they are not stored here.
-        """
-        return await self.blobs.read(cid)

@@ -29,7 +29,7 @@ async def test_a_blob_is_kept_under_its_hash_once(mesh: Mesh) -> None:
         assert (await store.js.stream_info("OBJ_blobs")).state.messages == before
     mesh.restart_server()
     async with await mesh.store() as store:
-        assert await store.get_blob(cid) == data
+        assert await store.blobs.read(cid) == data
 
 
 @pytest.mark.req("STORE-1")
@@ -37,12 +37,12 @@ async def test_what_is_not_there_or_damaged_is_said(mesh: Mesh) -> None:
     async with await mesh.store() as store:
         absent = content_hash(b"never stored")
         with pytest.raises(HearthNetError, match=absent[:23]) as caught:
-            await store.get_blob(absent)
+            await store.blobs.read(absent)
         assert caught.value.code == "not_found"
         cid = content_hash(b"the real content")
         await (await store.js.object_store("blobs")).put(cid, b"something else")
         with pytest.raises(HearthNetError, match=f"{cid[:23]}.* damaged") as damaged:
-            await store.get_blob(cid)
+            await store.blobs.read(cid)
     assert damaged.value.code == "internal_error"
 
 

@@ -212,7 +212,7 @@ async def _check_upload(bus: Bus, upload: Upload) -> None:
     done = await upload.put(bus)
     assert 0 < done.chunks < CHUNKS
     async with await HomeStore.connect(bus.peer.home, "test") as store:
-        assert await store.get_blob(cid) == upload.data
+        assert await store.blobs.read(cid) == upload.data
 
 
 async def _check_posts(bus: Bus, posts: Posts) -> None:

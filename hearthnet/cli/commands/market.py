@@ -291,7 +291,7 @@ def verify(file: str, roster: Path | None, home: Home, json: bool) -> None:
 def delete(event_id: str | None, everything: bool, confirmed: bool, home: Home, json: bool) -> None:
     """Delete a post of yours, or all of them, for good.
 
-    They are removed from the market, its log and the disk.
+    They are removed from the market, its log and the disk. The home's owner can name anybody's post.
     """
     if bool(event_id) == everything:
         raise click.UsageError("name one post, or --all")
@@ -299,12 +299,7 @@ def delete(event_id: str | None, everything: bool, confirmed: bool, home: Home, 
     confirm(f"Delete {what}, for good?", confirmed=confirmed, option="--yes")
     fields = {"all": True} if everything else {"event_id": event_id}
     deleted = on_bus(home, lambda bus: _deleted(bus, fields))
-    if json:
-        terminal.json_page(deleted)
-        return
-    terminal.line(f"deleted: {counted(deleted['deleted'], 'post')}")
-    if not deleted["erased"]:
-        terminal.info("the words are not off the disk yet")
+    _print_removed(deleted, "deleted", json)
 
 
 @command.command("erase")
@@ -318,11 +313,15 @@ def erase(event_ids: tuple[str, ...], confirmed: bool, home: Home, json: bool) -
     """
     confirm(f"Erase {counted(len(event_ids), 'post')}, for good?", confirmed=confirmed, option="--yes")
     erased = on_bus(home, lambda bus: _erased(bus, event_ids))
+    _print_removed(erased, "erased", json)
+
+
+def _print_removed(page: dict[str, Any], how: str, json: bool) -> None:
     if json:
-        terminal.json_page(erased)
+        terminal.json_page(page)
         return
-    terminal.line(f"erased: {counted(erased['deleted'], 'post')}")
-    if not erased["erased"]:
+    terminal.line(f"{how}: {counted(page['deleted'], 'post')}")
+    if not page["erased"]:
         terminal.info("the words are not off the disk yet")
 
 
@@ -330,16 +329,16 @@ async def _erased(bus: Bus, event_ids: tuple[str, ...]) -> dict[str, Any]:
     """Delete each post at this home, whoever wrote it."""
     total: dict[str, Any] = {"deleted": 0, "erased": True}
     for event_id in event_ids:
-        one = await _deleted(bus, {"event_id": event_id}, node=bus.peer.node_id)
+        one = await _deleted(bus, {"event_id": event_id})
         total = {"deleted": total["deleted"] + one["deleted"], "erased": total["erased"] and one["erased"]}
     return total
 
 
-async def _deleted(bus: Bus, fields: dict[str, Any], node: str = "") -> dict[str, Any]:
+async def _deleted(bus: Bus, fields: dict[str, Any]) -> dict[str, Any]:
     total: dict[str, Any] = {"deleted": 0, "erased": True}
     while True:
         request = {"params": {}, "input": {"client_id": ids.new_ulid(), **fields}}
-        reply = await bus.call("market.delete@1.0", request, node=node)
+        reply = await bus.call("market.delete@1.0", request)
         erased = total["erased"] and bool(reply.meta.get("erased"))
         total = {"deleted": total["deleted"] + reply.output["deleted"], "erased": erased}
         if not reply.output["remaining"] or "all" not in fields:

@@ -117,7 +117,7 @@ async def test_an_upload_that_broke_off_is_not_visible_and_goes_on(mesh: Mesh) -
         for index in range(2):
             await first.append(LARGE[index * CHUNK_BYTES : (index + 1) * CHUNK_BYTES])
         assert await visible(store.blobs) == set()
-        assert (await refusal(store.get_blob(manifest.cid))).code == "not_found"
+        assert (await refusal(store.blobs.read(manifest.cid))).code == "not_found"
     mesh.restart_server()
     async with await mesh.store() as store:
         second = Writer(store.blobs.link, "upload")
@@ -130,7 +130,7 @@ async def test_an_upload_that_broke_off_is_not_visible_and_goes_on(mesh: Mesh) -
         assert await visible(store.blobs) == set()
         assert await store.blobs.commit(second, Hold()) == manifest.cid
         assert await store.blobs.commit(second, Hold()) == manifest.cid
-        assert await store.get_blob(manifest.cid) == LARGE
+        assert await store.blobs.read(manifest.cid) == LARGE
 
 
 @pytest.mark.req("FILE-5")
@@ -330,15 +330,15 @@ async def test_open_blob_without_its_chunk_list_is_damaged(mesh: Mesh) -> None:
         for data in (LARGE[:CHUNK_BYTES], b""):
             cid = content_hash(data)
             await bucket.put(cid, data)
-            assert await store.get_blob(cid) == data
+            assert await store.blobs.read(cid) == data
             blob = await store.blobs.open(cid)
             assert b"".join([chunk async for chunk in blob.chunks()]) == data
             assert await blob.read(5, 7) == data[5:12]
         cid = content_hash(LARGE)  # one hash over all, and no list of chunks
         await bucket.put(cid, LARGE)
-        assert (await refusal(store.get_blob(cid))).code == "internal_error"
+        assert (await refusal(store.blobs.read(cid))).code == "internal_error"
         await bucket.put("no cid", b"x")
-        assert (await refusal(store.get_blob("no cid"))).code == "bad_request"
+        assert (await refusal(store.blobs.read("no cid"))).code == "bad_request"
         assert await visible(store.blobs) >= {"no cid", cid}
 
 
@@ -377,7 +377,7 @@ async def test_a_damaged_entry_is_said(mesh: Mesh) -> None:
     cid, other = (content_hash(new_ulid().encode()) for _ in range(2))
     async with await mesh.store() as store:
         await store.js.publish(meta_subject(cid), b'{"name": 7}')
-        error = await refusal(store.get_blob(cid))
+        error = await refusal(store.blobs.read(cid))
         assert error.code == "internal_error"
         assert error.message.startswith("an entry of the blob store is damaged: Expected `str`, got `int`")
-        assert (await refusal(store.get_blob(other))).code == "not_found"
+        assert (await refusal(store.blobs.read(other))).code == "not_found"

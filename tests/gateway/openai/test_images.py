@@ -93,7 +93,7 @@ async def test_large_images_are_stored_and_named(shared: House, seeing: Seeing) 
     assert "data" not in first
     assert base64.b64decode(second["data"]) == small
     async with await shared.mesh.store() as store:
-        assert await store.get_blob(first["image_cid"]) == large
+        assert await store.blobs.read(first["image_cid"]) == large
 
 
 @pytest.mark.req("ATTACK-38")

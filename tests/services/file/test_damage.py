@@ -137,9 +137,9 @@ async def test_damaged_document_of_the_home_is_put_again(mesh: Mesh) -> None:
     async with await mesh.store() as store:
         cid = await store.put_blob(SMALL)
         damage_on_disk(mesh, SMALL[:60])
-        assert (await refusal(store.get_blob(cid))).code == "internal_error"
+        assert (await refusal(store.blobs.read(cid))).code == "internal_error"
         assert await store.put_blob(SMALL) == cid
-        assert await store.get_blob(cid) == SMALL
+        assert await store.blobs.read(cid) == SMALL
 
 
 @pytest.mark.req("FILE-23")

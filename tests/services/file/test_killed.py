@@ -111,7 +111,7 @@ async def check_not_there(bus: Bus) -> None:
 async def check_there(mesh: Mesh) -> None:
     """All of it, and nothing besides."""
     async with await mesh.store() as store:
-        assert await store.get_blob(MANIFEST.cid) == DATA
+        assert await store.blobs.read(MANIFEST.cid) == DATA
         chunks = await store.blobs.link.subjects("$O.blobs.C.>")
         assert sorted(chunks.values()) == [1, CHUNKS]  # the list of hashes, and the chunks
 
