@@ -334,18 +334,18 @@ def test_approved_on_a_terminal_it_is_posted_once_as_shown(shell: Shell, model: 
 @pytest.mark.req("ASK-5")
 def test_an_edit_is_posted_as_it_was_shown_again(shell: Shell, model: ScriptedModel) -> None:
     question = "I can lend a saw."
-    model.turns[question] = [Say(calls=(offer("Saw"),)), Say("Posted.")]
+    model.turns[question] = [Say(calls=(offer("Rip saw"),)), Say("Posted.")]
     with shell.terminal("ask", question, "--tool", "market_post") as screen:
         screen.expect(PROMPT)
         screen.type("e\n")
         for label in ("category (", "title [", "body [", "tags (", "ttl_seconds ["):
             screen.expect(label)
-            screen.type("Saw to lend, sharp\n" if label == "title [" else "\n")
-        assert '"Saw to lend, sharp"' in screen.expect(PROMPT)
+            screen.type("Rip saw, sharp\n" if label == "title [" else "\n")
+        assert '"Rip saw, sharp"' in screen.expect(PROMPT)
         screen.type("a\n")
         assert screen.end() == 0
-    assert "Saw to lend, sharp" in titles(shell)
-    assert "Saw" not in titles(shell)
+    assert "Rip saw, sharp" in titles(shell)
+    assert "Rip saw" not in titles(shell)
 
 
 @pytest.mark.req("ASK-5")
