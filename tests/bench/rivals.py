@@ -72,7 +72,7 @@ async def rivals(mesh: Mesh, plain: str) -> AsyncIterator[dict[str, Rival]]:
 @contextlib.asynccontextmanager
 async def _ours(mesh: Mesh) -> AsyncIterator[Rival]:
     address = f"{mesh.home.path}={mesh.server.url}"
-    async with answering("ours", address), await mesh.guest_bus("bench") as bus:
+    async with answering("ours", address), await mesh.bus("bench", at=mesh.guest) as bus:
         yield Rival("ours", lambda: bus.call(QUERY, REQUEST))
 
 
