@@ -382,7 +382,9 @@ def test_whatever_happens_the_order_is_that_of_the_scores(steps: list[tuple[int,
         everybody = table._all[1]
         standing = {entry[2] for entry in everybody}
         assert everybody == sorted(everybody)
-        assert all(entry[0] == entry[2].score() and entry[2].rank is entry for entry in everybody)
+        assert all(entry[2].rank is entry for entry in everybody)
+        if len(everybody) > 1:  # the rank of one that stands alone decides nothing
+            assert all(entry[0] == entry[2].score() for entry in everybody)
         assert standing == {one for one in table.entries if one.health.may_be_called}
         assert {entry[2] for entry in table._all[0]} == {one for one in standing if one.is_near}
         found = table.best(_Asker())

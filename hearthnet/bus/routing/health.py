@@ -31,7 +31,8 @@ UNKNOWN_MS: Final = 500
 """The assumed p50 of a process that was never called."""
 _STEPS: Final = (*range(32), *(round(32 * 2 ** (step * 11 / 223)) for step in range(224)))
 """The distinguished durations in ms, by the byte that encodes them."""
-_ALL: Final = (1 << WINDOW) - 1
+_EXACT_MS: Final = 32
+"""Durations below this are kept to the millisecond."""
 
 FAILURES: Final = frozenset(
     {"timeout", "partition", "internal_error", "not_implemented", "invalid_signature"}
@@ -53,7 +54,6 @@ class Health:
         "_recent",
         "_sorted",
         "failures",
-        "p50_ms",
         "state",
         "success",
         "until_ms",
@@ -61,12 +61,11 @@ class Health:
 
     def __init__(self) -> None:
         self._recent = bytearray()
-        self._sorted = bytearray()
+        self._sorted: bytearray | None = None
+        """The same in order, from the first time that the median is requested: a lone offer needs none."""
         self._failed = 0
         self._next = 0
         self.failures = 0
-        self.p50_ms = UNKNOWN_MS
-        """The median duration of the last calls, 500 without any."""
         self.success = 1.0
         """The share of the last calls that worked, 1.0 without any."""
         self.state: State = "well"
@@ -75,6 +74,14 @@ class Health:
 
     def __len__(self) -> int:
         return len(self._recent)
+
+    @property
+    def p50_ms(self) -> int:
+        """The median duration of the last calls, 500 without any."""
+        ordered = self._sorted
+        if ordered is None:
+            ordered = self._sorted = bytearray(sorted(self._recent))
+        return _STEPS[ordered[(len(ordered) - 1) >> 1]] if ordered else UNKNOWN_MS
 
     @property
     def may_be_called(self) -> bool:
@@ -91,12 +98,12 @@ class Health:
 
         `code` is "" for an answer, the code of an error, or None for a call that was given up.
         """
-        worked = self._verdict(code, ms)
+        worked = True if code == "" else self._verdict(code, ms)
         if worked is None:
             if self.state == "asked":
                 self.state = "due"
             return
-        self._record(worked, max(0, bisect_right(_STEPS, ms) - 1))
+        self._record(worked, int(ms) if 0 <= ms < _EXACT_MS else max(0, bisect_right(_STEPS, ms) - 1))
         if self.state == "asked":
             self.state = "well"
             if not worked:
@@ -109,15 +116,13 @@ class Health:
         if self.state != "shut" or now_ms < self.until_ms:
             return False
         self.state = "due"
-        self._recent, self._sorted = bytearray(), bytearray()
+        self._recent, self._sorted = bytearray(), None
         self._failed = self._next = self.failures = 0
-        self.p50_ms, self.success = UNKNOWN_MS, 1.0
+        self.success = 1.0
         return True
 
-    def _verdict(self, code: str | None, ms: float) -> bool | None:
-        """Return whether the call worked; None if that says nothing about the process."""
-        if code == "":
-            return True
+    def _verdict(self, code: str | None, ms: float) -> Literal[False] | None:
+        """Return whether the call failed, as False; None if its end says nothing about the process."""
         if code == "timeout" and ms <= self.p50_ms:
             return None  # a wait shorter than the usual answer proves nothing
         return False if code in FAILURES else None
@@ -128,24 +133,27 @@ class Health:
         self.until_ms = now_ms + QUARANTINE_MS
 
     def _record(self, worked: bool, step: int) -> None:
-        recent, ordered = self._recent, self._sorted
-        bit = 1 << self._next
-        if len(recent) < WINDOW:
-            recent.append(step)
+        recent, ordered, place = self._recent, self._sorted, self._next
+        is_full = len(recent) == WINDOW
+        if ordered is not None:
+            if is_full:
+                del ordered[bisect_left(ordered, recent[place])]
+            insort(ordered, step)
+        if is_full:
+            recent[place] = step
         else:
-            del ordered[bisect_left(ordered, recent[self._next])]
-            if self._failed & bit:
-                self.failures -= 1
-                self._failed &= _ALL ^ bit
-            recent[self._next] = step
-        insort(ordered, step)
+            recent.append(step)
+        self._next = place + 1 if place + 1 < WINDOW else 0
+        if worked and not self._failed:
+            return
+        bit = 1 << place
+        if self._failed & bit:
+            self._failed ^= bit
+            self.failures -= 1
         if not worked:
-            self.failures += 1
             self._failed |= bit
-        self._next = (self._next + 1) % WINDOW
-        count = len(ordered)
-        self.p50_ms = _STEPS[ordered[(count - 1) >> 1]]
-        self.success = 1.0 - self.failures / count
+            self.failures += 1
+        self.success = 1.0 - self.failures / len(recent)
 
 
 RETRY_SHARE: Final = 0.1

@@ -144,11 +144,8 @@ class Registry:
     def call_started(self, entry: RoutingEntry) -> None:
         """Record that a call of this process begins there."""
         entry.own += 1
-        due = entry.health.state == "due"
-        if due:
-            entry.health.begin()
-        if due or entry.rank is not None:
-            entry.insert()
+        entry.health.begin()
+        entry.insert()
 
     def call_finished(self, entry: RoutingEntry, code: str | None, ms: float, now_ms: int) -> None:
         """Record its end, as `Health.end`."""
@@ -158,11 +155,9 @@ class Registry:
             if line:
                 line.popitem(last=False)[1]()
         health = entry.health
-        state, p50_ms, failures = health.state, health.p50_ms, health.failures
+        state = health.state
         health.end(code, ms, now_ms)
-        changed = health.state != state or health.failures != failures or health.p50_ms != p50_ms
-        if changed or entry.rank is not None:
-            entry.insert()
+        entry.insert()
         if not entry.is_near and (self._failed or code in FAILURES):
             self._judge_node(entry, code, now_ms)
         if health.state == "shut" != state:
@@ -235,6 +230,8 @@ class Registry:
 
         So it is also while no process offers it: it must not go to another node in the meantime.
         """
+        if not self._of_home:
+            return False
         known = self._of_home.get(subjects.topic(contract.capability), {})
         return any(contract.fits(body, one.params) and suits(one) for one in known.values())
 

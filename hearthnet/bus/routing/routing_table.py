@@ -149,22 +149,34 @@ class RoutingEntry:
         return int(health.p50_ms * (1 + load) + (1 - health.success) * FAILURE_MALUS) + last
 
     def insert(self) -> None:
-        """Insert it at its present rank, or nowhere while it is shut out."""
+        """Insert it at its present rank, or nowhere while it is shut out.
+
+        One that stands alone keeps its rank, which decides nothing, until another is inserted beside it.
+        """
         if not self.health.may_be_called:
             self.remove()
-            return
+        elif self.rank is None:
+            for shelf in self.shelves:
+                if len(shelf) == 1:
+                    shelf[0][2].move()
+            rank = self.rank = (self.score(), self.serial, self)
+            for shelf in self.shelves:
+                shelf.add(self, rank)
+        else:
+            for shelf in self.shelves:
+                if len(shelf) > 1:
+                    self.move()
+                    return
+
+    def move(self) -> None:
+        """Move it from the rank that it has to its present one."""
         before, score = self.rank, self.score()
-        if before is not None and before[0] == score:
+        if before is None or before[0] == score:
             return
         rank = self.rank = (score, self.serial, self)
         for shelf in self.shelves:
-            if before is None:
-                shelf.add(self, rank)
-            elif len(shelf) == 1:
-                shelf[0] = rank
-            else:
-                del shelf[bisect_left(shelf, before)]
-                insort(shelf, rank)
+            del shelf[bisect_left(shelf, before)]
+            insort(shelf, rank)
 
     def remove(self) -> None:
         """Remove it from all shelves."""
@@ -220,6 +232,9 @@ class RoutingTable:
         node is then called no more often than others that answer as well.
         """
         (near, everybody), exactly = self._shelf(asker.body)
+        if len(everybody) == 1:
+            entry = everybody[0][2]
+            return entry if self._accepts(entry, asker, exactly) else None
         if near:
             for entry in _in_order(near):
                 if entry.load < LOCAL_BELOW and self._accepts(entry, asker, exactly):
@@ -315,8 +330,7 @@ def _in_order(shelf: Shelf) -> Iterator[RoutingEntry]:
 
 def _spread(shelf: Shelf) -> Iterator[RoutingEntry]:
     """Iterate from a random node of the best on, and now and then from one that was not called yet."""
-    if len(shelf) < 2:
-        yield from (rank[2] for rank in shelf)
+    if not shelf:
         return
     first = best = shelf[0][0]
     known = bisect_left(shelf, (UNMEASURED - LOCAL_BONUS,))
