@@ -223,11 +223,9 @@ def _request(own: str, capability: str, body: dict[str, Any], options: CallOptio
         ids.public_key(options["node"])
     elif (approval := options.get("approval")) is not None and approval.provider != ANY_PROVIDER:
         options["node"] = approval.provider
-    is_single_effect = contract.side_effects and not contract.is_shared_effect
-    if is_single_effect or is_provider_defined(contract.name):
+    if contract.defaults_to_own_node:
         if options.get("node", own) not in ("", own):
             refuse_home_only(contract.name)
-        # Any member can offer these: they are called at another node only where the caller names that.
         options["node"] = options.get("node") or own
     if contract.idempotent == "client_id" and not options.get("idempotency_key"):
         options["idempotency_key"] = str(body["input"]["client_id"])

@@ -90,6 +90,15 @@ class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, f
         """
         return self.effect_scope == "community" and not is_provider_defined(self.name)
 
+    @cached_property
+    def defaults_to_own_node(self) -> bool:
+        """Whether it is called at the caller's own node unless the call names another.
+
+        Any member can offer what providers define, and effects on one home.
+        """
+        is_single_effect = self.side_effects and not self.is_shared_effect
+        return is_single_effect or is_provider_defined(self.name)
+
     @property
     def major(self) -> int:
         """The major version, on which callers and providers must agree."""

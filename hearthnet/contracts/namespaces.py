@@ -40,7 +40,8 @@ RESERVED: Final = frozenset(
 """The namespaces and services of this project, those without a capability included."""
 
 
-PREFIX: Final = "experimental."
+_DERIVED: Final = "experimental"
+PREFIX: Final = f"{_DERIVED}."
 """The beginning of names whose versions are derived from their contracts (contracts/dynamic.py)."""
 
 
@@ -55,7 +56,8 @@ def is_home_only(name: str) -> bool:
     Such a capability is offered to its own node only, and called and learned from there only: another home
     may have another package with that name.
     """
-    return "." in name and namespace(name) not in RESERVED
+    first, dot, _ = name.partition(".")
+    return bool(dot) and first not in RESERVED
 
 
 def is_derived(name: str) -> bool:
@@ -65,7 +67,8 @@ def is_derived(name: str) -> bool:
 
 def is_provider_defined(name: str) -> bool:
     """Return whether providers supply the contract of `name`, with or without version."""
-    return is_derived(name) or is_home_only(name)
+    first, dot, _ = name.partition(".")
+    return bool(dot) and (first == _DERIVED or first not in RESERVED)
 
 
 def refuse_home_only(name: str) -> None:

@@ -285,13 +285,12 @@ class PendingReply:
         if frame.header.sender != self._view.node:
             return False
         now = self._loop.time()
-        is_expected = now - self._last_sign >= _SIGN_SECONDS
-        self._last_sign = now
+        before, self._last_sign = self._last_sign, now
         self._session.replies.record_sign(frame.header.sender, self._view.offer.instance, now)
         if frame.header.kind == "reply" and not self._future.done():
             self._future.set_result(frame)
             return True
-        return is_expected
+        return now - before >= _SIGN_SECONDS
 
     @property
     def is_answered(self) -> bool:

@@ -83,21 +83,33 @@ class ActiveOffer:
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
         self._fields = matched_fields(contract.match, offer.params)
+        self._places_of_other = places_of_other(places)
         self.in_flight = 0
         self._held: dict[str, int] = {}
         self._demand: CallRequirement | None = None
 
-    def occupy(self, node: str, places: int) -> None:
-        """Record that calls of another node, or of those for whom it answers, take so many places more."""
-        held = self._held.get(node, 0) + places
+    def has_place(self, node: str) -> bool:
+        """Return whether a place is free; `node` is "" for the own one, another has half of them."""
+        if self.in_flight >= self.offer.max_concurrent:
+            return False
+        return not node or self._held.get(node, 0) < self._places_of_other
+
+    def occupy(self, node: str) -> None:
+        """Record that a call of `node`, or of those for whom it answers, takes a place."""
+        self.in_flight += 1
+        if node:
+            self._held[node] = self._held.get(node, 0) + 1
+
+    def vacate(self, node: str) -> None:
+        """Record that the call has ended."""
+        self.in_flight -= 1
+        if not node:
+            return
+        held = self._held[node] - 1
         if held:
             self._held[node] = held
         else:
             del self._held[node]
-
-    def has_place(self, node: str) -> bool:
-        """Return whether another node has a place left of its half."""
-        return self._held.get(node, 0) < places_of_other(self.offer.max_concurrent)
 
     @property
     def is_public(self) -> bool:
@@ -105,9 +117,7 @@ class ActiveOffer:
         return self.trust not in (SELF, HOME)
 
     def is_there_for(self, node: str, caller: str, claims: Claims | None) -> bool:
-        """Return whether the offer of `node` exists for this caller, who may be refused for other reasons."""
-        if self.trust != HOME:
-            return True
+        """Return whether the offer of `node` to its home exists for this caller."""
         return caller == node and (claims is None or claims.is_of_home(node, self._fields))
 
     def demand(self, node: str) -> CallRequirement:

@@ -62,6 +62,7 @@ from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization.approval import Approval, Claimed
 from hearthnet.trust.authorization.authority import (
+    HOME,
     Authority,
     CallerStatus,
     PresentedToken,
@@ -80,7 +81,8 @@ _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     """A call that may run: endpoint, offer, body as sent, principal, token and consent.
 
-    The consent is an approval or a use of a standing grant, whose expiry is not checked yet.
+    The consent is an approval or a use of a standing grant, whose expiry is not checked yet. `holder` is the
+    node that its place is charged to, "" for the own one.
     """
 
     endpoint: Endpoint
@@ -90,6 +92,7 @@ class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     claims: Claims | None
     approval: Approval | None
     grant: Grant | None
+    holder: str
 
 
 def open_directed(peer: Session, subject: str, data: bytes) -> Frame:
@@ -168,23 +171,25 @@ def admit(
     _check_kind(contract, frame)
     claims = _claims(peer, header)
     body = _decode(frame)
-    there = [entry for entry in serving if entry.is_there_for(peer.node_id, header.sender, claims)]
+    there = [
+        entry
+        for entry in serving
+        if entry.trust != HOME or entry.is_there_for(peer.node_id, header.sender, claims)
+    ]
     chosen = _choose(contract, body, there)
     token = None if claims is None else PresentedToken(claims, _issuer(peer, claims, caller))
     authority = authorize(caller, token, chosen.demand(peer.node_id), body)
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
-    is_other = header.sender != peer.node_id
-    if chosen.in_flight >= chosen.offer.max_concurrent or (
-        is_other and not chosen.has_place(peer.roster.line(header.sender)[-1])
-    ):
-        whose = " for your node" if is_other else ""
+    holder = "" if header.sender == peer.node_id else peer.roster.line(header.sender)[-1]
+    if not chosen.has_place(holder):
+        whose = " for your node" if holder else ""
         raise HearthNetError(
             "capacity_exceeded",
             f"all places of {contract.id}{whose} are taken; try again in a moment",
             retry_after_ms=RETRY_AFTER_MS,
         )
-    return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant)
+    return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant, holder)
 
 
 def _check_kind(contract: Contract, frame: Frame) -> None:

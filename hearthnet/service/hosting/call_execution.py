@@ -65,8 +65,6 @@ class CallExecution:
         self.trace = peer.traces.serving(frame.header, len(frame.body))
         self.outbox = ReplySender(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
         self._streaming = Stream(contract, self.outbox) if frame.header.kind == "open" else None
-        self._holder = ""
-        """Who holds its place, if the own node does not."""
         self._quiet: Stream | None = None
         self._is_plain = admitted.claims is None and not contract.side_effects
 
@@ -158,18 +156,11 @@ class CallExecution:
 
     def acquire_slot(self) -> None:
         """Occupy one of the offer's places, now, so that calls arriving together are counted."""
-        hosted, node = self._admitted.hosted, self.header.sender
-        hosted.in_flight += 1
-        if node != self._peer.node_id:
-            self._holder = self._peer.roster.line(node)[-1]
-            hosted.occupy(self._holder, 1)
+        self._admitted.hosted.occupy(self._admitted.holder)
 
     def release_slot(self) -> None:
         """Release the place."""
-        hosted = self._admitted.hosted
-        hosted.in_flight -= 1
-        if self._holder:
-            hosted.occupy(self._holder, -1)
+        self._admitted.hosted.vacate(self._admitted.holder)
 
     def lost_caller(self) -> bool:
         """Return whether the caller of a stream is lost."""
