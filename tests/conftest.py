@@ -12,9 +12,11 @@ import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
 
+from hearthnet.core.times import CLOCK
 from tests.helpers.leaving import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.nats_server import NatsServer
+from tests.helpers.service_child import Child
 
 # The suite runs in several processes at once: how long one example took says nothing. Where time is what is
 # tested, the test measures it.
@@ -25,10 +27,17 @@ MEASURED = "COVERAGE_PROCESS_CONFIG"
 """The variable by which coverage measures the processes that a test starts."""
 PROGRAMS = (
     "tests/cli/",
+    "tests/backup/",
+    "tests/e2e/test_fire_drill.py",
+    "tests/e2e/test_helpers.py",
     "tests/e2e/test_joining.py",
     "tests/e2e/test_mcp_everything.py",
     "tests/e2e/test_new_service.py",
     "tests/e2e/test_own_service.py",
+    "tests/e2e/test_persons_of_a_home.py",
+    "tests/e2e/test_recovery.py",
+    "tests/e2e/test_runs_on_devices.py",
+    "tests/e2e/test_second_node.py",
     "tests/gateway/auth/",
     "tests/gateway/test_mcp.py",
     "tests/gateway/test_up.py",
@@ -38,7 +47,13 @@ PROGRAMS = (
 )
 """Tests of programs: their processes are measured. Those of all others took 40 % of the suite's processor
 time and covered nothing more (docs/decisions/0192-coverage-of-processes.md)."""
-LONGEST = ("tests/e2e/test_first_answer.py", "tests/packaging/test_wheels.py")
+LONGEST = (
+    "tests/backup/test_campaign.py",
+    "tests/e2e/test_first_answer.py",
+    "tests/e2e/test_helpers.py",
+    "tests/homes/",
+    "tests/packaging/test_wheels.py",
+)
 
 # A shell without job control starts a background command with SIGINT ignored, and children inherit that:
 # Ctrl-C on a test's terminal would end nothing.
@@ -55,6 +70,13 @@ def pytest_collection_finish() -> None:
     """No later collection of garbage walks through all that 7,000 tests have imported."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def computers_clock() -> Iterator[None]:
+    """No later test goes by the time of a home that a command of this one has followed."""
+    yield
+    CLOCK.unfollow()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -104,3 +126,12 @@ async def mesh(tmp_path: Path) -> AsyncIterator[Mesh]:
 
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
+
+
+@pytest.fixture
+def children() -> Iterator[list[Child]]:
+    """Service processes, which end with the test."""
+    started: list[Child] = []
+    yield started
+    for child in started:
+        child.close()

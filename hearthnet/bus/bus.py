@@ -6,20 +6,24 @@ See: docs/architecture.md#one-call-step-by-step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+import msgspec
 
 from hearthnet import telemetry
-from hearthnet.bus.calls import unary
+from hearthnet.bus.calls import gathering, unary
 from hearthnet.bus.calls.attempt import CallOptions, Request
 from hearthnet.bus.calls.contract_fetch import ContractLearner
+from hearthnet.bus.calls.gathering import Gathered, More
 from hearthnet.bus.calls.streaming import StreamCall
 from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.discovery import Discovery
+from hearthnet.bus.routing.named_homes import of_copy, split_at_home
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.offer_watch import OfferWatch
-from hearthnet.bus.routing.routing_table import check_session
+from hearthnet.bus.routing.session_affinity import check_session
 from hearthnet.bus.session import tracing
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.bus.session.session import Session
@@ -31,6 +35,7 @@ from hearthnet.core.capability_name import Capability, split_name
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
+from hearthnet.core.times import CLOCK, steady_ms
 from hearthnet.nats.client import NatsClient
 from hearthnet.nats.split_client import SplitClient, inbox_of
 from hearthnet.protocol import subjects
@@ -38,6 +43,9 @@ from hearthnet.trust.authorization.approval import ANY_PROVIDER
 
 if TYPE_CHECKING:
     from hearthnet.telemetry.exporter import Exporter
+
+_ABSENT: Final = frozenset({"not_found", "partition", "timeout"})
+"""Codes with which a call ends whose home is away."""
 
 
 class Bus:
@@ -60,8 +68,10 @@ class Bus:
             HearthNetError: `partition` (exit status 3) if no node runs there; `revoked` if the community has
                 revoked the node; errors of its key or roster, as in keyring.py.
         """
+        if not CLOCK.follows:
+            CLOCK.follow(home)  # a program of somebody else; services and commands follow their home already
         state = read_node_state(home)
-        bus = await cls.join(home, state.server.url, name, telemetry_to=state.telemetry)
+        bus = await cls.join(home, state.server.url, name, telemetry_to=state.telemetry, is_split=True)
         if bus.peer.roster.is_revoked(bus.peer.node_id):
             await bus.close()
             raise HearthNetError(
@@ -101,7 +111,8 @@ class Bus:
         """Call `name` or `name@major.minor` with `{params, input}` on the best of its processes.
 
         A capability with an effect on one home, and one whose contract its providers define, is called at
-        this node, unless `node` names another.
+        this node, unless `node` names another. A corpus of a home that does not offer it is asked of a home
+        that keeps a copy.
 
         Raises:
             HearthNetError: The provider's error; `bad_request` before anything is sent if the body does not
@@ -109,8 +120,93 @@ class Bus:
         """
         if is_provider_defined(capability):
             capability = (await self.fetch_contract(capability, node=options.get("node", ""))).id
-        return await unary.call(
-            self.peer, self._discovery, _request(self.peer.node_id, capability, body, options)
+        contract = find_contract(capability)
+        body, named = split_at_home(contract, body, self.peer.roster)
+        request = _request(self.peer, contract, body, named, options)
+        copied = of_copy(contract, body, named) if named else None
+        if copied is None:
+            return await unary.call(self.peer, self._discovery, request)
+        return await self._call_with_copies(request, copied)
+
+    async def gather(
+        self,
+        capability: str,
+        body: dict[str, Any],
+        *,
+        best: int = 0,
+        more: More | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Gathered:
+        """Ask every provider of a capability that only reads, or the `best` of them, within one timeout.
+
+        What `body` leaves open of the required params is asked for as each offer has it: without a corpus,
+        every corpus is searched. `more` returns the body for the next page of a reply. The errors of
+        providers are in the result.
+
+        Raises:
+            HearthNetError: `bad_request` if `body` fits no request, and for a capability with side effects;
+                `partition` if the connection to the server breaks.
+        """
+        contract = find_contract(capability)
+        gathering.check_question(contract)
+        body, node = split_at_home(contract, body, self.peer.roster)
+        options["node"] = node or options.get("node", "")
+        options["hops"] = options.get("hops") or tracing.hops()
+        request = Request(contract=contract, body=body, **options)
+        until = request.deadline()
+        requests = await gathering.find_all(self.peer, self._discovery, request, best, until)
+        return await gathering.ask_all(self.peer, self._discovery, requests, until, more)
+
+    async def gather_from(
+        self,
+        capability: str,
+        calls: Sequence[tuple[str, dict[str, Any]]],
+        *,
+        more: More | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Gathered:
+        """Make these calls, each of a node and its body, as `gather` does, without looking for providers.
+
+        Raises:
+            HearthNetError: `bad_request` as `gather`.
+        """
+        contract = find_contract(capability)
+        gathering.check_question(contract)
+        requests = [
+            _request(
+                self.peer,
+                contract,
+                *split_at_home(contract, body, self.peer.roster),
+                CallOptions(**{**options, "node": node}),
+            )
+            for node, body in calls
+        ]
+        until = min((request.deadline() for request in requests), default=0.0)
+        turns = gathering.in_turns(requests)
+        return await gathering.ask_all(self.peer, self._discovery, turns, until, more)
+
+    async def _call_with_copies(self, request: Request, copied: dict[str, Any]) -> ReceivedReply:
+        """Make a call to a home for its corpus; if it does not offer it, with the body `copied` to others."""
+        until = request.deadline()
+        try:
+            return await unary.call(self.peer, self._discovery, request)
+        except HearthNetError as error:
+            if error.code not in _ABSENT or self._is_offered(request):
+                raise
+            left = until - asyncio.get_running_loop().time()
+            other = msgspec.structs.replace(request, body=copied, node="", timeout_seconds=left)
+            try:
+                return await unary.call(self.peer, self._discovery, other)
+            except HearthNetError as missing:
+                # Without a copy the caller learns of the home that was named.
+                raise (error if missing.code in _ABSENT else missing) from error
+
+    def _is_offered(self, request: Request) -> bool:
+        """Return whether the node of `request` has a known offer that fits."""
+        topic = subjects.topic(request.contract.capability)
+        return any(
+            view.node == request.node and request.contract.fits(request.body, view.params)
+            for view in self._discovery.registry.offers(topic, steady_ms())
         )
 
     def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamCall:
@@ -119,17 +215,22 @@ class Bus:
         Leaving it cancels. All else is as in `call`, except that contracts supplied by providers are not
         fetched; call `fetch_contract` before.
         """
-        request = _request(self.peer.node_id, capability, body, options)
+        contract = find_contract(capability)
+        body, named = split_at_home(contract, body, self.peer.roster)
+        request = _request(self.peer, contract, body, named, options)
         if request.contract.stream_schema is None:
             raise HearthNetError("bad_request", f"{request.contract.id} does not stream; call it")
         return StreamCall(self.peer, self._discovery, request)
 
-    async def offers(self, capability: str | None = None) -> list[OfferView]:
+    async def offers(
+        self, capability: str | None = None, *, suits: Callable[[OfferView], bool] | None = None
+    ) -> list[OfferView]:
         """Return every offer in the mesh, or those of one capability, by a new find.
 
-        An answer that takes much longer than the others is not waited for.
+        An answer that takes much longer than the others is not waited for; but while none `suits`, busy
+        providers are, up to 2 s.
         """
-        return await self._listed(capability)
+        return await self._listed(capability, suits)
 
     async def _listed(
         self, capability: str | None, suits: Callable[[OfferView], bool] | None = None, *, once: str = ""
@@ -213,10 +314,18 @@ def connect(home: str | Path | None = None, *, name: str = "program") -> Joining
     return Joining(Home.resolve(None if home is None else Path(home)), name)
 
 
-def _request(own: str, capability: str, body: dict[str, Any], options: CallOptions) -> Request:
-    """Return the request of the node `own`, after checking the arguments before anything is sent."""
-    contract = find_contract(capability)
+def _request(
+    peer: Session, contract: Contract, body: dict[str, Any], named: str, options: CallOptions
+) -> Request:
+    """Return the request of this node, after checking the arguments before anything is sent.
+
+    `named` is the home that the corpus of the caller names, and `body` has the corpus alone.
+    """
+    own = peer.node_id
     contract.check_request(body)
+    if named and options.get("node", named) not in ("", named):
+        raise HearthNetError("bad_request", "the corpus names another home than the call")
+    options["node"] = named or options.get("node", "")
     if options.get("session"):
         check_session(options["session"])
     if options.get("node"):

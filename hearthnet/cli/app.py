@@ -17,6 +17,7 @@ from hearthnet.cli.output.suggest import unknown
 _COMMANDS: Final = (
     "up",
     "status",
+    "doctor",
     "link",
     "ask",
     "runs",
@@ -29,13 +30,21 @@ _COMMANDS: Final = (
     "caps",
     "call",
     "invite",
+    "door",
     "members",
     "revoke",
+    "person",
+    "device",
+    "recover",
+    "helpers",
     "token",
     "grants",
+    "share",
+    "usage",
     "tools",
     "audit",
     "clients",
+    "backup",
     "operator",
     "trace",
     "logs",
@@ -49,6 +58,7 @@ _MODULES: Final = {
     **dict.fromkeys(("up", "status", "version"), "node"),
     "link": "clients",
     "revoke": "members",
+    **dict.fromkeys(("person", "device"), "person"),
 }
 """The modules that have several commands, each under its name; any other is the `command` of its own."""
 _HELP: Final = """Share what the computers of a household can do.

@@ -27,7 +27,7 @@ MAX_REQUEST_BYTES: Final = 64 * 1024
 _MAX_SUPPLIED_REQUEST_BYTES: Final = 1024 * 1024
 """The same for a contract that a neighbour may have supplied: as much as the gateway takes in a request."""
 _MAX_HOME_REQUEST_BYTES: Final = 8 * 1024 * 1024
-"""The same for a package's capability, which the own node alone calls: a message of nats-server."""
+"""The same for a package's capability, which this node alone calls: a message of nats-server."""
 
 
 class Contract(msgspec.Struct, frozen=True, eq=False, dict=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,6 +30,11 @@ _EVENT: Final = re.compile("[a-z][a-z0-9_]{0,63}")
 _IDEMPOTENT: Final = {False: {"pure", "no"}, True: {"client_id", "natural", "no"}}
 """The values that fit a capability without and with side effects."""
 _DRAFT: Final = "0.0"
+_VERIFIED: Final = "_verified"
+"""Set in a contract that was verified, and in no copy of it: schemas are compiled once until it is called.
+
+What is compiled is not kept: it may take ten times the memory of the contract, and most are never called.
+"""
 _MAJORS: Final = 10**15 - 1
 """Number of possible versions: finding another contract with the same version would take years."""
 
@@ -54,10 +59,13 @@ def verify(contract: Contract) -> None:
         HearthNetError: `bad_request` if its version does not follow from its contents, if a schema is invalid
             or too large, or if contracts of that name are installed.
     """
+    if contract.__dict__.get(_VERIFIED):
+        return
     if is_home_only(contract.name):
         check_usable(contract)
     elif versioned(contract).version != contract.version:
         raise HearthNetError("bad_request", f"{contract.id} is not the version of what it says")
+    contract.__dict__[_VERIFIED] = True
 
 
 def checked(value: Any, capability: str) -> Contract:

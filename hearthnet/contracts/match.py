@@ -55,8 +55,12 @@ def fits(match: Mapping[str, MatchRule], body: Mapping[str, Any], offer_params: 
 
 
 def matched_fields(match: Mapping[str, MatchRule], offer_params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of an offer by the fields of a request, named as in the constraints of a token."""
-    return {field.removeprefix("params."): offer_params.get(rule.offer) for field, rule in match.items()}
+    """Return the values of an offer by the fields of a request, named as in the constraints of a token.
+
+    A field for which the offer has no value is left out: no request that has it comes to this offer.
+    """
+    values = {field.removeprefix("params."): offer_params.get(rule.offer) for field, rule in match.items()}
+    return {field: value for field, value in values.items() if value is not None}
 
 
 def matcher(

@@ -72,7 +72,7 @@ def is_provider_defined(name: str) -> bool:
 
 
 def refuse_home_only(name: str) -> None:
-    """Refuse `name` to whoever is not the own node; nothing is looked up, so nothing is told about it.
+    """Refuse `name` to whoever is not this node; nothing is looked up, so nothing is told about it.
 
     Raises:
         HearthNetError: `unauthorized` if it is outside the namespaces of this project.

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 COMMON: Final = "_common.json"
 _REFERENCE: Final = f"{COMMON}#/$defs/"
 MAX_FETCHED: Final = 1_024
-"""Maximum of contracts learned from providers; the oldest one is dropped."""
+"""Maximum of contracts learned from providers."""
+MAX_FETCHED_BYTES: Final = 8 * 1024 * 1024
+"""Maximum of their size in JSON, which takes five to ten times as much memory."""
 
 
 class Contracts:
@@ -45,21 +47,40 @@ class Contracts:
         self._loaded: dict[Capability, Contract] = {}
         self._resolved: dict[tuple[str, tuple[int, int] | None], Contract] = {}
         self._fetched: dict[Capability, Contract] = {}
+        self._sources: dict[Capability, tuple[str, int]] = {}
+        """The provider of each learned contract, and its size."""
 
-    def learn(self, contract: Contract) -> None:
-        """Add a contract received from a provider.
+    def learn(self, contract: Contract, provider: str = "") -> None:
+        """Add a contract received from the node `provider`, empty for this one.
 
         It replaces an earlier one of the same version, which exists only for names whose versions are their
-        author's.
+        author's. Beyond the limits the oldest one is dropped, of the other node that supplied most: one that
+        supplies ever new ones displaces its own.
 
         Raises:
             HearthNetError: As `hearthnet.contracts.dynamic.verify`.
         """
         verify(contract)
-        self._fetched.pop(contract.capability, None)
+        self._forget(contract.capability)
         self._fetched[contract.capability] = contract
-        if len(self._fetched) > MAX_FETCHED:
-            del self._fetched[next(iter(self._fetched))]
+        self._sources[contract.capability] = (provider, len(msgspec.json.encode(contract)))
+        while len(self._fetched) > MAX_FETCHED or self._fetched_bytes() > MAX_FETCHED_BYTES:
+            self._forget(self._displaced())
+
+    def _fetched_bytes(self) -> int:
+        return sum(size for _, size in self._sources.values())
+
+    def _forget(self, capability: Capability) -> None:
+        self._fetched.pop(capability, None)
+        self._sources.pop(capability, None)
+
+    def _displaced(self) -> Capability:
+        """Return the oldest contract of the provider that supplied most, in number and size together."""
+        shares = dict[str, float]()
+        for provider, size in self._sources.values():
+            shares[provider] = shares.get(provider, 0.0) + 1 / MAX_FETCHED + size / MAX_FETCHED_BYTES
+        largest = max(shares, key=lambda provider: (provider != "", shares[provider]))
+        return next(one for one in self._fetched if self._sources[one][0] == largest)
 
     def has_learned(self, capability: Capability) -> bool:
         """Return whether the contract of exactly this version was learned."""

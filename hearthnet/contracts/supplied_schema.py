@@ -100,8 +100,8 @@ class Bounds:
 
     def __init__(self) -> None:
         self.weight = 0
-        self._values = 0
-        self._patterns = 0
+        self.patterns = 0
+        self.values = 0
 
     def check(self, schema: Any, depth: int = 0) -> None:
         """Check one schema, and count it.
@@ -148,17 +148,17 @@ class Bounds:
             self.weight += _DIVISION_WEIGHT
 
     def _check_pattern(self, pattern: Any) -> None:
-        self._patterns += 1
+        self.patterns += 1
         self.weight += _PATTERN_WEIGHT
-        if self._patterns > MAX_PATTERNS:
+        if self.patterns > MAX_PATTERNS:
             raise _refusal(f"more than {MAX_PATTERNS} patterns")
         if isinstance(pattern, str) and len(pattern) > MAX_PATTERN_CHARACTERS:
             raise _refusal(f"a pattern of more than {MAX_PATTERN_CHARACTERS} characters")
 
     def _count(self, values: int, depth: int) -> None:
         self.weight += values
-        self._values += values
-        if self._values > MAX_VALUES:
+        self.values += values
+        if self.values > MAX_VALUES:
             raise _refusal(f"more than {MAX_VALUES} values")
         if depth > MAX_DEPTH:
             raise _refusal(f"more than {MAX_DEPTH} levels")
@@ -193,7 +193,9 @@ def _refusal(reason: str) -> HearthNetError:
     return HearthNetError("bad_request", f"no schema that a provider may supply: {reason}", rule="schema")
 
 
-def self_contained(raw: Mapping[str, Any], *, max_patterns: int = MAX_PATTERNS) -> Any:
+def self_contained(
+    raw: Mapping[str, Any], *, max_patterns: int = MAX_PATTERNS, max_values: int = MAX_VALUES
+) -> Any:
     """Return a copy of a foreign schema that a contract may hold, with `max_patterns` patterns at most.
 
     References are replaced by their targets, a recursive one by an unrestricted schema. Keywords that a
@@ -201,18 +203,18 @@ def self_contained(raw: Mapping[str, Any], *, max_patterns: int = MAX_PATTERNS) 
     `raw` accepts, and more.
 
     Raises:
-        HearthNetError: `bad_request` if a reference leads nowhere, or with more than `MAX_VALUES` values or
+        HearthNetError: `bad_request` if a reference leads nowhere, or with more than `max_values` values or
             `MAX_DEPTH` levels.
     """
-    return _Reader(raw, max_patterns).schema(raw, (), 0)
+    return _Reader(raw, max_patterns, max_values).schema(raw, (), 0)
 
 
 class _Reader:
     """The copying of one schema."""
 
-    def __init__(self, root: Mapping[str, Any], max_patterns: int) -> None:
+    def __init__(self, root: Mapping[str, Any], max_patterns: int, max_values: int) -> None:
         self._root = root
-        self._left = MAX_VALUES
+        self._left = self._max_values = max_values
         self._patterns_left = max_patterns
         self._loosened = 0
         """Number of constraints that were left out so far."""
@@ -257,11 +259,11 @@ class _Reader:
                 return is_scalar_choice(keyword, value)
 
     def _keeps_patterns(self, patterns: Collection[Any]) -> bool:
+        """Return whether all `patterns` are usable; those that are not count, since they are compiled."""
+        if len(patterns) > self._patterns_left:
+            return False
         self._patterns_left -= len(patterns)
-        if self._patterns_left >= 0 and all(map(_is_usable, patterns)):
-            return True
-        self._patterns_left += len(patterns)
-        return False
+        return all(map(_is_usable, patterns))
 
     def _member(self, key: str, value: Any, within: tuple[str, ...], depth: int) -> Any:
         if key in _BY_NAME and isinstance(value, dict):
@@ -293,7 +295,7 @@ class _Reader:
     def _count(self, depth: int) -> None:
         self._left -= 1
         if self._left < 0:
-            raise _refusal(f"more than {MAX_VALUES} values")
+            raise _refusal(f"more than {self._max_values} values")
         if depth > MAX_DEPTH:
             raise _refusal(f"more than {MAX_DEPTH} levels")
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from hearthnet.core.node_state import read_node_state
     from hearthnet.core.process_lock import living as living_processes
     from hearthnet.core.tasks import TaskSet
-    from hearthnet.core.tasks import end as end_task
-    from hearthnet.core.times import from_rfc3339, now_ms, rfc3339
+    from hearthnet.core.times import from_rfc3339, least_ms, now_ms, rfc3339
 else:
     __getattr__ = lazy(
         __name__,
@@ -43,8 +42,8 @@ else:
             "hearthnet.core.ids": "b64 new_ulid short_id unb64",
             "hearthnet.core.node_state": "read_node_state",
             "hearthnet.core.process_lock": "living_processes=living",
-            "hearthnet.core.tasks": "TaskSet end_task=end",
-            "hearthnet.core.times": "from_rfc3339 now_ms rfc3339",
+            "hearthnet.core.tasks": "TaskSet",
+            "hearthnet.core.times": "from_rfc3339 least_ms now_ms rfc3339",
         },
     )
 
@@ -64,9 +63,9 @@ __all__ = [
     "b64",
     "content_hash",
     "derived_id",
-    "end_task",
     "first_error",
     "from_rfc3339",
+    "least_ms",
     "living_processes",
     "new_ulid",
     "now_ms",

@@ -36,6 +36,18 @@ def canonical_json(value: Any) -> bytes:
         raise HearthNetError("bad_request", f"has no canonical JSON: {error}") from error
 
 
+def is_plain(value: Any) -> bool:
+    """Return whether `value` has one written form for each number, and names in ASCII only.
+
+    Its canonical JSON takes a tenth of the time that others take, and equal values have equal sizes: `1.0`
+    and `1` are the same number in canonical JSON, and of different length as they are written.
+    """
+    try:
+        return _is_plain(value)
+    except RecursionError:
+        return False
+
+
 def _is_plain(value: Any) -> bool:
     """Return whether the fast encoder writes `value` as RFC 8785 requires.
 

@@ -303,6 +303,22 @@ class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member_mb_per_day: Annotated[int, msgspec.Meta(ge=0)] = 16
 
 
+class BackupConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[backup]: backups on a schedule, made by the running node.
+
+    Every `every_hours` a backup goes to `folder`, an absolute path; the newest `keep` stay. 0 hours, or no
+    folder, mean no schedule, `keep` 0 that all stay.
+    """
+
+    folder: str = ""
+    every_hours: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 24
+    keep: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 14
+
+    def __post_init__(self) -> None:
+        if self.folder and not self.folder.startswith("/"):
+            raise ValueError('folder is an absolute path, such as "/media/backups"')
+
+
 PerSecond = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
@@ -365,6 +381,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: FileConfig = FileConfig()
     limits: LimitsConfig = LimitsConfig()
     audit: AuditConfig = AuditConfig()
+    backup: BackupConfig = BackupConfig()
     gateway: GatewayConfig = GatewayConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 

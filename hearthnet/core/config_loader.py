@@ -85,6 +85,13 @@ max_mb = 1000
 # How much of it another member may fill with effects in a day, in MB. 0: any amount.
 member_mb_per_day = 16
 
+[backup]
+# Where a backup goes while the node runs, such as "/media/backups", how often, and how many of the newest
+# stay (0: all). Empty: none on a schedule. It takes the recovery words to open one: hearthnet person words.
+folder = ""
+every_hours = 24
+keep = 14
+
 [limits]
 # How many calls a second another member's node may make of each service here: of one capability, and of all
 # together. 0: any number. Over the soft limits it is told when to come back, over the hard ones to stay away

@@ -233,6 +233,17 @@ class Timeout(_Coded):
     codes = ("timeout",)
 
 
+PLACES_TAKEN: Final = "places_taken"
+"""The rule of `capacity_exceeded` from a provider at which a repetition may wait for a place."""
+
+
+NOT_SHARED_WITH: Final = "not_shared_with"
+NOT_SHARED_NOW: Final = "not_shared_now"
+DAY_USED_UP: Final = "day_used_up"
+SHARING_RULES: Final = frozenset({NOT_SHARED_WITH, NOT_SHARED_NOW, DAY_USED_UP})
+"""The rules of refusals by a home's terms of sharing, after which another home may be called."""
+
+
 class Overloaded(_Coded):
     """All places are taken, or the rate is exceeded: repeat after `retry_after_ms`."""
 

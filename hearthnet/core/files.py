@@ -27,6 +27,15 @@ def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
         raise
 
 
+def remove_overwritten(path: Path) -> None:
+    """Remove a file if it is there, overwritten first where the disk does that in place. Raises OSError."""
+    with contextlib.suppress(OSError), path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Make sure that the names in `folder` are on the disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)

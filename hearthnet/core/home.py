@@ -5,8 +5,11 @@ See: docs/operations.md#what-lies-where.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,8 +65,14 @@ class Home:
     """The settings file, edited by the owner."""
     standing_grants = _Place("grants.json")
     """The owner's standing grants for tools (0600)."""
+    persons = _Place("persons")
+    """The folder of the other persons of the home, one folder each (0700), with their keys and limits."""
     clients = _Place("clients")
     """The folder of the gateway's clients, one file each (0600)."""
+    sharing = _Place("sharing.json")
+    """The terms under which services are shared with other homes (0600)."""
+    usage = _Place("usage")
+    """The folder of the counts of calls between this home and others (0700)."""
     outbox = _Place("outbox")
     """The folder of calls that wait for the node to run."""
     keys = _Place("keys")
@@ -72,6 +81,18 @@ class Home:
     """The node's identity key (0600)."""
     community_key = _Place("keys/community.key")
     """The root key of the community, if this node founded it (0600)."""
+    recovery_key = _Place("keys/recovery.key")
+    """The recovery key of the owner (0600), until it lies elsewhere: its public half is the person."""
+    person_key = _Place("keys/person.key")
+    """The key by which the owner adds and removes devices (0600)."""
+    backup_key = _Place("keys/backup.key")
+    """The key by which backups name their chunks, and the person's statement for whom they are (0600)."""
+    recovery_statements = _Place("community/recovery.json")
+    """What keys of a person have signed here, until it is in the community's log."""
+    helping = _Place("keys/helping")
+    """The folder of the shares that the owner keeps for others, one file for each person (0600)."""
+    recovering = _Place("keys/recovering")
+    """The folder of a recovery by helpers that was begun here, until it is completed (0600)."""
     operators = _Place("keys/operators")
     """The folder of the seeds of operators (0600)."""
     roster = _Place("community/roster.json")
@@ -88,6 +109,12 @@ class Home:
     """The server's configuration, written anew at every start and change of the roster."""
     jetstream = _Place("nats/jetstream")
     """The folder in which JetStream stores streams, records and blobs."""
+    backup = _Place("backup")
+    """The folder of a backup that is being made, and of what is known of the files of the last one."""
+    restored = _Place("restored.json")
+    """The mark of a home that was restored from a backup (`hearthnet.core.restore_mark`)."""
+    clock = _Place("clock.json")
+    """The home's time as it was, and what it has learned of it (`hearthnet.core.times`)."""
     services = _Place("services")
     """The folder that holds one data folder per service."""
     logs = _Place("logs")
@@ -98,8 +125,20 @@ class Home:
     """The file that a running supervisor locks with flock and that contains its pid."""
     state = _Place("run/node.json")
     """The state of the running node (`hearthnet.core.node_state`)."""
+    backup_requests = _Place("run/backups")
+    """The folder by which a backup asks the supervisor for the files of one moment."""
     links = _Place("run/links")
     """The folder of the gateway's one-time links, one file each (0600)."""
+
+    @contextlib.contextmanager
+    def changing_statements(self) -> Iterator[Path]:
+        """Yield `recovery_statements`, which no other process reads or replaces meanwhile. Raises OSError.
+
+        Commands add to it and the auth service takes from it, so one would overwrite what another has added.
+        """
+        with self.recovery_statements.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.recovery_statements
 
     def service(self, name: str) -> Path:
         """Return the data folder of one service."""

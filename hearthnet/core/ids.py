@@ -11,11 +11,11 @@ import contextlib
 import os
 import re
 import secrets
-import time
 from functools import lru_cache
 from typing import Final
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.times import CLOCK
 
 PREFIX: Final = "ed25519:"
 _GUEST_CONTEXT: Final = "hearthnet 2026 guest in a subject"
@@ -38,7 +38,7 @@ def new_ulid(now_ms: int | None = None) -> str:
     ULIDs sort by time. Not taken from a library, since importing one exceeds the time budget of `hearthnet
     version` (docs/decisions/0002).
     """
-    millis = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    millis = CLOCK.now_ms() if now_ms is None else now_ms
     try:
         return _time_text(millis) + _drawn.pop()
     except IndexError:

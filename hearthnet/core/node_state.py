@@ -24,12 +24,23 @@ _JUST_READY_MS: Final = 1_000
 _MISSING: Final = "no node is running in {path}; start one with: hearthnet up"
 
 
+class DoorAddress(msgspec.Struct, frozen=True):
+    """A place where other homes reach the community.
+
+    `address` is `host:port`; `fingerprint` is of the key there (SHA-256 in hexadecimal), empty on loopback.
+    """
+
+    address: str
+    fingerprint: str = ""
+
+
 class ServerState(msgspec.Struct, frozen=True):
     """The NATS server; clients connect to `url` (`nats://127.0.0.1:4222`).
 
-    Other homes' servers link to this one at `leaf_port`. `address` (`host:port`) is the one that invites
-    name: of this server, or of the one to which this home links; `fingerprint` is of that server's key
-    (SHA-256 in hexadecimal), empty on loopback. `upstream` is the state of the link to another home, empty
+    Other homes' servers link to this one, or to its home's door, at `leaf_port`. `address` (`host:port`)
+    is the one that invites name first: of an open door, or where there are none of this server or the one to
+    which this home links; `fingerprint` is of the key there (SHA-256 in hexadecimal), empty on loopback.
+    `doors` are the other open doors. `upstream` is the state of the link to a door or another home, empty
     without one. `preferred_leaf_port` is the configured port if it was in use and `leaf_port` is another one,
     else 0.
     """
@@ -42,12 +53,14 @@ class ServerState(msgspec.Struct, frozen=True):
     fingerprint: str = ""
     upstream: Literal["", "linked", "lost"] = ""
     preferred_leaf_port: int = 0
+    doors: tuple[DoorAddress, ...] = ()
 
     @property
     def homes(self) -> str:
         """Describe in one line for a person how other homes and this one reach each other."""
         if self.upstream:
-            return f"{'' if self.upstream == 'linked' else 'not '}linked to the one at {self.address}"
+            more = f" or {len(self.doors)} more" if self.doors else ""
+            return f"{'' if self.upstream == 'linked' else 'not '}linked to the one at {self.address}{more}"
         moved = self.preferred_leaf_port
         notes = [
             f"port {moved} was taken; this one is kept" if moved else "",
@@ -81,7 +94,8 @@ class NodeState(msgspec.Struct, frozen=True):
 
     `ready` is true once every service is ready or known not to become so soon. `started_at` is Unix time in
     milliseconds. `telemetry` is the configured endpoint of its processes' spans and metrics. `package_errors`
-    are lines for a person about what installed packages bring and the node refuses.
+    are lines for a person about what installed packages bring and the node refuses. `door` is the state of
+    the node's door, empty if it has none.
     """
 
     pid: int
@@ -94,6 +108,7 @@ class NodeState(msgspec.Struct, frozen=True):
     ready: bool
     telemetry: str = ""
     package_errors: tuple[str, ...] = ()
+    door: Literal["", "starting", "open"] = ""
 
     @property
     def gateway_url(self) -> str:

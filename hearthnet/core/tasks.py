@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterator, Set
+from collections.abc import Callable, Coroutine, Iterator, Set
 from typing import Any, Final
 
 _log = logging.getLogger(__name__)
 _AGAIN_SECONDS: Final = 0.1
+_RESTART_SECONDS: Final = 1.0
 _MOST_TIMES: Final = 100
 
 
@@ -29,6 +30,10 @@ class TaskSet:
         task.add_done_callback(self._ended)
         return task
 
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
+        """Run `work()` until the set is closed; after an exception it is logged and begun again."""
+        return self.start(_kept(work, name), name)
+
     async def finish(self, seconds: float) -> None:
         """Wait for the running tasks, and cancel those that still run after `seconds`."""
         await asyncio.sleep(0)  # pending callbacks of tasks that have just ended may start more
@@ -44,6 +49,16 @@ class TaskSet:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the task %s failed", task.get_name(), exc_info=error)
+
+
+async def _kept(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    while True:
+        try:
+            await work()
+            return
+        except Exception:  # of whatever kind: what works on for others must not end with one of them
+            _log.exception("the task %s failed, and begins again", name)
+            await asyncio.sleep(_RESTART_SECONDS)
 
 
 async def end(tasks: Set[asyncio.Task[None]]) -> None:

@@ -20,10 +20,11 @@ from hearthnet.gateway.http.errors import HANDLERS
 from hearthnet.gateway.mcp import endpoint
 from hearthnet.gateway.middleware import AuthMiddleware, origin_pattern
 from hearthnet.gateway.openai import chat
+from hearthnet.gateway.runs import conversation_routes
 from hearthnet.gateway.runs import routes as run_routes
 from hearthnet.gateway.socket import hub
 
-PARTS: Final = (session_routes, call_routes, chat, hub, endpoint, run_routes, page)
+PARTS: Final = (session_routes, call_routes, chat, hub, endpoint, run_routes, conversation_routes, page)
 """In the order of their routes: the page is last, because it takes all paths that no other part takes."""
 _EXPOSED: Final = ("mcp-session-id", "retry-after", "www-authenticate", "x-should-retry")
 

@@ -10,8 +10,10 @@ from hearthnet.bus.bus import Bus
 from hearthnet.core.config import Config
 from hearthnet.core.home import Home
 from hearthnet.gateway.auth.client_store import ClientStore
-from hearthnet.gateway.auth.clients import Clients, local_capabilities
+from hearthnet.gateway.auth.client_tokens import local_capabilities
+from hearthnet.gateway.auth.clients import Clients
 from hearthnet.gateway.auth.login_links import LinkBook
+from hearthnet.gateway.auth.person_devices import PersonDevices
 from hearthnet.gateway.http.body_gate import BodyGate
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.gateway.runs.runs import GatewayRuns
@@ -29,6 +31,7 @@ class Gateway:
     limits: RateLimits
     runs: GatewayRuns
     bodies: BodyGate
+    devices: PersonDevices
     url: str = ""
     sockets: Any = None
     """The WebSocket part, once the application is built."""
@@ -42,4 +45,14 @@ class Gateway:
         clients = Clients(bus.peer, ClientStore(home), limits)
         clients.more_capabilities = partial(local_capabilities, home)
         runs = GatewayRuns.of(bus, home, clients)
-        return cls(bus, home, config, clients, LinkBook(home), limits, runs, BodyGate(clients))
+        return cls(
+            bus,
+            home,
+            config,
+            clients,
+            LinkBook(home),
+            limits,
+            runs,
+            BodyGate(clients),
+            PersonDevices(bus, home, clients),
+        )

@@ -99,11 +99,16 @@ def _loaded(gateway: Gateway, patience: ConnectionLimits) -> uvicorn.Config:
     return settings
 
 
+def tls_files(folder: Path, configured: GatewayConfig) -> tuple[Path, Path]:
+    """Return the PEM files of certificate and key; relative paths start at `folder`, that of the settings."""
+    return folder / configured.certificate, folder / (configured.key or configured.certificate)
+
+
 def _tls(folder: Path, configured: GatewayConfig) -> dict[str, Any]:
-    """Return the PEM files for uvicorn; relative paths start at the folder of the settings."""
+    """Return the PEM files for uvicorn."""
     if not configured.certificate:
         return {}
-    certificate, key = folder / configured.certificate, folder / (configured.key or configured.certificate)
+    certificate, key = tls_files(folder, configured)
     return {"ssl_certfile": certificate, "ssl_keyfile": key}
 
 
@@ -120,7 +125,7 @@ def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
     """Yield a socket at the address of the settings, at a free port if theirs is in use."""
     host = settings.host
     if not settings.certificate:
-        _check_host(host)
+        check_host(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.closing(socket.socket(family, socket.SOCK_STREAM)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -138,7 +143,12 @@ def _listening(settings: GatewayConfig) -> Iterator[socket.socket]:
         yield listener
 
 
-def _check_host(host: str) -> None:
+def check_host(host: str) -> None:
+    """Check the address of a gateway without a certificate.
+
+    Raises:
+        HearthNetError: `bad_request` if others reach it.
+    """
     if host == "localhost" or is_loopback(host):
         return
     raise HearthNetError(

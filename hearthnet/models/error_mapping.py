@@ -5,6 +5,7 @@
     404             not_found       model or address
     429             rate_limited    with the server's own retry-after
     503, 529        capacity_exceeded, likewise
+    408, 504        timeout
     other           internal_error
     inside a 200    by the status or the type it names, else internal_error
     no connection   partition, with a remedy; silence is a timeout; an answer that breaks off is

@@ -62,6 +62,7 @@ class NatsConnection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._scheduled = False
         self._pongs: deque[Future[None]] = deque()
+        self._unanswered = 0
         self._opened: Future[None] = self._loop.create_future()
         self._room: Future[None] | None = None
         self._pulse: asyncio.TimerHandle | None = None
@@ -220,6 +221,7 @@ class NatsConnection(asyncio.Protocol):
     def _on_pong(self) -> None:
         if not self._pongs:
             return
+        self._unanswered = 0
         waiting = self._pongs.popleft()
         if waiting is self._opened:
             self.alive = True
@@ -235,11 +237,12 @@ class NatsConnection(asyncio.Protocol):
 
     def _beat(self) -> None:
         """Ping the connection, which may have broken unnoticed."""
-        if len(self._pongs) >= _UNANSWERED:
+        # Round trips that have only just begun are no sign of silence, however many there are.
+        if self._unanswered >= _UNANSWERED:
             self._fail("the server does not answer any more")
             return
-        pong: Future[None] = self._loop.create_future()
-        self._pongs.append(pong)
+        self._unanswered += 1
+        self._pongs.append(self._loop.create_future())
         self.write(b"PING\r\n")
         self._pulse = self._loop.call_later(PING_SECONDS, self._beat)
 

@@ -1,7 +1,7 @@
-"""A bus connection of two: one for the frames of the own node, one for those of other nodes.
+"""A bus connection of two: one for the frames of this node, one for those of other nodes.
 
 Whatever other nodes send waits in the server, the socket and the parser in the order of its arrival. With a
-connection of its own it delays a frame of the own node by a turn of the event loop at most.
+connection of its own it delays a frame of this node by a turn of the event loop at most.
 
 See: docs/protocol/subjects.md#logins, docs/decisions/0200.
 """
@@ -21,7 +21,7 @@ _DIRECTED: Final = ("hn.call.", "hn.ctl.", "hn.rep.")
 
 
 class SplitClient(NatsClient):
-    """The connection for the own node, with `others`, which carries everything from and to other nodes.
+    """The connection for this node, with `others`, which carries everything from and to other nodes.
 
     The loss of either counts as the loss of both.
     """
@@ -35,7 +35,7 @@ class SplitClient(NatsClient):
 
     @classmethod
     async def join(cls, url: str, identity: Identity, name: str) -> NatsClient:
-        """Connect to the own node's server; with one connection if it does not know the second login.
+        """Connect to this node's server; with one connection if it does not know the second login.
 
         Raises:
             HearthNetError: As `connect`.
@@ -125,7 +125,7 @@ class SplitClient(NatsClient):
         """
         own = self._of_own(subject)
         if own != subject:
-            # The server leaves the own node's out there: the login of that connection is denied them.
+            # The server leaves this node's out there: the login of that connection is denied them.
             await self._others.subscribe(subject, handler)
         await super().subscribe(own, handler)
 

@@ -41,6 +41,7 @@ class BatchedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     hops: Count = 0
     traceparent: str = ""
     session: str = ""
+    waits: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -109,6 +110,7 @@ def call_header(shared: Header, item: BatchedCall) -> Header:
         hops=item.hops,
         traceparent=item.traceparent,
         session=item.session,
+        waits=item.waits,
     )
 
 

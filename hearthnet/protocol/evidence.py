@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
@@ -53,6 +54,7 @@ class SignedCall(msgspec.Struct, frozen=True):
 
     arguments: dict[str, Any]
     approver: str = ""
+    person: str = ""
     grantor: str = ""
     other: str = ""
 
@@ -77,27 +79,40 @@ def signed_call(entry: AuditEntry) -> SignedCall | None:
         raise HearthNetError(
             "invalid_signature", f"the approval in entry {entry.sequence} is for another call"
         )
-    return SignedCall(body, approver=approval.approver, other=_not_for_it(approval, header))
+    person, other = approval.person or "", _not_for_it(approval, header)
+    return SignedCall(body, approver=approval.approver, person=person, other=other)
 
 
 def _not_for_it(approval: Approval, header: Header) -> str:
     """Return what the provider would have refused in `approval`, as far as the signed frame tells."""
     claims = tokens.decode(header.token) if header.token else None
     approver, via = approver_of(claims) if claims is not None else (header.sender, "")
-    any_provider = approval.provider == approvals.ANY_PROVIDER
+    may_be_any = approval.provider == approvals.ANY_PROVIDER and _is_shared_effect(header.capability)
     try:
         approval.check_members(
             ("version", approval.v, 1),
-            ("approver", approval.approver, approver),
+            # Whose devices two keys are stands in a roster, of the time of the call: a proof has none.
+            ("approver", approval.approver, approval.approver if approval.person else approver),
             ("way of consent", approval.via or "", via),
             ("community", approval.community, header.community),
             ("actor", approval.actor, header.sender),
-            ("provider", header.to if any_provider else approval.provider, header.to),
+            ("provider", header.to if may_be_any else approval.provider, header.to),
         )
         approval.check_time(header.time)
     except HearthNetError as error:
         return "time" if error.code == "expired" else error.rule
     return ""
+
+
+def _is_shared_effect(capability: str) -> bool:
+    """Return whether an effect is known here as one on a shared log; False for a contract that is not known.
+
+    Without its contract that is unknown, and an approval that names no provider proves no place.
+    """
+    try:
+        return contracts().find(capability).is_shared_effect
+    except HearthNetError:
+        return False
 
 
 def _differences(entry: AuditEntry, frame: Frame) -> str:

@@ -40,6 +40,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     subject. `code` is set on a reply or frame that carries an error object. `traceparent` is unchecked
     (protocol/traceparent.py). `session` names calls that belong together (bus/routing/routing_table.py).
     `packs` permits the frames of the stream that this frame opens to arrive in batches (protocol/batch.py).
+    `waits` asks the provider to keep the call until a place is free (service/sharing/places.py).
     """
 
     kind: Kind
@@ -66,6 +67,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     traceparent: str = ""
     session: str = ""
     packs: bool = False
+    waits: bool = False
 
 
 LONGEST: Final = 65_536

@@ -21,6 +21,8 @@ from hearthnet.protocol.header import Instance
 LIFETIME_MS: Final = 30_000
 REPUBLISH_MS: Final = 20_000
 FIND_JITTER_MS: Final = 50
+MAX_OFFERS: Final = 512
+"""Maximum of offers that are kept of one node."""
 
 
 class OfferRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -58,8 +60,17 @@ class Notice(msgspec.Struct, frozen=True):
     withdrawn: bool = False
 
 
+class _Parts(msgspec.Struct, frozen=True):
+    """A notice whose offers are not read yet."""
+
+    offers: tuple[msgspec.Raw, ...]
+    withdrawn: bool = False
+
+
+_RECORD: Final = msgspec.json.Decoder(OfferRecord)
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Notice)
+_PARTS: Final = msgspec.json.Decoder(_Parts)
 
 
 def encode(notice: Notice) -> bytes:
@@ -68,17 +79,43 @@ def encode(notice: Notice) -> bytes:
 
 
 def decode(body: bytes) -> Notice:
-    """Read the notice in `body`.
+    """Read the notice in `body`, without offers that are malformed or have a lifetime of more than 30 s.
+
+    A later version may offer something that this one cannot read; that keeps none of the other offers out.
 
     Raises:
-        FrameError: `body` is malformed, or an offer has a lifetime of more than 30 s.
+        FrameError: `body` is malformed, or none of its offers can be read.
     """
     try:
         notice = read_json(body, _DECODER)
         for offer in notice.offers:
-            parse_capability(offer.capability)
-    except HearthNetError as error:
-        raise FrameError(f"malformed offer: {error}") from error
-    if any(not 0 < offer.expires_at - offer.issued_at <= LIFETIME_MS for offer in notice.offers):
-        raise FrameError("an offer lives up to 30 s from its issue")
+            _check(offer)
+    except HearthNetError:
+        return _readable(body)
     return notice
+
+
+def _readable(body: bytes) -> Notice:
+    """Read the offers of a notice one by one, as many as are kept of one node at most."""
+    found, flaw = list[OfferRecord](), ""
+    try:
+        parts = read_json(body, _PARTS)
+        for part in parts.offers[:MAX_OFFERS]:
+            try:
+                offer = read_json(bytes(part), _RECORD)
+                _check(offer)
+            except HearthNetError as error:
+                flaw = error.message
+            else:
+                found.append(offer)
+    except HearthNetError as error:
+        flaw = error.message
+    if not found:
+        raise FrameError(f"malformed offer: {flaw}")
+    return Notice(tuple(found), parts.withdrawn)
+
+
+def _check(offer: OfferRecord) -> None:
+    parse_capability(offer.capability)
+    if not 0 < offer.expires_at - offer.issued_at <= LIFETIME_MS:
+        raise HearthNetError("bad_request", "an offer lives up to 30 s from its issue")

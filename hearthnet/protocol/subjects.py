@@ -24,7 +24,7 @@ is refused and not cached.
 PACK: Final = "pack"
 """Replaces the call's id in the subject of a batch of answers."""
 AT_HOME: Final = "home"
-"""Replaces the process in the subject of announcements to the own node; no process is called so."""
+"""Replaces the process in the subject of announcements to this node; no process is called so."""
 _INSTANCE: Final = re.compile(r"[a-z0-9]{8}")
 _EVENT_TYPE: Final = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _FOR_ALL: Final = frozenset({"find", "adv", "event"})

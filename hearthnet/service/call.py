@@ -38,7 +38,8 @@ class Reply(msgspec.Struct, frozen=True):
 class Call(Generic[P, I]):
     """One authenticated, authorised and validated call.
 
-    `caller` is the node that sent it, `principal` the member or guest for whom, `token` the id of the token
+    `caller` is the node that sent it, `principal` the member or guest for whom, `owner` the person whose
+    effect it is, which is the principal where it has no person, `token` the id of the token
     that proves this, empty without one, and `claims` its contents. `approval`, or `grant` and `use`, is the
     person's consent if one is required. `evidence` is the caller's signed frame if the contract has side
     effects; `body` the complete `{params, input}` as received; `until` the loop time at which the caller
@@ -63,6 +64,7 @@ class Call(Generic[P, I]):
         token: str = "",
         traceparent: str = "",
         claims: Claims | None = None,
+        owner: str = "",
     ) -> None:
         self.id = header.id
         self.caller = header.sender
@@ -76,6 +78,7 @@ class Call(Generic[P, I]):
         self.params = params
         self.input = input
         self.principal = principal
+        self.owner = owner or principal
         self.approval = approval
         self.grant = grant
         self.use = header.use if grant is not None else 0

@@ -13,7 +13,7 @@ from typing import TextIO
 from hearthnet import telemetry
 from hearthnet.core.home import Home
 from hearthnet.supervisor.console import NodeConsole
-from hearthnet.supervisor.nats.home_setup import make_folders, prepare
+from hearthnet.supervisor.nats.home_setup import make_folders, make_person, prepare
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.supervisor.os.log_file import LogFile, LogHandler
 from hearthnet.supervisor.ready_file import ReadyFile
@@ -46,6 +46,7 @@ def run(
         if ready is not None:
             ready.clear()
         prepared = prepare(home, screen.line)
+        make_person(prepared, screen.line)
         telemetry.check(prepared.config.telemetry.endpoint)
         errors = check_packages(home)
         for text in errors:

@@ -24,11 +24,15 @@ from hearthnet.core.errors import INTERRUPTED, OK, first_of
 from hearthnet.core.files import write_whole
 from hearthnet.core.node_state import NodeState, ServiceState
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth import login_links
+from hearthnet.gateway.auth.login_links import LinkBook
+from hearthnet.supervisor.backups import Backups
 from hearthnet.supervisor.community.community_sync import Community
 from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
+from hearthnet.supervisor.nats import door_server
+from hearthnet.supervisor.nats.access_control import ServerRoster
 from hearthnet.supervisor.nats.audit_retention import Retention
+from hearthnet.supervisor.nats.door_server import DoorServer, admit_at_both
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_process import NAME
 from hearthnet.supervisor.nats.nats_server import Server
@@ -37,7 +41,7 @@ from hearthnet.supervisor.os.disk import Disk, file_errors
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.ready_file import ReadyFile
 from hearthnet.supervisor.services.service_process import ServiceProcess
-from hearthnet.supervisor.services.specs import ChildSpec
+from hearthnet.supervisor.services.specs import ChildSpec, fork_server
 
 # Together with the time for killing remaining processes, under the 5 s that are promised.
 SERVICE_GRACE_SECONDS: Final = 3.2
@@ -70,15 +74,23 @@ class Supervisor:
         self._stop = asyncio.Event()
         operators = Operators(self._home, self._screen.line)
         self._server = Server(prepared, LogFile(self._home.log(NAME)), self._server_news, operators.logins)
-        self._community = Community(prepared, self._server.admit, self._server_news, operators)
+        self._door = DoorServer(
+            prepared, LogFile(self._home.log(door_server.NAME)), self._server.leaf, self._server_news
+        )
+        self._community = Community(prepared, self._admit, self._server_news, operators)
+        self._server.on_linked = self._community.announce_link
         community = prepared.roster.community_id
         self._retention = Retention(self._home, prepared.identity, community, prepared.config.audit)
         # No process writes into this pipe; its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
+        self._forks = fork_server(self._home, specs)
         self._children = tuple(
-            ServiceProcess(spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news)
+            ServiceProcess(
+                spec, LogFile(self._home.log(spec.name)), self._lifeline, self._child_news, self._forks
+            )
             for spec in specs
         )
+        self._backups = Backups(self._home, prepared.config.backup, self._groups, self._screen.line)
         self._disk = Disk(self._home)
         self._announced: dict[str, str] = {}
         self._unwritten: asyncio.TimerHandle | None = None
@@ -116,24 +128,42 @@ class Supervisor:
             ready=self._ready,
             telemetry=self._prepared.config.telemetry.endpoint,
             package_errors=self._package_errors,
+            door=self._door.state,
         )
 
     async def _work(self) -> None:
         self._show_progress()
+        if self._forks is not None:
+            await self._forks.open()
         await self._server.start()
         with file_errors(self._home.state):
             self._write_state()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
-            tasks.create_task(cancellable(self._server.guard()))
+            tasks.create_task(cancellable(self._server.guarded.guard()))
+            tasks.create_task(self._door.keep())
+            tasks.create_task(cancellable(self._door.guarded.guard()))
             tasks.create_task(cancellable(self._server.watch_link()))
             tasks.create_task(cancellable(self._community.follow(self._server.state.url)))
             tasks.create_task(cancellable(self._retention.follow(self._server.state.url)))
+            tasks.create_task(self._backups.follow())
+            tasks.create_task(self._backups.schedule())
             tasks.create_task(self._watch_disk())
             for child in self._children:
                 tasks.create_task(child.supervise())
             await asyncio.gather(*(child.settled() for child in self._children))
             self._become_ready()
+
+    async def _admit(self, roster: ServerRoster) -> None:
+        try:
+            await admit_at_both(self._server, self._door, roster)
+        finally:
+            self._publish_state()
+
+    def _groups(self) -> tuple[int, ...]:
+        """Return the process groups of the node's running processes."""
+        found = (self._server.pid, *(child.state.pid for child in self._children))
+        return tuple(pid for pid in found if pid)
 
     def _become_ready(self) -> None:
         self._ready = True
@@ -147,7 +177,7 @@ class Supervisor:
         """Return a one-time link to the gateway's page, empty where none can be made."""
         url = self.state.gateway_url
         try:
-            return login_links.link(url, login_links.LinkBook(self._home).make()) if url else ""
+            return LinkBook(self._home).link(url) if url else ""
         except OSError as error:
             _log.error("no link to the page: %s", error.strerror)
             return ""
@@ -162,8 +192,12 @@ class Supervisor:
             *(child.stop(SERVICE_GRACE_SECONDS) for child in self._children),
             with_grace(self._community.close()),
             with_grace(self._server.close()),
+            with_grace(self._door.guarded.close()),
+            self._backups.stop(),
         )
-        await self._server.stop(SERVER_GRACE_SECONDS)
+        if self._forks is not None:
+            await self._forks.close()
+        await asyncio.gather(self._server.stop(SERVER_GRACE_SECONDS), self._door.stop(SERVER_GRACE_SECONDS))
         if self._unwritten is not None:
             self._unwritten.cancel()
         self._disk.forget_spare()
@@ -196,6 +230,7 @@ class Supervisor:
         for child in self._children:
             child.kill()
         self._server.kill()
+        self._door.guarded.nats.kill()
 
     def _server_news(self, text: str) -> None:
         self._screen.line(text)

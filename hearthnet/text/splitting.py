@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+_STOPS: Final = r".!?\u2026\u06d4\u061f\u0964"
+"""Ends of sentences, Urdu's, Arabic's and Hindi's too; a row of them is read once, not from each of them."""
 _CLOSING: Final = r"\"'\u201d\u2019\u00bb\u00ab\u203a)\]"
 _END: Final = re.compile(
     rf"""
-    (?P<stop> [.!?\u2026\u06d4\u061f\u0964]+ [{_CLOSING}]* \s+ (?=\S) )      # also Urdu's, Arabic's, Hindi's
+    (?P<stop> (?<![{_STOPS}]) [{_STOPS}]++ [{_CLOSING}]*+ \s++ (?=\S) )
   | (?P<wide> [\u3002\uff01\uff1f]+ [\u300d\u300f\u201d\u2019\uff09]* \s* )  # Chinese, Japanese
   | (?P<line> \n (?: [ \t]*\n )+ \s* | \n (?=[ \t]*(?:[-+*\u2022>\#]|\d{{1,3}}[.)])[ \t]) )
     """,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         CoSigner,
         Demoted,
         Invited,
-        PolicyUpdated,
         Promoted,
         Revoked,
         Withdrawn,
@@ -45,7 +44,7 @@ else:
             ),
             "hearthnet.trust.community.commands": "CommunityAuthor",
             "hearthnet.trust.community.events": (
-                "Admitted CoSigner CommunityEvent Demoted Invited PolicyUpdated Promoted Revoked Withdrawn"
+                "Admitted CoSigner CommunityEvent Demoted Invited Promoted Revoked Withdrawn"
             ),
             "hearthnet.trust.community.invites": "InviteText admit_newcomer=admit",
             "hearthnet.trust.community.proposals": "Proposal",
@@ -70,7 +69,6 @@ __all__ = [
     "InviteText",
     "Invited",
     "Member",
-    "PolicyUpdated",
     "Promoted",
     "Proposal",
     "Revocations",

@@ -7,7 +7,8 @@
 A call with side effects has two entries: `began`, on the disk before its handler runs, and `ended`, on the
 disk before its answer is sent. `ended` names its `began` by number. A third kind, `decided`, records a
 person's decision about a model's call, a fourth, `refused`, a call or decision with an invalid approval. A
-fifth, `removed`, is an audit checkpoint: it vouches for the oldest entries before they are removed. The chain
+fifth, `removed`, is an audit checkpoint: it vouches for the oldest entries before they are removed. A sixth,
+`restored`, says that the chain is that of a backup, and that later entries may exist elsewhere. The chain
 belongs to the node, also if it moves to another community. Nothing here reads a disk or a clock.
 
 See: docs/protocol/audit.md#entry, docs/protocol/audit.md#chain, docs/protocol/audit.md#retention.
@@ -34,7 +35,7 @@ MAX_FRAME_BYTES: Final = 8 * 1024
 """Maximum size of a frame that an entry holds; of a larger one it holds the hash."""
 MAX_PROVEN: Final = 2
 """The `began` and the `ended` of one call."""
-EntryKind = Literal["began", "ended", "decided", "refused", "removed"]
+EntryKind = Literal["began", "ended", "decided", "refused", "removed", "restored"]
 Fault = Literal["damaged", "foreign", "altered", "missing", "reordered", "repeated", "unpaired", "cut off"]
 
 
@@ -52,7 +53,7 @@ class AuditEntry(
     or its client (`via`) such a decision: `code` is the error in the reply, `rule` the failed check, `frame`
     the hash of the signed frame. A `refused` without `call` reports `count` more of them. `removed` names the
     newest entry that retention removed: its number in `count`, the hash of its line in `outcome`; `rule` is
-    the limit, `age` or `size`.
+    the limit, `age` or `size`. `restored` names in `call` the backup, in `count` its last entry.
     """
 
     node: str

@@ -13,7 +13,7 @@ from typing import Final
 import blake3
 import nkeys
 from nacl import bindings
-from nacl.exceptions import BadSignatureError
+from nacl.exceptions import BadSignatureError, CryptoError
 
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -24,6 +24,8 @@ _PEER_CONTEXT: Final = "hearthnet 2026 nats peer login"
 _BOX_CONTEXT: Final = "hearthnet box v1"
 _MARKS_CONTEXT: Final = "hearthnet 2026 proved signatures"
 _RUNS_CONTEXT: Final = "hearthnet 2026 saved runs"
+_SEAL_CONTEXT: Final = "hearthnet 2026 sealed between nodes"
+_SEAL_NONCE: Final = 24
 _FILE_HEADER: Final = "hearthnet-key-1"
 SIGNATURE_BYTES: Final = 64
 _LOGIN: Final = re.compile("U[A-Z2-7]{55}")
@@ -74,6 +76,21 @@ def verify_login(login: str, purpose: str, data: bytes, signature: bytes) -> boo
     return verify(ids.node_id(base64.b32decode(login)[1:33]), purpose, data, signature)
 
 
+def seal_for(node: str, data: bytes) -> bytes:
+    """Return `data` in a sealed box that only the holder of the key of `node` opens (`Identity.unseal`).
+
+    It takes no secret and names no sender.
+
+    Raises:
+        HearthNetError: `invalid_signature` if the id is not a usable key.
+    """
+    try:
+        public = bindings.crypto_sign_ed25519_pk_to_curve25519(ids.public_key(node))
+        return bytes(bindings.crypto_box_seal(data, public))
+    except (RuntimeError, ValueError) as error:
+        raise HearthNetError("invalid_signature", f"{node} is not a usable key") from error
+
+
 class Login:
     """The nkey of type user by which a process logs in to NATS; never an identity key."""
 
@@ -110,6 +127,11 @@ class Identity:
     def generate(cls) -> Identity:
         """Return a new identity from the system's random source."""
         return cls(os.urandom(32))
+
+    @property
+    def seed(self) -> bytes:
+        """The 32 bytes of the seed, of which recovery words are made."""
+        return self._seed
 
     @classmethod
     def from_text(cls, text: str) -> Identity:
@@ -171,6 +193,48 @@ class Identity:
         """Return the keys for frames to and from `peer`, for hardly more than the cost of one."""
         shared = self.shared_secret(peer)
         return _direction(shared, self.node_id, peer), _direction(shared, peer, self.node_id)
+
+    def unseal(self, sealed: bytes) -> bytes:
+        """Return the content of a box that was sealed for this identity (`seal_for`).
+
+        Raises:
+            HearthNetError: `invalid_signature` if it was sealed for another one, or altered.
+        """
+        public = bindings.crypto_sign_ed25519_pk_to_curve25519(self._public)
+        try:
+            return bytes(bindings.crypto_box_seal_open(sealed, public, self._box_secret))
+        except (CryptoError, ValueError, TypeError) as error:
+            raise HearthNetError(
+                "invalid_signature", "was not sealed for this key, or was altered"
+            ) from error
+
+    def seal_to(self, receiver: str, purpose: str, data: bytes, secret: bytes = b"") -> bytes:
+        """Return `data` sealed for `receiver`, which opens it with its own key and `secret`.
+
+        `purpose` names the kind of data; data sealed for another purpose does not open.
+        """
+        nonce = os.urandom(_SEAL_NONCE)
+        key = self._seal_key(self.node_id, receiver, purpose, secret)
+        return nonce + bindings.crypto_secretbox(data, nonce, key)
+
+    def open_from(self, sender: str, purpose: str, sealed: bytes, secret: bytes = b"") -> bytes:
+        """Return what `sender` sealed for this identity with `seal_to`.
+
+        Raises:
+            HearthNetError: `invalid_signature` if it was changed, or is for others, another purpose or with
+                another secret.
+        """
+        key = self._seal_key(sender, self.node_id, purpose, secret)
+        try:
+            return bytes(bindings.crypto_secretbox_open(sealed[_SEAL_NONCE:], sealed[:_SEAL_NONCE], key))
+        except (CryptoError, ValueError) as error:
+            raise HearthNetError("invalid_signature", f"the sealed {purpose} does not open") from error
+
+    def _seal_key(self, sender: str, receiver: str, purpose: str, secret: bytes) -> bytes:
+        shared = self.shared_secret(receiver if sender == self.node_id else sender)
+        ends = ids.public_key(sender) + ids.public_key(receiver)
+        material = shared + ends + purpose.encode("ascii") + b"\x00" + secret
+        return blake3.blake3(material, derive_key_context=_SEAL_CONTEXT).digest()
 
     def marks_key(self) -> bytes:
         """Return the 32-byte key that authenticates the shared record of verified signatures."""

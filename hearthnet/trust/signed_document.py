@@ -44,6 +44,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Document = TypeVar("Document", bound=Signed)
+Shape = TypeVar("Shape", bound=msgspec.Struct)
 
 
 def sign(document: Document, identity: Identity, purpose: str) -> Document:
@@ -71,7 +72,7 @@ def is_signed(document: Signed, signer: str, purpose: str) -> bool:
     return True
 
 
-def readable(documents: Iterable[Any], wanted: type[Document]) -> list[Document]:
+def readable(documents: Iterable[Any], wanted: type[Shape]) -> list[Shape]:
     """Return those of `documents` that have the shape of `wanted`.
 
     `documents` are JSON values from another node, otherwise unchecked. The others are skipped: one malformed

@@ -41,6 +41,11 @@ def unarmor(
         refuse_repeated_keys(data)
         return read_json(data, decoder)
     except HearthNetError as error:
+        # Seen only where the checksum fits; the member may be a limit, so the rest is of no use.
+        if "contains unknown field" in error.message:
+            raise HearthNetError(
+                "bad_request", f"the {what} is of a later version; upgrade HearthNet on this computer"
+            ) from error
         raise HearthNetError(
             "bad_request", f"the {what} is damaged; copy the whole text once more, or ask for another"
         ) from error

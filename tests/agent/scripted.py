@@ -12,6 +12,8 @@ from typing import Any, Self, Unpack
 import msgspec
 
 from hearthnet.bus.calls.attempt import CallOptions
+from hearthnet.bus.calls.gathering import Gathered, ProviderAnswer
+from hearthnet.bus.calls.unary import ReceivedReply
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.contracts.registry import contracts
 from hearthnet.core.canonical_json import digest
@@ -82,6 +84,7 @@ class Peer:
     def __init__(self) -> None:
         self.identity = Identity.generate()
         self.community = Identity.generate().node_id
+        self.roster: Any = None
 
 
 class Script:
@@ -123,6 +126,8 @@ class ScriptedBus:
         self.turns = [Script(turn) for turn in turns]
         self.tools = tools or {}
         self.requests: list[dict[str, Any]] = []
+        self.params: list[dict[str, Any]] = []
+        """With which those were sent."""
         self.sessions: list[str] = []
         self.calls: list[Sent] = []
         self.offered: list[OfferView] | None = None
@@ -138,6 +143,7 @@ class ScriptedBus:
             if token := options.get("token", ""):
                 self.asked_under.append(self._proved(capability, body, token)[0])
             self.requests.append(body["input"])
+            self.params.append(body["params"])
             return self.turns[len(self.requests) - 1]
         self._accept(capability, body, options)
         lines = self.tools[capability]
@@ -149,6 +155,16 @@ class ScriptedBus:
         handler = self.tools[capability]
         assert callable(handler)
         return Answer(await handler(body), {"ms": 1})
+
+    async def gather(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> Gathered:
+        """Asks its own node alone."""
+        own = self.peer.identity.node_id
+        try:
+            answer = await self.call(capability, body, **options)
+        except HearthNetError as error:
+            return Gathered((ProviderAnswer(own, body, "failed", (), error),))
+        reply = ReceivedReply({"output": answer.output, "meta": answer.meta}, own, "")
+        return Gathered((ProviderAnswer(own, body, "answered", (reply,)),))
 
     async def offers(self, capability: str | None = None) -> list[OfferView]:
         if self.offered is not None or capability is None:

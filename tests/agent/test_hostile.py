@@ -110,7 +110,7 @@ async def test_a_store_of_results_that_breaks_loses_no_outcome() -> None:
     """The effect has happened: its run must hear of it, or it would wait for ever."""
 
     class Broken:
-        async def put(self, data: bytes) -> str:
+        async def put(self, data: bytes, by: str) -> str:
             raise OSError("no disk")
 
         async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]:

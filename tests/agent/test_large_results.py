@@ -22,7 +22,7 @@ from tests.agent.bench import EPOCH, QUERY, Bench, of, only
 from tests.agent.runtime.test_executor import tools
 from tests.agent.scripted import Line, ScriptedBus, calls, done, gives, says
 
-CID = "blake3:" + "0" * 64
+CID, FOREIGN = "blake3:" + "0" * 64, "blake3:" + "1" * 64
 STORY = ToolDefinition(
     "story", "Tells.", {"type": "object"}, "llm.complete", (1, 0), False, {"prompt": "Once"}
 )
@@ -36,7 +36,7 @@ class Kept:
         self.blobs: dict[str, bytes] = {}
         self.error = error
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, by: str) -> str:
         if self.error is not None:
             raise self.error
         self.blobs[content_hash(data)] = data
@@ -127,6 +127,8 @@ def test_only_the_results_of_this_run_are_read() -> None:
     bench.call(READ_RESULT, {"cid": CID, "offset": 0}, "early")
     assert bench.frames("tool_result")[0]["content"].startswith("not_found: no result of this conversation")
     large(bench)
+    assert not of(Dispatch, bench.call(READ_RESULT, {"cid": FOREIGN, "offset": 0}, "foreign"))
+    assert bench.frames("tool_result")[-1]["content"].startswith("not_found: no result of this conversation")
     sent = only(Dispatch, bench.call(READ_RESULT, {"cid": CID, "offset": 5}, "b"))
     assert (sent.capability, sent.body) == ("", {"cid": CID, "offset": 5, "length": 4096})
     assert not of(Dispatch, bench.call(READ_RESULT, {"cid": CID, "offset": -1}, "c"))

@@ -112,11 +112,21 @@ class Attacker:
         self.peer.replies.expect(call_id, answers)
         try:
             await self.peer.link.publish(subject, data)
-            assert await self.call(view, LIST, LIST_BODY) == "ok"
-            assert await self.call(view, POST, post_body("An honest post")) == "ok"
+            await self._answered(view, LIST, LIST_BODY)
+            await self._answered(view, POST, post_body("An honest post"))
         finally:
             self.peer.replies.forget(call_id)
         return outcome(answers.frames)
+
+    async def _answered(self, view: OfferView, capability: str, body: dict[str, Any]) -> None:
+        """Sends an honest call, again where other attacks take the places that are for this member."""
+
+        async def done() -> bool:
+            code = await self.call(view, capability, body)
+            assert code in ("ok", "capacity_exceeded"), code
+            return code == "ok"
+
+        await wait_for(done, what=f"an honest call of {capability}")
 
     async def call(self, view: OfferView, capability: str, body: dict[str, Any], **changes: Any) -> str:
         """Sends one crafted call to the process in `view`, signed as its contract wants unless told."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hearthnet.core.home import Home
 from hearthnet.trust.keys import Identity
 from tests.attacks.attacker import LIST, Attacker, Raw
 from tests.helpers.mesh import GuestBus
-from tests.helpers.neighbourhood import Neighbourhood, settle_in
+from tests.helpers.neighbourhood import Neighbourhood, Past, settle_in
 from tests.helpers.shell import Shell
 
 
@@ -54,12 +55,22 @@ class Victim:
 @pytest.fixture(scope="session")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     """One node for all attacks: it has to survive them."""
-    folder: Path = tmp_path_factory.mktemp("victim")
+    with under_attack(tmp_path_factory.mktemp("victim")) as node:
+        yield node
+
+
+@contextlib.contextmanager
+def under_attack(
+    folder: Path, *more: str, inviters: Mapping[str, str] | None = None, past: Past | None = None
+) -> Iterator[Victim]:
+    """A node that runs in `folder`, with its members; the others are as those of `settle_in`."""
     # What an attacker may ask a second is not what these attacks are about
     # (service/hosting/test_peer_rates.py).
     patience = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
-    names = ("mallory", "carol", "gateway")
-    neighbourhood = settle_in(folder, *names, services=("market", "auth"), settings=patience)
+    names, services = ("mallory", "carol", "gateway", *more), ("market", "auth")
+    neighbourhood = settle_in(
+        folder, *names, services=services, settings=patience, inviters=inviters, past=past
+    )
     home = neighbourhood.founder
     with Shell(home.path).node() as state:
         yield Victim(home, str(state["server"]["url"]), load_identity(home.device_key), neighbourhood)

@@ -26,6 +26,11 @@ def _seconds(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
+def accents(number: int) -> str:
+    """A document with so many accents on one letter, in an order that normalization has to change."""
+    return "# Rain\n\nKeep the lid on a" + "\u0315\u0300" * (number // 2) + ".\n"
+
+
 @pytest.mark.req("ATTACK-45")
 def test_costly_front_matter_costs_the_service_nothing(tmp_path: Path) -> None:
     neighbourhood = settle_in(tmp_path, services=("rag", "file"), settings=UNLIMITED)
@@ -48,3 +53,9 @@ def test_costly_front_matter_costs_the_service_nothing(tmp_path: Path) -> None:
         # The children spend some 0.4 s on each document, of which the service pays none.
         assert spent < took / 2
         assert spent < DOCUMENTS * 0.15
+        (folder / "accents.md").write_text(accents(200_000))
+        before = _seconds(service)
+        done = shell.run("ingest", folder / "accents.md", "--corpus", "rain", "--json")
+        assert len(json.loads(done.stdout)["ingested"]) == 1
+        # Sorting them as one row takes 40 s, in which no other thread of the service runs.
+        assert _seconds(service) - before < 5

@@ -181,3 +181,29 @@ async def _flooded(attacker: Attacker, node: str) -> HearthNetError:
 async def _one_of(attacker: Attacker) -> str:
     listed = await attacker.bus.call(LIST, {"params": {}, "input": {"limit": 500}})
     return str(next(post["event_id"] for post in listed.output["posts"] if post["title"] == "Flood"))
+
+
+async def test_what_stands_beside_a_body_is_bounded_too(node: Node, mallory: Attacker) -> None:
+    """Fields of the header and of the frame, refused bodies, and calls that fail are recorded as well."""
+    market, large = await _market(mallory, node), "x" * 40_000
+    before = await node.bytes_of("MARKET") + await node.bytes_of("AUDIT")
+    tries: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {"token": large}),
+        ({}, {"idempotency_key": large}),
+        ({}, {"approval": {"id": large}}),
+        ({}, {"run": large}),
+        ({}, {"traceparent": large}),
+        ({"client_id": large}, {}),
+        ({"title": large}, {}),
+        ({"category": large}, {}),
+        ({"location": {"lat": 52, "lng": 8, "label": large}}, {}),
+        ({"tags": [large]}, {}),
+        ({"expires_at": large}, {}),
+    ]
+    for changed, header in tries:
+        body = post_body("Beside")
+        body["input"] |= changed
+        for _ in range(5):
+            await mallory.call(market, POST, body, **header)
+    grown = await node.bytes_of("MARKET") + await node.bytes_of("AUDIT") - before
+    assert grown < 5 * len(tries) * 4_096

@@ -178,6 +178,34 @@ async def test_a_blob_is_read_with_the_rights_of_the_caller(street: Street) -> N
 
 
 @pytest.mark.req("ATTACK-38")
+async def test_no_other_place_of_a_request_has_anything_read(street: Street) -> None:
+    """Media in the messages of other roles, ids in odd forms, and places that only look like text."""
+    cid = await street.store(photo(300, 300, "red"))
+    private = {"type": "image", "image_cid": cid}
+    there = {"type": "image", "url": "file:///etc/passwd"}
+    bus, messages = await street.bus("mallory"), list[list[dict[str, Any]]]()
+    question = {"role": "user", "content": "What is it?"}
+    call = {"id": "c1", "name": "look", "arguments": {}}
+    for part in (private, there, {"type": "upload", "file_id": "file-secret"}):
+        for role in ("system", "developer", "assistant", "user"):
+            messages.append([{"role": role, "content": [part]}, question])
+        answer = {"role": "tool", "tool_call_id": "c1", "content": [part]}
+        messages.append([question, {"role": "assistant", "tool_calls": [call]}, answer])
+    for odd in (cid.upper(), cid + "#", f" {cid}", cid.replace("blake3:", ""), f"../{cid}", f"{cid}\n"):
+        messages.append([{"role": "user", "content": [{"type": "image", "image_cid": odd}]}])
+    messages.append([{"role": "user", "content": [{**private, "url": "https://example.org/x.png"}]}])
+    messages.append([{"role": "user", "content": [{**private, "data": "AAAA", "media_type": "image/png"}]}])
+    try:
+        for tried in messages:
+            body = {"params": {}, "input": {"messages": tried, "max_tokens": 5}}
+            assert (await refusal(bus, CHAT, body)).code in ("bad_request", "not_found"), tried
+        assert street.reached() == []
+    finally:
+        await bus.close()
+        street.server.asked.clear()
+
+
+@pytest.mark.req("ATTACK-38")
 async def test_a_document_is_read_with_the_rights_of_the_caller(street: Street) -> None:
     cid, known = await street.store(SECRET), await street.store(b"# Known\n\nNothing of interest.")
     owner, carol, mallory = [await street.bus(who) for who in ("owner", "carol", "mallory")]

@@ -69,3 +69,29 @@ def test_names_of_before_are_shown_as_what_they_are(tmp_path: Path, monkeypatch:
     assert "2 members are called 'anna'" in unclear.stderr
     own = [line for line in shell.run("members").stdout.splitlines() if "this node" in line]
     assert [ids.short_id(page["node_id"]) in line for line in own] == [True]
+
+
+@pytest.mark.parametrize(("name", "other"), [("Emma", "Emrna"), ("Walter", "VValter"), ("Dora", "Clora")])
+def test_pairs_of_letters_read_as_one_do_not_pass_for_another_home(
+    tmp_path: Path, name: str, other: str
+) -> None:
+    """A newcomer joins under a name that looks like a member's: both are shown with ids."""
+    neighbourhood = settle_in(tmp_path, name, services=("auth",))
+    shell, newcomer = Shell(neighbourhood.founder.path), Shell(tmp_path / "newcomer")
+    with shell.node():
+        text = str(shell.json("invite", "create", "--json")["invite"])
+        newcomer.home.mkdir()
+        (newcomer.home / "hearthnet.toml").write_text(f'[node]\ndisplay_name = "{other}"\n')
+        joined = newcomer.run("invite", "redeem", text)
+        assert joined.returncode == 0, joined.stderr
+        page = shell.json("members", "--json")
+        shown = {one["node_id"]: one["display_name"] for one in page["members"]}
+        alike = {node: text for node, text in shown.items() if text.partition(" (")[0] in (name, other)}
+        assert sorted(alike.values()) == sorted(
+            f"{text.partition(' (')[0]} ({ids.short_id(node)})" for node, text in alike.items()
+        )
+        assert {text.partition(" (")[0] for text in alike.values()} == {name, other}
+        listed = shell.run("members").stdout
+        assert all(ids.short_id(node) in listed for node in alike)
+        refused = shell.run("invite", "create", "--name", "0wn")
+        assert (refused.returncode != 0, "word for a role" in refused.stderr) == (True, True)

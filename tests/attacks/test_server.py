@@ -16,7 +16,7 @@ from tests.attacks.attacker import LIST, LIST_BODY, Attacker, Raw
 from tests.attacks.conftest import Victim
 
 pytestmark = pytest.mark.asyncio
-STREAMS = ("MARKET", "AUDIT", "COMMUNITY", "COUNTERS", "KV_claims", "OBJ_blobs")
+STREAMS = ("MARKET", "CHAINS", "AUDIT", "COMMUNITY", "COUNTERS", "KV_claims", "OBJ_blobs")
 
 
 @pytest.mark.req("ATTACK-2")

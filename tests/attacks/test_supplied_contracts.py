@@ -21,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from hearthnet import Call, NodeContext, Offer, Reply, Service
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.calls.contract_fetch import BUSY_SECONDS
 from hearthnet.contracts import Contract, contracts, versioned
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.home import Home
@@ -29,6 +30,7 @@ from hearthnet.service.hosting.host import Host
 from hearthnet.service.hosting.status import Status
 from tests.helpers.neighbourhood import settle_in
 from tests.helpers.shell import Shell
+from tests.helpers.waiting import wait_for
 
 PREFIX = "experimental.mcp.strange."
 HEAVY = [{"pattern": rf"\pL{{1,{40 + number // 4}}}"} for number in range(100)]
@@ -157,15 +159,21 @@ async def hosting(attacked: Attacked, service: Service) -> AsyncIterator[None]:
         await node.close()
 
 
-async def _slowest_health(attacked: Attacked, until: asyncio.Event) -> float:
-    """The longest time that the gateway took to say that it is there, in seconds."""
-    slowest = 0.0
+def _used(process: psutil.Process) -> float:
+    """Its processor time, in seconds."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+async def _longest_health(attacked: Attacked, until: asyncio.Event) -> float:
+    """The most processor time that the gateway took before it said that it is there, in seconds."""
+    longest = 0.0
     async with httpx2.AsyncClient(timeout=60, trust_env=False) as http:
         while not until.is_set():
-            began = time.monotonic()
+            began = _used(attacked.gateway)
             assert (await http.get(f"{attacked.url}/health")).status_code == 200
-            slowest = max(slowest, time.monotonic() - began)
-    return slowest
+            longest = max(longest, _used(attacked.gateway) - began)
+    return longest
 
 
 @pytest.mark.e2e
@@ -177,8 +185,11 @@ async def test_harmful_contracts_cost_little_and_harm_no_other(attacked: Attacke
     async with hosting(attacked, stranger):
         added = await asyncio.to_thread(attacked.shell.json, "clients", "add", "editor", *scopes, "--json")
         stranger.asked.clear()
+        began = time.monotonic()
         await _list_tools(attacked, str(added["secret"]))
-        assert set(stranger.asked.values()) == {1}, "what failed is not fetched with each listing"
+        # What did not come within the time of a listing, since the machine is busy, is fetched again once.
+        times = 1 + int((time.monotonic() - began) / BUSY_SECONDS)
+        assert 1 <= max(stranger.asked.values()) <= times, "what failed is not fetched with each listing"
 
 
 async def _list_tools(attacked: Attacked, key: str) -> None:
@@ -187,14 +198,22 @@ async def _list_tools(attacked: Attacked, key: str) -> None:
         httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as http,
         Client(streamable_http_client(f"{attacked.url}/mcp", http_client=http), cache=None) as client,
     ):
-        watching = asyncio.create_task(_slowest_health(attacked, over))
-        memory, used = attacked.gateway.memory_info().rss, sum(attacked.gateway.cpu_times()[:2])
-        listings = [{tool.name for tool in (await client.list_tools()).tools} for _ in range(3)]
+        watching = asyncio.create_task(_longest_health(attacked, over))
+        memory, used = attacked.gateway.memory_info().rss, _used(attacked.gateway)
+        good, listings = attacked.tool("good"), list[set[str]]()
+
+        async def listed() -> bool:
+            listings.append({tool.name for tool in (await client.list_tools()).tools})
+            return any(name.startswith(good) for name in listings[-1])
+
+        # A listing takes two seconds at most, which is less than a busy machine takes for fifty contracts.
+        for _ in range(3):
+            await wait_for(listed, 4 * BUSY_SECONDS, what="the harmless tool")
         over.set()
-        used = sum(attacked.gateway.cpu_times()[:2]) - used
-        first, good = listings[0], attacked.tool("good")
-        assert listings == [first] * 3
+        used = _used(attacked.gateway) - used
+        first = listings[-1]
+        assert all(one <= first for one in listings)
         assert sorted(re.sub("[0-9a-f]{20}$", "", name) for name in first) == sorted(["market_list", good])
-        assert used < 1.5
-        assert await watching < 10
+        assert used < 1.5 + (len(listings) - 3) * 0.1
+        assert await watching < 1.0
         assert attacked.gateway.memory_info().rss - memory < 64e6

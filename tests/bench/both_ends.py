@@ -30,7 +30,7 @@ async def run(calls: int, in_flight: int) -> float:
         mesh = await start_mesh(Path(folder))
         mesh.home.config_file.write_text(UNLIMITED)
         try:
-            async with mesh.hosting(BenchService()), await mesh.guest_bus("ends") as bus:
+            async with mesh.hosting(BenchService()), await mesh.bus("ends", at=mesh.guest) as bus:
                 await bus.call(QUERY, REQUEST)
                 numbers, began = list(range(calls)), time.process_time()
                 await asyncio.gather(*(_ask(bus, numbers) for _ in range(in_flight)))

@@ -121,7 +121,7 @@ async def _streams(mesh: Mesh, plain: str) -> list[Figure]:
     async with (
         answering("ours", f"{mesh.home.path}={mesh.server.url}"),
         answering("floor", plain),
-        await mesh.guest_bus("bench") as bus,
+        await mesh.bus("bench", at=mesh.guest) as bus,
         _raw_streams(plain) as raw,
     ):
         ours: list[float] = []

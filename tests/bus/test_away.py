@@ -78,7 +78,7 @@ async def test_a_server_that_stays_away_is_a_partition_at_the_deadline(mesh: Mes
     with pytest.raises(HearthNetError, match="is the node running") as caught:
         await bus.call(QUERY, query(), timeout_seconds=0.2)
     assert caught.value.code == "partition"
-    assert time.monotonic() - began >= 0.2
+    assert 0.2 <= time.monotonic() - began < 2
     mesh.server = mesh.server.again()
     await bus.close()
 

@@ -129,11 +129,20 @@ async def test_time_in_which_the_caller_stood_still_is_none(
     monkeypatch.setattr(discovery, "BUSY_SECONDS", 1.0)
     with elsewhere(mesh) as loop:
         async with await mesh.guest_bus() as guest:
-            loop.call_soon_threadsafe(time.sleep, 1.9)
+            woken = threading.Event()
+            loop.call_soon_threadsafe(woken.wait, 20)
             asking = asyncio.create_task(guest.call(QUERY, query()))
-            await wait_for(lambda: guest._discovery._finds, what="the find")
-            asyncio.get_running_loop().call_soon(time.sleep, 1.5)
-            assert (await asking).output
+
+            def stand_still() -> None:
+                time.sleep(1.5)
+                woken.set()
+
+            try:
+                await wait_for(lambda: guest._discovery._finds, what="the find")
+                asyncio.get_running_loop().call_soon(stand_still)
+                assert (await asking).output
+            finally:
+                woken.set()
 
 
 @pytest.mark.req("BUS-99")

@@ -129,6 +129,8 @@ async def test_a_process_that_stands_still_counts_as_gone_until_it_goes_on(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps its connection, so that the server says nothing."""
+    # It is looked at often enough to end before the server would disconnect it.
+    monkeypatch.setattr(attempt, "PROBE_SECONDS", 0.5)
     async with failing_worker.running(mesh, 1) as [worker], await mesh.bus() as bus:
         await _at(bus, worker, QUERY, "plain")
 

@@ -8,16 +8,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
 from hearthnet import Call, Stream
-from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.timer_wheel import TimerWheel
-from hearthnet.core.times import now_ms
 from hearthnet.protocol import batch
-from hearthnet.protocol.batch import BatchedCall
 from hearthnet.protocol.frame import Frame
 from hearthnet.protocol.header import LONGEST, Header
 from hearthnet.telemetry.span import SpanRecord
@@ -89,28 +85,6 @@ async def test_an_answer_is_not_kept_for_the_calls_that_left_with_it(
         go_on.set()
         await slow
         assert not bus.peer.replies._handlers
-
-
-@pytest.mark.req("WIRE-17", "ADMIT-20")
-def test_an_item_says_no_more_than_a_header_may() -> None:
-    own = ids.node_id(bytes(32))
-    shared = Header(
-        kind="calls",
-        id=ids.new_ulid(),
-        sender=own,
-        community=own,
-        time=now_ms(),
-        from_instance="abcdefgh",
-    )
-    short, long = ids.new_ulid(), ids.new_ulid()
-    for field in ("token", "run", "session", "traceparent"):
-        body = msgspec.json.encode([{"id": long, field: "x" * (LONGEST + 1)}, {"id": short, field: "x"}])
-        assert [call.header.id for call in batch.calls(Frame(shared, body, None))] == [short]
-    for field in ("event", "code"):
-        body = msgspec.json.encode([{"id": long, field: "x" * (LONGEST + 1)}, {"id": short, field: "x"}])
-        assert [answer.header.id for answer in batch.answers(Frame(shared, body, None))] == [short]
-    large = BatchedCall(id=short, body=msgspec.Raw(msgspec.json.encode("x" * LONGEST)), token="x")
-    assert [call.header.id for call in batch.calls(Frame(shared, batch.encode([large]), None))] == [short]
 
 
 @pytest.mark.asyncio

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from hearthnet.bus.routing import routing_table
 from hearthnet.bus.routing.health import FIRST_RETRIES, MAX_RETRIES, QUARANTINE_MS, Retries
 from hearthnet.bus.routing.offer_registry import MOST_FAILING, OfferView, Registry
-from hearthnet.bus.routing.routing_table import (
+from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
+from hearthnet.bus.routing.session_affinity import (
     IDLE_MS,
     LONGEST_NAME,
     MOST_SESSIONS,
-    RoutingEntry,
-    RoutingTable,
     SessionAffinity,
     check_session,
 )

@@ -18,6 +18,7 @@ from hearthnet.agent.runtime.ports import AnswerPort, StreamPort
 from hearthnet.agent.tools.builtin import builtin_tools
 from hearthnet.agent.tools.types import Approve, Decision, Deny, Edit, PendingApproval
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.calls.gathering import Gathered
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError
@@ -97,6 +98,9 @@ class _SteppedBus:
         reply = await self._bus.call(capability, body, idempotency_key=idempotency_key, **more)
         self._line.step(steps.ANSWERED)
         return reply
+
+    async def gather(self, capability: str, body: dict[str, Any], **more: Any) -> Gathered:
+        return await self._bus.gather(capability, body, **more)
 
     def stream(self, capability: str, body: dict[str, Any], **_more: Any) -> StreamPort:
         return _Talk(self._plan, body["input"]["messages"], self._line)

@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from hearthnet.backup.history import LastBackup, write_last
 from hearthnet.cli.output.text import as_lines
+from hearthnet.core.home import Home
 from hearthnet.core.ids import is_ulid, short_id
+from hearthnet.core.restore_mark import RestoreMark, write_mark
+from hearthnet.core.times import now_ms
 from hearthnet.supervisor.services.specs import installed
 from tests.helpers.shell import Shell
 from tests.services.rag.made import IMAGE, pdf
@@ -69,12 +73,30 @@ def test_status_for_people_is_a_table(shell: Shell) -> None:
     assert headings.split() == ["service", "state", "since", "pid", "memory", "restarts", "offers"]
     said = {row.split()[0]: row for row in rows if row[:1].strip()}
     assert said.keys() >= {*installed(), "gateway"}
-    assert re.match(r"market +ready +[\d.]+ (ms|s|min|h) +\d+ +\d+ MB +0 +market\.", said["market"])
+    assert re.match(r"market +ready +[\d.]+ (ms|s|min|h) +\d+ +\d+ MB +0 +[a-z.]+@", said["market"])
     assert any(row.split() == ["market.post@1.0"] for row in rows)
     assert "\x1b" not in done.stdout
 
 
 # --- caps
+
+
+@pytest.mark.req("BACKUP-10", "BACKUP-9")
+def test_status_says_when_the_last_backup_was_made(bare: Shell) -> None:
+    home, now = Home(bare.home), now_ms()
+    assert "backup" not in bare.run("status").stdout
+    settings = home.config_file.read_text()
+    home.config_file.write_text(f'{settings}\n[backup]\nfolder = "/media/disk"\nevery_hours = 0\n')
+    assert "last backup: none yet" in bare.run("status").stdout
+    write_last(home, LastBackup("id", "/media/disk", now, now, "no disk"))
+    home.config_file.write_text(f'{settings}\n[backup]\nfolder = "/media/disk"\nevery_hours = 24\n')
+    write_mark(home, RestoreMark("id", now, now))
+    said = bare.run("status").stdout
+    assert re.search(r"last backup: .*, in /media/disk\n", said)
+    assert "a backup every 24 h to /media/disk" in said
+    assert re.search("the backup of .* was not made: no disk", said)
+    assert re.search("restored from the backup of .*; it has not heard from another member since", said)
+    assert bare.json("status", "--json")["backup"]["schedule"]["every_hours"] == 24
 
 
 @pytest.mark.req("BUS-28")
@@ -312,7 +334,7 @@ def test_logs_of_a_running_node(shell: Shell) -> None:
 # --- corpus
 
 
-@pytest.mark.req("CLI-40")
+@pytest.mark.req("CLI-40", "GATHER-4")
 def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) -> None:
     path = tmp_path / "bread.html"
     path.write_text("<html lang=en><h1>Bread</h1><p>Bake it hot.")
@@ -337,6 +359,11 @@ def test_documents_are_replaced_shown_and_removed(shell: Shell, tmp_path: Path) 
     error = refusal(shell, "not_found", 5, "corpus", "show", "kitchen")
     assert error["message"].startswith("no corpus 'kitchen' here; ")
     assert "system" in {one["name"] for one in shell.json("corpus", "list", "--json")}
+    everywhere = shell.json("corpus", "list", "--everywhere", "--json")
+    assert everywhere == shell.json("corpus", "list", "--json"), "there is no other home"
+    own = shell.json("status", "--json")["node_id"]
+    of_home = shell.json("corpus", "show", f"system@{own}", "--json")
+    assert of_home == shell.json("corpus", "show", "system", "--json")
 
 
 @pytest.mark.req("CLI-40", "RAG-54")
@@ -360,7 +387,11 @@ def test_a_corpus_is_shared_and_kept_private_by_its_owner(shell: Shell, tmp_path
         "party can be searched by every member of the community\n"
     )
     assert is_shared()
-    assert shell.json("corpus", "unshare", "party", "--json") == {"corpus": "party", "shared": False}
+    assert shell.json("corpus", "unshare", "party", "--json") == {
+        "corpus": "party",
+        "shared": False,
+        "copies": False,
+    }
     assert "this home" in shell.run("corpus", "list").stdout
     # Removal ends the answer, too.
     assert shell.run("corpus", "share", "party").returncode == 0

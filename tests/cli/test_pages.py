@@ -17,8 +17,13 @@ from tests.helpers.shell import Shell
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 README = (ROOT / "README.md").read_text()
-WITH_A_NEIGHBOUR = ("hearthnet invite redeem", "hearthnet up", "hearthnet revoke Kitchen")
-"""Take a second home; tests/e2e/test_joining.py types them."""
+WITH_A_NEIGHBOUR = (
+    "hearthnet invite redeem",
+    "hearthnet up",
+    "hearthnet revoke Kitchen",
+    "hearthnet device join",
+)
+"""Take a second home; tests/e2e/test_joining.py and test_second_node.py type them."""
 WITH_A_SERVER = ("hearthnet models add",)
 """Take a model's server; tests/cli/workflows/test_connect_model.py types them."""
 PAGE = (ROOT / "docs" / "cli.md").read_text()

@@ -18,11 +18,21 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import canonical_json, digest
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
+from hearthnet.gateway.auth.session_routes import PURPOSE, PageKey
 from hearthnet.protocol import batch, frame, header, subjects
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization import approval, grant, revocation, token
-from hearthnet.trust.community import event_validation, events, invites, proposals, roster
+from hearthnet.trust.community import (
+    event_validation,
+    events,
+    invites,
+    person_statements,
+    proposals,
+    recovery_statements,
+    roster,
+)
 from hearthnet.trust.keys import Identity, signing_input, verify
+from tests.helpers.envelopes import opening, parts_of
 
 VECTORS = Path(__file__).parent / "vectors"
 
@@ -37,7 +47,8 @@ KEYS, FRAMES, SUBJECTS = load("keys"), load("frames"), load("subjects")
 TOKEN, APPROVAL, JCS = load("token"), load("approval"), load("jcs")
 PACKS = load("packs")
 GRANT, REVOCATION = load("grant"), load("revocation")
-COMMUNITY, INVITE = load("community"), load("invite")
+COMMUNITY, INVITE, PERSONS = load("community"), load("invite"), load("persons")
+SESSION = load("session")
 
 
 def identity(seed: str) -> Identity:
@@ -183,6 +194,11 @@ def test_an_approval_and_what_its_signature_covers() -> None:
     by_gateway = approval.decode(APPROVAL["by_gateway"]["approval"])
     assert by_gateway.signing_bytes().decode() == APPROVAL["by_gateway"]["signing_bytes"]
     assert by_gateway == approval.sign_approval(approver, msgspec.structs.replace(unsigned, via="gateway"))
+    vector = APPROVAL["by_device"]
+    by_device, page = approval.decode(vector["approval"]), identity(vector["approver_seed_hex"])
+    assert by_device.signing_bytes().decode() == vector["signing_bytes"]
+    assert by_device == approval.sign_approval(page, msgspec.structs.replace(by_device, signature=""))
+    assert by_device.person == identity(PERSONS["seeds_hex"]["recovery"]).node_id
 
 
 @pytest.mark.req("GRANT-1")
@@ -269,3 +285,84 @@ def test_an_invite_and_a_proposal_as_texts() -> None:
         assert proposal.agreement().decode() == INVITE[agreed]
         assert proposals.encode(proposal) == INVITE[text]
         assert proposal.check(held) == tuple(one["node_id"] for one in INVITE[said]["s"])
+
+
+@pytest.mark.req("PERSON-2", "PERSON-83")
+@pytest.mark.parametrize("vector", PERSONS["statements"], ids=lambda vector: str(vector["name"]))
+def test_a_statement_of_a_person_and_what_is_signed(vector: dict[str, Any]) -> None:
+    kind = recovery_statements.STATEMENTS[vector["event_type"]]
+    statement = msgspec.convert(vector["data"], kind)
+    community, keys = PERSONS["community_id"], PERSONS["seeds_hex"]
+    assert person_statements.statement_bytes(community, statement).decode() == vector["signing_bytes"]
+    if isinstance(statement, recovery_statements.Content):
+        recovery_statements.check_recovery_statement(community, statement)
+    else:
+        person_statements.check_statement(community, vector["author"], statement)
+    signers = {identity(seed).node_id: identity(seed) for seed in keys.values()}
+    assert signed_again(community, statement, signers) == statement
+
+
+def signed_again(community: str, statement: Any, signers: dict[str, Identity]) -> person_statements.Statement:
+    """The same statement, made and signed by this implementation."""
+    match statement:
+        case person_statements.PersonKeyed():
+            stay = tuple(map(ids.from_token_form, statement.devices))
+            recovery = signers[statement.person]
+            return person_statements.keyed(community, recovery, statement.epoch, statement.key, stay)
+        case person_statements.DeviceAdded(key=key, device=device):
+            offered = person_statements.offered_device(
+                community, statement.person, signers[key], device, statement.kind, statement.name
+            )
+            return person_statements.consented(community, offered, signers[device])
+        case recovery_statements.HelpersNamed():
+            return recovery_statements.helpers_named(
+                community,
+                signers[statement.person],
+                statement.key,
+                number=statement.number,
+                epoch=statement.epoch,
+                wait_seconds=statement.wait_seconds,
+                witnesses=tuple(map(ids.from_token_form, statement.witnesses)),
+            )
+        case recovery_statements.RecoveryBegun(helpers=helpers, key=key):
+            return recovery_statements.recovery_begun(
+                community,
+                statement.person,
+                signers[helpers],
+                key,
+                base=statement.base,
+                epoch=statement.epoch,
+                stay=tuple(map(ids.from_token_form, statement.devices)),
+            )
+        case recovery_statements.RecoveryWitnessed(person=person, recovery=recovery):
+            return recovery_statements.witnessed(community, person, recovery, signers[statement.key])
+        case recovery_statements.RecoveryObjected(person=person, recovery=recovery):
+            return recovery_statements.objected(community, person, recovery, signers[statement.key])
+    return person_statements.device_removed(
+        community,
+        statement.person,
+        signers[statement.key],
+        statement.device,
+        statement.target_heads,
+        statement.reason,
+    )
+
+
+@pytest.mark.req("PERSON-83")
+def test_words_about_a_recovery_name_the_hash_of_its_beginning() -> None:
+    by_name = {one["name"]: one for one in PERSONS["statements"]}
+    begun = msgspec.convert(by_name["a recovery that begins"]["data"], recovery_statements.RecoveryBegun)
+    name = recovery_statements.recovery_id(PERSONS["community_id"], begun)
+    for about in ("the word of a witness", "an objection"):
+        assert by_name[about]["data"]["recovery"] == name
+
+
+@pytest.mark.req("PERSON-82")
+def test_a_link_and_what_a_page_signs_to_open_it() -> None:
+    page, node = (identity(SESSION["seeds_hex"][name]) for name in ("page", "node"))
+    body = SESSION["body"]
+    document = PageKey(code=body["code"], key=page.node_id, name=body["name"], node=node.node_id)
+    assert document.signing_bytes().decode() == SESSION["signing_bytes"]
+    assert signed_document.sign(document, page, PURPOSE).signature == body["signature"]
+    assert parts_of(SESSION["link"]) == ("https://kitchen.example:8420", body["code"], node.node_id)
+    assert opening(page, body["code"], node.node_id, body["name"]) == body

@@ -24,11 +24,17 @@ LIST = contracts().get("market.list@1.0")
 
 
 def told(schema: Any) -> Contract:
-    """A contract whose input has `schema`."""
+    """A contract whose input has `schema`, with all patterns that it may have."""
     properties = {"params": {"type": "object", "properties": {}}, "input": schema}
     request = {"type": "object", "required": ["params", "input"], "properties": properties}
+    answer = {"type": "object", "properties": {"output": {"type": "object"}}}
     return msgspec.structs.replace(
-        LIST, name="experimental.mcp.odd.tool", version="0.0", match={}, request_schema=request
+        LIST,
+        name="experimental.mcp.odd.tool",
+        version="0.0",
+        match={},
+        request_schema=request,
+        response_schema=answer,
     )
 
 

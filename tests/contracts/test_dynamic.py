@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hearthnet.contracts import registry
+from hearthnet.contracts import dynamic, registry
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.dynamic import MOST_BYTES, checked, versioned
 from hearthnet.contracts.match import MatchRule
 from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.contracts.registry import Contracts, contracts
+from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.core.errors import HearthNetError
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"
@@ -139,3 +140,41 @@ def test_what_was_learned_is_found_and_is_no_installed_contract(monkeypatch: pyt
     assert known.get(first.id) is first, "it was told again, and so later"
     with pytest.raises(HearthNetError, match="nobody has told what"):
         known.get(second.id)
+
+
+@pytest.mark.req("ATTACK-31")
+def test_what_is_told_is_compiled_once_until_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list[Any]()
+
+    def counted(schema: Any, weight: int | None = None) -> SchemaCheck:
+        compiled.append(schema)
+        return compile_schema(schema, weight)
+
+    told, known = versioned(contract()), Contracts(FOLDER)
+    monkeypatch.setattr(dynamic, "compile_schema", counted)
+    learned = checked(msgspec.to_builtins(told), told.id)
+    known.learn(learned)
+    known.learn(learned)
+    assert len(compiled) == len(told.schemas())
+    changed = msgspec.structs.replace(learned, summary="Another one.")
+    with pytest.raises(HearthNetError, match="is not the version"):
+        known.learn(changed)
+
+
+@pytest.mark.req("ATTACK-31")
+@pytest.mark.parametrize("limit", ["MAX_FETCHED", "MAX_FETCHED_BYTES"])
+def test_who_supplies_ever_new_contracts_displaces_its_own(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    known = Contracts(FOLDER)
+    own, others, flood = (
+        [versioned(contract(summary=f"{whose} {number}")) for number in range(count)]
+        for whose, count in (("Ours", 5), ("Another's", 2), ("A flood's", 60))
+    )
+    size = len(msgspec.json.encode(flood[0]))
+    monkeypatch.setattr(registry, limit, 12 if limit == "MAX_FETCHED" else 12 * size)
+    for node, some in (("", own), ("carol", others), ("mallory", flood)):
+        for one in some:
+            known.learn(one, node)
+    assert all(known.has_learned(one.capability) for one in (*own, *others, flood[-1]))
+    assert 2 <= sum(known.has_learned(one.capability) for one in flood) <= 6

@@ -27,7 +27,9 @@ EXAMPLES = [(contract, index) for contract in ALL for index in range(len(contrac
 
 UNBOUNDED = {
     "auth.token.issue@1.0",
+    "community.device.decide@1.0",
     "community.join@1.0",
+    "community.log.sync@1.0",
     "community.sync@1.0",
     "embed.text@1.0",
     "llm.chat@2.0",
@@ -39,6 +41,9 @@ _parser: Any = vars(re)["_parser"]
 
 MADE_BY = {
     "posts": "market.post@1.0",
+    "hidings": "market.hide@1.0",
+    "others_posts": "market.post@1.0",
+    "reservations": "market.reserve@1.0",
     "invites": "community.invite@1.0",
     "tokens": "auth.token.issue@1.0",
 }

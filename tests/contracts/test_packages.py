@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.namespaces import is_home_only
-from hearthnet.contracts.packages import GROUP, MAX_FILES, PackagedContracts, read_seen
+from hearthnet.contracts.namespaces import is_home_only, refuse_home_only
+from hearthnet.contracts.packages import GROUP, MAX_FILES, PackagedContracts, read_seen, signature_path
 from hearthnet.contracts.registry import Contracts
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.errors import HearthNetError
-from tests.helpers.packages import contract, write_package
+from hearthnet.trust.keys import Identity
+from tests.helpers.packages import contract, sign, write_package
 
 FOLDER = Path(__file__).resolve().parents[2] / "contracts"
 GREET = parse_capability("hello.greet@1.0")
@@ -232,3 +233,29 @@ def test_a_damaged_memory_is_named(tmp_path: Path) -> None:
     file.write_text('{"a": 1}')
     with pytest.raises(HearthNetError, match=r"cannot read .*contracts\.json"):
         read_seen(file)
+
+
+@pytest.mark.req("OTHERS-6")
+def test_a_packages_signature_is_the_file_beside_its_contract(site: Path) -> None:
+    folder = write_package(site, "hello", contract())
+    packaged = scanned().found[GREET]
+    file = folder / "hello.greet@1.0.sig"
+    assert signature_path(packaged.path) == file
+    assert packaged.signature() is None
+    sign(folder, Identity.generate())
+    assert packaged.signature() == file.read_bytes()
+    file.write_bytes(b"x" * 1_000_000)
+    assert packaged.signature() == b"x" * 4096, "the rest of a file that is too long is not read"
+    file.unlink()
+    file.mkdir()
+    assert packaged.signature() is None
+
+
+@pytest.mark.req("OTHERS-6")
+def test_a_packages_plain_name_is_refused_to_other_homes() -> None:
+    for name in ("hello.greet", "hello.greet@1.0"):
+        with pytest.raises(HearthNetError, match=r"^hello\.greet is called at its own home only$") as caught:
+            refuse_home_only(name)
+        assert caught.value.code == "unauthorized"
+    for name in ("market.post@1.0", "experimental.hello.greet", "search_corpus"):
+        refuse_home_only(name)

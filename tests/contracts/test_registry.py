@@ -35,52 +35,8 @@ def refusal(call: Any, *arguments: Any) -> HearthNetError:
 
 @pytest.mark.req("CONTRACT-1")
 def test_the_contracts_of_this_version_are_there() -> None:
-    assert [contract.id for contract in contracts()] == [
-        "auth.token.introspect@1.0",
-        "auth.token.issue@1.0",
-        "auth.token.revoke@1.0",
-        "community.demote@1.0",
-        "community.invite@1.0",
-        "community.join@1.0",
-        "community.policy@1.0",
-        "community.promote@1.0",
-        "community.revoke@1.0",
-        "community.sync@1.0",
-        "community.withdraw@1.0",
-        "embed.text@1.0",
-        "file.advertise@1.0",
-        "file.list@1.0",
-        "file.put@1.0",
-        "file.read@1.0",
-        "file.remove@1.0",
-        "llm.chat@2.0",
-        "llm.complete@1.0",
-        "llm.models.check@1.0",
-        "llm.models.reload@1.0",
-        "llm.tools.call@1.0",
-        "market.delete@1.0",
-        "market.expire@1.0",
-        "market.export@1.0",
-        "market.list@1.0",
-        "market.post@1.0",
-        "market.search@1.0",
-        "market.update@1.0",
-        "mesh.describe@1.0",
-        "mesh.neighbours@1.0",
-        "mesh.query@1.0",
-        "mesh.relations@1.0",
-        "mesh.search@1.0",
-        "node.contract@1.0",
-        "node.trace.list@1.0",
-        "rag.ingest@1.0",
-        "rag.list_corpora@1.0",
-        "rag.list_documents@1.0",
-        "rag.progress@1.0",
-        "rag.query@1.0",
-        "rag.remove@1.0",
-        "rag.share@1.0",
-        "trans.text@1.0",
-    ]
+    hashes = json.loads(Path(__file__).with_name("hashes.json").read_bytes())
+    assert [contract.id for contract in contracts()] == sorted(hashes)
     assert contracts() is contracts()
     assert contracts().get("rag.query@1.0") is contracts().get("rag.query@1.0")
     assert "rag.list_corpora" in contracts().names()
@@ -90,7 +46,7 @@ def test_the_contracts_of_this_version_are_there() -> None:
 def test_an_unknown_name_is_answered_with_the_nearest_ones() -> None:
     error = refusal(contracts().get, "rag.querry@1.0")
     assert (error.code, error.alt[0]) == ("not_found", "rag.query")
-    assert error.message == "there is no capability 'rag.querry'; did you mean rag.query or mesh.query?"
+    assert error.message.endswith("'rag.querry'; did you mean rag.query or rag.mirror or mesh.query?")
     assert contracts().nearest("market.lst@1.0")[0] == "market.list"
 
 

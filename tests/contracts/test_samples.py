@@ -30,6 +30,14 @@ def test_every_field_of_a_contract_is_spoilt() -> None:
     named = {str(field) for field in fields(contract)}
     assert {"/input/location/lat", "/input/tags", "/params"} <= named
     assert {what.partition(": ")[0] for what in spoilt if what.startswith("/")} == named
-    for what in ("/input/location/lat: off the globe", "/input/tags: 10,000 items", "/input/title: 1 MB"):
+    for kind in ("null", "true", "a number", "a fraction", "a text", "an empty list", "an object"):
+        assert {f"{field}: {kind}" for field in named} <= set(spoilt)
+    for what in (
+        "/input/location/lat: off the globe",
+        "/input/tags: 10,000 items",
+        "/input/title: 1 MB",
+        "/input/title: left out",
+        "the body is no bytes",
+    ):
         assert what in spoilt
     assert len(spoilt) == len(set(spoilt))

@@ -145,6 +145,18 @@ def test_a_schema_deeper_than_any_real_one_is_refused() -> None:
         compile_schema(schema)
 
 
+@pytest.mark.req("CONTRACT-4")
+@pytest.mark.parametrize("depth", [300, 950])
+def test_a_value_that_is_nested_too_deeply_is_refused(depth: int) -> None:
+    check = compile_schema({"type": "object", "required": ["a"], "properties": {"a": PARTS}})
+    value: Any = {}
+    for _ in range(depth):
+        value = {"b": value}
+    for told in (value, {"a": value}):
+        assert not check.accepts(told)
+        assert check.errors(told)
+
+
 @pytest.mark.req("CONTRACT-9")
 @pytest.mark.timeout(60)
 def test_a_pattern_cannot_hold_us_up() -> None:
@@ -180,6 +192,35 @@ def test_of_a_large_value_the_first_fault_is_told_without_looking_for_all() -> N
     assert [(problem.path, problem.rule) for problem in check.errors(large)] == [("/x0", "type")]
     assert check.errors({"a": "text " * 20_000})[0].rule == "maxLength"
     assert check.errors({f"x{number}": "fits" for number in range(1_000)}) == []
+
+
+@pytest.mark.req("BADINPUT-3", "ATTACK-31")
+@pytest.mark.parametrize("place", [0, 40, 1_000])
+def test_of_many_faults_those_of_the_first_item_are_listed(place: int) -> None:
+    check = compile_schema({"type": "array", "minItems": 2, "items": PARTS})
+    parts = [{"type": "text", "text": "a"}] * place + [{"type": "image"}] * 50_000
+    assert [(problem.path, problem.rule) for problem in check.errors(parts)] == [(f"/{place}", "required")]
+    assert len(check.errors([{"type": "image"}] * 4)) == 4
+
+
+@pytest.mark.req("BADINPUT-3", "ATTACK-31")
+def test_what_the_cut_of_a_list_breaks_is_no_fault() -> None:
+    lists = {"second": {"minItems": 3, "contains": {"const": 3}}, "third": {"const": [1, 2]}}
+    check = compile_schema({"properties": {"first": {"items": PARTS}, **lists}})
+    value = {"first": [1] * 90, "second": [1, 2, 3], "third": [1, 2]}
+    assert [problem.path for problem in check.errors(value)] == ["/first/0"]
+    short = {"first": [{"text": "a"}] * 90, "second": [3], "third": [1]}
+    assert [problem.path for problem in check.errors(short)] == ["/second", "/third"]
+
+
+@pytest.mark.req("BADINPUT-3", "ATTACK-31")
+@pytest.mark.parametrize(
+    "value", [[{"text": "a"}] * 50_000 + [1], [{f"field{number}": 0 for number in range(50_000)}]]
+)
+def test_a_fault_that_is_costly_to_find_is_not_looked_for(value: Any) -> None:
+    assert compile_schema({"items": PARTS}).errors(value) == [
+        Problem("", "schema", "does not fit its schema")
+    ]
 
 
 @pytest.mark.req("BADINPUT-3")

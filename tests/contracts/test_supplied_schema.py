@@ -142,9 +142,10 @@ def test_a_value_with_more_parts_than_its_schema_allows_is_refused_unchecked() -
     assert (problem.rule, problem.message) == ("size", "has more parts than may be checked with its schema")
     few, many = [*range(1), "a"], ["a"] * 100
     assert compile_schema({"items": {"type": "integer"}}, weight=500).errors(few)[0].path == "/1"
-    assert [one.rule for one in compile_schema({"items": {"type": "integer"}}, weight=500).errors(many)] == [
-        "schema"
-    ]
+    either = {"items": {"anyOf": [{"type": "integer"}, {"const": "b"}]}}
+    assert [one.rule for one in compile_schema(either, weight=500).errors(many)] == ["schema"]
+    (first,) = compile_schema({"items": {"type": "integer"}}, weight=500).errors(many)
+    assert (first.path, first.rule) == ("/0", "type"), "without alternatives one fault costs little"
     assert compile_schema({"items": {"type": "string"}}, weight=500).errors(many) == []
     assert compile_schema({"items": {"type": "integer"}}).accepts([1] * 100_000)
 
@@ -220,3 +221,49 @@ def test_a_supplied_contract_beyond_the_bounds_is_not_taken() -> None:
     with pytest.raises(HearthNetError, match="keyword"):
         checked(raw, good.id)
     assert checked(msgspec.to_builtins(good), good.id).id == good.id
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("other.json", "the schema refers to 'other.json', which is not in it"),
+        ("other.json#/$defs/a", "the schema refers to"),
+        ("#a", "the schema refers to '#a'"),
+        ("#/$defs/b", "the schema refers to"),
+        ("#/allOf/1", "the schema refers to"),
+        ("#/allOf/a", "the schema refers to"),
+        ("#/title/a", "the schema refers to"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused(reference: str, message: str) -> None:
+    schema = {"title": "a", "allOf": [{"type": "string"}], "$defs": {"a": True}, "not": {"$ref": reference}}
+    with pytest.raises(HearthNetError) as refused:
+        self_contained(schema)
+    assert refused.value.code == "bad_request"
+    assert refused.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("target", "own", "copy"),
+    [
+        (True, {}, True),
+        (True, {"type": "string"}, {"type": "string"}),
+        (False, {"type": "string"}, False),
+        ({"type": "string"}, {"title": "T"}, {"type": "string", "title": "T"}),
+        ({"title": "T"}, {"type": "string"}, {"type": "string", "title": "T"}),
+        ({"minLength": 1}, {"allOf": [{"maxLength": 2}]}, {"allOf": [{"minLength": 1}, {"maxLength": 2}]}),
+    ],
+)
+def test_a_reference_is_replaced_by_its_target(target: Any, own: dict[str, Any], copy: Any) -> None:
+    schema = {"$defs": {"a/b~c": target}, "properties": {"x": {"$ref": "#/$defs/a~1b~0c", **own}}}
+    assert self_contained(schema) == {"properties": {"x": copy}}
+
+
+def test_what_is_to_be_copied_is_bounded() -> None:
+    assert self_contained({"enum": [1, 2]}, max_values=4) == {"enum": [1, 2]}
+    for schema, reason in (({"enum": [1, 2, 3]}, "more than 4 values"), (nested(MAX_DEPTH + 1), "values")):
+        with pytest.raises(HearthNetError, match=reason) as refused:
+            self_contained(schema, max_values=4)
+        assert refused.value.code == "bad_request"
+    with pytest.raises(HearthNetError, match=f"more than {MAX_DEPTH} levels"):
+        self_contained(nested(MAX_DEPTH + 1))

@@ -22,14 +22,14 @@ INGEST = contracts().get("rag.ingest@1.0")
 @pytest.mark.req("CONTRACT-8")
 def test_params_and_input_stand_side_by_side() -> None:
     schema = QUERY.tool_schema(None, frozenset())
-    assert list(schema["properties"]) == ["corpus", "query", "k", "filter", "include_text"]
+    assert list(schema["properties"]) == ["corpus", "copy_of", "query", "k", "filter", "include_text"]
     assert schema["required"] == ["corpus", "query"]
     assert schema["additionalProperties"] is False
 
 
 @pytest.mark.req("CONTRACT-8")
 def test_what_is_bound_or_hidden_is_not_asked_of_the_model() -> None:
-    schema = QUERY.tool_schema({"corpus": "system"}, frozenset({"filter", "include_text"}))
+    schema = QUERY.tool_schema({"corpus": "system"}, frozenset({"copy_of", "filter", "include_text"}))
     assert list(schema["properties"]) == ["query", "k"]
     assert schema["required"] == ["query"]
     assert POST.tool_schema(None, frozenset({"client_id"}))["required"] == ["category", "title", "body"]
@@ -106,7 +106,9 @@ def test_splitting_undoes_flattening_whatever_is_bound(data: st.DataObject) -> N
 def test_a_bound_or_unknown_name_among_the_arguments_is_refused() -> None:
     with pytest.raises(HearthNetError, match="'corpus' is fixed for this tool"):
         QUERY.split_arguments({"corpus": "personal", "query": "x"}, {"corpus": "system"})
-    with pytest.raises(HearthNetError, match="has no field 'colour'; it has corpus, query") as caught:
+    with pytest.raises(
+        HearthNetError, match="has no field 'colour'; it has corpus, copy_of, query"
+    ) as caught:
         QUERY.split_arguments({"colour": "red"}, None)
     assert caught.value.details == {"path": "/colour", "rule": "additionalProperties"}
 

@@ -73,9 +73,9 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
             yield homes
 
 
-def asked(http: Any, homes: Homes) -> tuple[str, dict[str, Any]]:
+def asked(http: Any, homes: Homes, **more: str) -> tuple[str, dict[str, Any]]:
     """A run whose model wants to water, and what waits in it."""
-    messages = homes.hearth.ask(Say(calls=((WATER.replace(".", "_"), TEXT),)), Say("Done."))
+    messages = homes.hearth.ask(Say(calls=((WATER.replace(".", "_"), {**TEXT, **more}),)), Say("Done."))
     body = {"model": NAME, "messages": messages, "hearthnet": {"tools": [WATER]}}
     answer = http.post("/v1/chat/completions", json=body).json()
     (pending,) = answer["hearthnet"]["pending"]
@@ -93,7 +93,7 @@ def approved(http: Any, run: str, pending: dict[str, Any]) -> str:
     return str(done.json()["choices"][0]["message"]["content"]).strip()
 
 
-@pytest.mark.req("TOOL-90")
+@pytest.mark.req("TOOL-90", "GATHER-6")
 def test_the_own_home_is_meant_first_and_its_name_shown(homes: Homes) -> None:
     shell = homes.hearth.shell
     with homes.hearth.http(homes.hearth.key("llm.chat", WATER)) as http:
@@ -104,17 +104,23 @@ def test_the_own_home_is_meant_first_and_its_name_shown(homes: Homes) -> None:
         assert approved(http, run, pending) == "Done."
         assert homes.watered == (1, 0)
 
+        # The model names the other home, and its person sees that.
+        run, pending = asked(http, homes, home="kitchen")
+        assert pending["home"].startswith("Kitchen (ed25519:")
+        assert approved(http, run, pending) == "Done."
+        assert homes.watered == (1, 1)
+
         # A yes that was given for one home is never carried out at the other.
         run, pending = asked(http, homes)
         removed = shell.run("mcp", "remove", "garden")
         assert removed.returncode == 0, removed.stderr
         wait_for_sync(lambda: homes.offering() == 1, 60, "the other offer alone")
         assert approved(http, run, pending) == "Done."
-        assert homes.watered == (1, 0)
+        assert homes.watered == (1, 1)
         told = [one for one in homes.hearth.model.requests[-1]["messages"] if one["role"] == "tool"]
         assert told[-1]["content"].removeprefix("ERROR: ").startswith("not_found: "), told[-1]
 
         run, pending = asked(http, homes)
         assert pending["home"].startswith("Kitchen (ed25519:")
         assert approved(http, run, pending) == "Done."
-        assert homes.watered == (1, 1)
+        assert homes.watered == (1, 2)

@@ -171,14 +171,14 @@ def own_tool(schema: dict[str, Any]) -> dict[str, Any]:
         pytest.param(
             CHAT,
             chat(hearthnet=own_tool({"$ref": "http://127.0.0.1/x"})),
-            "'http://127.0.0.1/x' is not present",
+            "refers to 'http://127.0.0.1/x', which is not in it",
             id="a schema elsewhere",
         ),
         pytest.param(
             CHAT,
-            chat(hearthnet=own_tool({"properties": {"a": {"pattern": "(a+)+$("}}})),
-            'is not a "regex"',
-            id="a pattern that is none",
+            chat(hearthnet=own_tool({"properties": {"a": {"type": "word"}}})),
+            '"word"',
+            id="a type that is none",
         ),
     ],
 )

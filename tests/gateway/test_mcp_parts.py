@@ -122,7 +122,7 @@ async def test_an_effect_that_was_sent_is_never_reported_as_unsent(wrong: Any) -
         return None
 
     bus: Any = SimpleNamespace(call=call, peer=SimpleNamespace(node_id=HANA))
-    caller: Any = SimpleNamespace(token=lambda _: "", approval=approval)
+    caller: Any = SimpleNamespace(token=lambda _: "", approval=approval, count=lambda *_: None)
     tool = McpTool("pay", told(side_effects=True), HANA)
     context: Any = SimpleNamespace(protocol_version="2026-07-28")
     result = await McpSide(bus, lambda _: caller)._send(context, caller, tool, BODY, HANA)

@@ -210,7 +210,7 @@ async def test_every_code_of_the_mesh_has_a_status() -> None:
 async def test_what_nobody_foresaw_is_logged_and_told_by_its_id(
     shared: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_text: str) -> None:
+    def broken(_text: str, **_options: object) -> None:
         raise ZeroDivisionError("a secret of the inside")
 
     monkeypatch.setattr(shared.gateway.links, "use", broken)

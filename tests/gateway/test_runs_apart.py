@@ -22,7 +22,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.runs.principals import ApprovalCache, ApprovalPresenter, RunPrincipals
-from hearthnet.gateway.runs.runs import FRESH_MS
+from hearthnet.gateway.runs.run_list import FRESH_MS
 from hearthnet.trust.authorization.token import Scope
 from tests.agent.scripted import PROVIDER, calls, done, gives, says
 from tests.agent.test_large_results import Kept
@@ -313,7 +313,7 @@ async def test_who_looks_again_is_shown_the_same_and_nothing_is_read_for_it() ->
 async def test_of_very_many_lists_and_proposals_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hearthnet.gateway.runs.runs._MOST", 1)
+    monkeypatch.setattr("hearthnet.gateway.runs.run_list._MOST", 1)
     monkeypatch.setattr("hearthnet.gateway.runs.principals._MOST_PROPOSED", 1)
     store = Counting()
     house = House(store, WANTS, WANTS)

@@ -16,6 +16,7 @@ import pytest
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.trust.keys import Identity
+from tests.helpers.envelopes import opening, parts_of
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync
 
@@ -47,11 +48,12 @@ def address(shell: Shell) -> str:
     return read_node_state(Home(shell.home)).gateway_url
 
 
-def opened(url: str, **fields: str) -> httpx2.Response:
-    """What a page does with its link."""
-    base, _, code = url.partition("/#code=")
+def opened(url: str, page: Identity | None = None) -> httpx2.Response:
+    """What a page does with its link, with a key or without one."""
+    base, code, node = parts_of(url)
     with httpx2.Client(base_url=base, trust_env=False, timeout=30) as http:
-        return http.post("/v1/session", json={"code": code, **fields})
+        body = {"code": code} if page is None else opening(page, code, node)
+        return http.post("/v1/session", json=body)
 
 
 @pytest.mark.e2e
@@ -59,11 +61,13 @@ def opened(url: str, **fields: str) -> httpx2.Response:
 def test_the_link_that_the_node_prints_opens_its_page_once(shell: Shell) -> None:
     log = shell.home.with_suffix(".log")
     found = wait_for_sync(lambda: LINK.search(log.read_text()), 30, "the link")
-    key = Identity.generate().node_id
-    assert opened(found[1], key=key).json()["key"] == key
-    assert opened(found[1], key=key).status_code == 401
+    page = Identity.generate()
+    assert opened(found[1], page).json()["key"] == page.node_id
+    assert opened(found[1], page).status_code == 401
     rows = shell.json("clients", "list", "--json")
-    assert [(row["made_by"], row["principal"], row["key"]) for row in rows] == [("link", "owner", key)]
+    assert [(row["made_by"], row["principal"], row["key"]) for row in rows] == [
+        ("link", "owner", page.node_id)
+    ]
     assert not any("secret" in row for row in rows)
 
 

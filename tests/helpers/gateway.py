@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx2
 import pytest
 
-from hearthnet import Call, Offer, Reply, Stream, capability
+from hearthnet import Call, Offer, Reply, Service, Stream, capability
 from hearthnet.bus.bus import Bus
 from hearthnet.core import ids
 from hearthnet.core.config_loader import load_config
@@ -185,11 +186,18 @@ def _state(name: str, host: Host) -> ServiceState:
     return ServiceState(name, os.getpid(), "ready", 0, None, tuple(host.offers), 0)
 
 
+def _refresh(tasks: asyncio.TaskGroup, host: Host) -> None:
+    """Announces what a service offers now, as its own process does."""
+    tasks.create_task(host.refresh())
+
+
 @contextlib.asynccontextmanager
-async def open_house(folder: Path, settings: str = "", *, stores: bool = False) -> AsyncIterator[House]:
+async def open_house(
+    folder: Path, settings: str = "", *, stores: bool = False, more: Sequence[Service] = ()
+) -> AsyncIterator[House]:
     """A node in `folder` with its gateway; `settings` are added to the node's own, as TOML.
 
-    With `stores` the second member has a store too, and can host services.
+    With `stores` the second member has a store too, and can host services. `more` are hosted besides.
     """
     with ScriptedModel() as model, pytest.MonkeyPatch.context() as patch:
         # On a busy machine the service looks at its server later, and nobody here follows its offers.
@@ -201,8 +209,10 @@ async def open_house(folder: Path, settings: str = "", *, stores: bool = False) 
         try:
             async with contextlib.AsyncExitStack() as stack:
                 states = []
-                for service in (workshop, LlmService()):
+                for service in (workshop, LlmService(), *more):
                     host = await stack.enter_async_context(mesh.hosting(service))
+                    tasks = await stack.enter_async_context(asyncio.TaskGroup())
+                    service.on_offers_changed(partial(_refresh, tasks, host))
                     states.append(_state(service.name, host))
                 stack.enter_context(mesh.published(*states))
                 bus = await stack.enter_async_context(await mesh.bus("gateway"))

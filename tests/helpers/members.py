@@ -10,8 +10,9 @@ import pytest
 from hearthnet.bus.session.event_intake import UNKNOWN_BYTES
 from hearthnet.core import ids, times
 from hearthnet.trust import signed_document
-from hearthnet.trust.community import commands, event_validation, events, invites, quorum, roster
+from hearthnet.trust.community import commands, doors, event_validation, events, invites, quorum, roster
 from hearthnet.trust.community.events import CommunityEvent, CoSigner, Level
+from hearthnet.trust.community.person_statements import Statement
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 
@@ -66,7 +67,7 @@ def act(
     held: Roster,
     author: Identity,
     event_type: str,
-    content: events.Data,
+    content: events.Data | doors.Content | Statement,
     place: tuple[int, str, int] | None = None,
     now_ms: int = NOW,
 ) -> CommunityEvent:

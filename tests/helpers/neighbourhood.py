@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from hearthnet.bus.session import keyring
 from hearthnet.core.home import Home
 from hearthnet.supervisor.nats import home_setup
 from hearthnet.trust.community import roster as rosters
+from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.keys import Identity
 from tests.helpers.members import take_in
 
 _SETTINGS = """\
@@ -29,6 +32,10 @@ builtin = false
 """
 
 
+Past = Callable[[Roster, Mapping[str, Identity]], Roster]
+"""Returns the roster with what its members, whose keys it gets by name, did before the node first starts."""
+
+
 @dataclass(frozen=True)
 class Neighbourhood:
     """The founder's home, and the homes of members that its roster names."""
@@ -42,10 +49,16 @@ class Neighbourhood:
 
 
 def settle_in(
-    folder: Path, *names: str, services: tuple[str, ...], settings: str = "", gateway: bool = False
+    folder: Path,
+    *names: str,
+    services: tuple[str, ...],
+    settings: str = "",
+    gateway: bool = False,
+    inviters: Mapping[str, str] | None = None,
+    past: Past | None = None,
 ) -> Neighbourhood:
     """Founds a community in `folder` and takes in a member for each of `names`; `settings` are the founder's
-    further ones, as TOML.
+    further ones, as TOML. `inviters` names who let in whom, where the founder did not.
     """
     home = Home.resolve(folder / "home")
     home_setup.make_folders(home)
@@ -54,9 +67,12 @@ def settle_in(
     home.config_file.write_text(f"{_SETTINGS.format(services=enabled, gateway=door)}\n{settings}")
     prepared = home_setup.prepare(home, lambda line: None)
     roster, members = prepared.roster, {name: Home.resolve(folder / name) for name in names}
+    keys = {"founder": prepared.identity}
     for name, guest in members.items():
-        newcomer = keyring.create_identity(guest.device_key)
-        roster = take_in(roster, prepared.identity, newcomer, name)
+        keys[name] = keyring.create_identity(guest.device_key)
+        roster = take_in(roster, keys[(inviters or {}).get(name, "founder")], keys[name], name)
+    if past is not None:
+        roster = past(roster, keys)
     home.roster.unlink()
     for place in (home, *members.values()):
         own = keyring.load_identity(place.device_key)

@@ -68,6 +68,7 @@ class ProbeService(Service):
         self.talk: Talk = _three_tokens
         self.calls: list[Call[Any, Any]] = []
         self.stopped: list[str] = []
+        self.meta: dict[str, Any] = {}
         self.events: EventLog | None = None
 
     async def start(self, node: NodeContext) -> None:
@@ -99,7 +100,7 @@ class ProbeService(Service):
         except asyncio.CancelledError:
             self.stopped.append(call.id)
             raise
-        return Reply({"chunks": [ROW]}, {"corpus": "probe", "embedding_model": None})
+        return Reply({"chunks": [ROW]}, {"corpus": "probe", "embedding_model": None, **self.meta})
 
     @capability(CHAT)
     async def chat(self, call: Call[Anything, Anything], stream: Stream) -> Reply:
@@ -110,7 +111,7 @@ class ProbeService(Service):
         except asyncio.CancelledError:
             self.stopped.append(call.id)
             raise
-        return Reply({"message": {"role": "assistant", "content": "done"}}, dict(CHAT_META))
+        return Reply({"message": {"role": "assistant", "content": "done"}}, {**CHAT_META, **self.meta})
 
     @capability(POST, event_sourced=True)
     async def post(self, call: Call[Anything, Anything]) -> Reply:

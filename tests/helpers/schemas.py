@@ -14,8 +14,15 @@ VALUES = st.recursive(
 )
 
 
-def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Schemas with `inner` at every place of 2020-12 that takes a schema."""
+_DEEP, _WIDE = 3, 12
+"""Maximum number of keywords of a subschema, and of the schema around them.
+
+Most subschemas with more have more leaves than they may: they are drawn again, which took most of the time.
+"""
+
+
+def _schemas(inner: st.SearchStrategy[Any], most: int = _DEEP) -> st.SearchStrategy[Any]:
+    """Schemas with `inner` at every place of 2020-12 that takes a schema, and up to `most` keywords."""
     one = dict.fromkeys(
         ("items", "contains", "additionalProperties", "propertyNames", "unevaluatedProperties"), inner
     )
@@ -31,8 +38,10 @@ def _schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "default": VALUES,
         "description": st.just("about it"),
     }
-    return st.fixed_dictionaries({}, optional={**one, **logic, **lists, **named, **plain})
+    parts = {**one, **logic, **lists, **named, **plain}
+    keywords = st.lists(st.sampled_from(list(parts)), max_size=most, unique=True)
+    return keywords.flatmap(lambda chosen: st.fixed_dictionaries({name: parts[name] for name in chosen}))
 
 
 SCHEMAS = st.recursive(st.booleans(), _schemas, max_leaves=8)
-OBJECTS = _schemas(SCHEMAS).map(lambda schema: {**schema, "type": "object"})
+OBJECTS = _schemas(SCHEMAS, _WIDE).map(lambda schema: {**schema, "type": "object"})

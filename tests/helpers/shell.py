@@ -28,10 +28,11 @@ COMMAND_SECONDS = 180.0
 
 @dataclass
 class Shell:
-    """Commands with one home. `program` is the script `hearthnet` of some environment."""
+    """Commands with one home. `program` is the script `hearthnet` of some environment, run by `before`."""
 
     home: Path
     program: Path = HEARTHNET
+    before: tuple[str, ...] = ()
 
     def environ(self) -> dict[str, str]:
         """As in a plain shell with HEARTHNET_HOME set."""
@@ -40,7 +41,7 @@ class Shell:
     def run(self, *arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs a command to its end; it has no terminal, and without `stdin` an empty one."""
         return subprocess.run(
-            [self.program, *arguments],
+            [*self.before, self.program, *arguments],
             env=self.environ(),
             input=stdin or "",
             capture_output=True,
@@ -59,7 +60,7 @@ class Shell:
     def start(self, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
         """A command that runs; at the end it is told to stop as by Ctrl-C, and is gone."""
         with subprocess.Popen(
-            [self.program, *arguments],
+            [*self.before, self.program, *arguments],
             env=self.environ(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -77,7 +78,7 @@ class Shell:
 
     def terminal(self, *arguments: str | Path) -> Terminal:
         """Starts a command with a terminal in front of it."""
-        return Terminal([str(self.program), *map(str, arguments)], self.environ())
+        return Terminal([*self.before, str(self.program), *map(str, arguments)], self.environ())
 
     @contextlib.contextmanager
     def node(self, *arguments: str | Path) -> Iterator[dict[str, Any]]:
@@ -86,7 +87,7 @@ class Shell:
         ready, log = self.home.with_suffix(".ready"), self.home.with_suffix(".log")
         with log.open("w") as output:
             process = subprocess.Popen(
-                [self.program, "up", "--ready-file", ready, *arguments],
+                [*self.before, self.program, "up", "--ready-file", ready, *arguments],
                 env=self.environ(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -1,10 +1,10 @@
-"""A TCP proxy before a real NATS server, which breaks connections at chosen messages."""
+"""A TCP proxy before a real NATS server, which breaks connections at chosen messages, or falls silent."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 _READ_BYTES = 1 << 20
@@ -18,8 +18,11 @@ class TcpProxy:
         self._publish = b""
         self._left = 0
         self._written = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._writers: list[asyncio.StreamWriter] = []
+        self._is_cut = False
         self.url = ""
         self.lost = 0
         """How many messages were lost so far, or their answers."""
@@ -30,6 +33,25 @@ class TcpProxy:
         """
         self._publish, self._left, self._written = f"PUB {subject}".encode(), count, written
 
+    @contextlib.contextmanager
+    def silent(self) -> Iterator[None]:
+        """Passes nothing on in the block, and closes nothing: as where a router drops packets."""
+        self._flowing.clear()
+        try:
+            yield
+        finally:
+            self._flowing.set()
+
+    def cut(self) -> None:
+        """Breaks all connections, and every one that is tried until `heal`."""
+        self._is_cut = True
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def heal(self) -> None:
+        """Passes on again."""
+        self._is_cut = False
+
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -38,6 +60,9 @@ class TcpProxy:
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
+        if self._is_cut:
+            writer.transport.abort()
+            return
         with contextlib.suppress(OSError):
             back, forth = await asyncio.open_connection("127.0.0.1", self._port)
             self._writers.append(forth)
@@ -65,6 +90,7 @@ class TcpProxy:
                     if not self._written:
                         return
                     answering.set()
+                await self._flowing.wait()
                 forth.write(data)
                 await forth.drain()
 
@@ -75,6 +101,7 @@ class TcpProxy:
             while data := await back.read(_READ_BYTES):
                 if answering.is_set() and b"MSG " in data:
                     return
+                await self._flowing.wait()
                 writer.write(data)
                 await writer.drain()
 

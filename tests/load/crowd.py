@@ -23,8 +23,8 @@ from tests.load.callers import GRACE_SECONDS
 from tests.load.figures import Order, Outcome, Tally, memory, outcome
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_OWN: Final = frozenset({"llm.tools.call@1.0"})
-"""What members may call for themselves only under a token that lets the node act for them."""
+_OWN: Final = frozenset({"community.door.check@1.0", "llm.tools.call@1.0"})
+"""What plain members may not call for themselves."""
 _LOOK_SECONDS: Final = 0.5
 _LINE: Final = 64 * 1024 * 1024
 

@@ -171,6 +171,21 @@ async def test_a_server_that_is_silent_counts_as_gone(
     await one.close()
 
 
+@pytest.mark.req("BUS-62")
+async def test_round_trips_under_way_are_no_silence(server: NatsServer) -> None:
+    one = await _join(server)
+    first = one._connection
+    assert first is not None
+    trips = [asyncio.create_task(one.flush_subscriptions()) for _ in range(3)]
+    await asyncio.sleep(0)  # they have begun, and nothing was read since
+    assert first._pulse is not None
+    first._pulse.cancel()
+    first._beat()
+    await asyncio.gather(*trips)
+    assert one._connection is first
+    await one.close()
+
+
 @pytest.mark.req("BUS-61")
 async def test_a_reader_that_chokes_ends_nothing(
     server: NatsServer, caplog: pytest.LogCaptureFixture

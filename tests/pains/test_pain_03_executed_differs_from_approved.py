@@ -66,7 +66,8 @@ async def test_a_decision_that_this_node_has_not_signed_for_this_call_counts_for
     turns = [wants("market_post", POST, "p"), wants("market_post", OTHER, "q")], [says("Posted.")]
     async with acting(mesh, *turns) as scene:
         run = await scene.suspended()
-        one, other = (await scene.saved.load(run)).record.pending
+        pending = (await scene.saved.load(run)).record.pending
+        one, other = sorted(pending, key=lambda call: call.tool_call_id)
         taken = await scene.saved.decide(run, "p", Approve(), via="test")
         said = await scene.runs.load_decision(run, one.confirmation_id) or b""
         if forged == "a yes of nobody":

@@ -56,7 +56,7 @@ async def test_fifty_megabytes_are_kept_and_read_in_parts(mesh: Mesh) -> None:
 async def test_a_home_keeps_results_of_its_running_node(mesh: Mesh) -> None:
     with mesh.published():
         async with HomeResults(mesh.home) as results:
-            cid = await results.put(b"0123456789")
+            cid = await results.put(b"0123456789", "somebody")
             assert await results.read(cid, 4, 3) == (b"456", 10)
             assert await results.read(cid, 99, 3) == (b"", 10)
     async with HomeResults(mesh.home):

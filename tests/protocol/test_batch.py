@@ -13,7 +13,7 @@ from hearthnet.core import ids
 from hearthnet.protocol import batch
 from hearthnet.protocol.batch import Answered, BatchedCall
 from hearthnet.protocol.frame import Frame, FrameError
-from hearthnet.protocol.header import Header, Kind
+from hearthnet.protocol.header import LONGEST, Header, Kind
 from tests.protocol.mutants import ANNA, BERTA, mutations
 
 FIRST, SECOND = "01HZX3Q4R5S6T7V8W9XA0BC1D0", "01HZX3Q4R5S6T7V8W9XA0BC1D1"
@@ -171,3 +171,19 @@ def test_any_json_as_items_is_left_out_or_refused(values: list[Any]) -> None:
         assert calls(msgspec.json.encode(values)) == []
     except FrameError:
         assert values == []
+
+
+@pytest.mark.req("WIRE-17", "ADMIT-20")
+def test_an_item_says_no_more_than_a_header_may() -> None:
+    def answers(body: bytes) -> list[Frame]:
+        return batch.answers(Frame(REPLIES, body, None))
+
+    fields = {calls: ("token", "run", "session", "traceparent"), answers: ("event", "code")}
+    for read, names in fields.items():
+        for field in names:
+            body = msgspec.json.encode(
+                [{"id": FIRST, field: "x" * (LONGEST + 1)}, {"id": SECOND, field: "x"}]
+            )
+            assert [one.header.id for one in read(body)] == [SECOND]
+    large = BatchedCall(id=SECOND, body=raw("x" * LONGEST), token="x")
+    assert [call.header.id for call in calls(batch.encode([large]))] == [SECOND]

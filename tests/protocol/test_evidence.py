@@ -14,7 +14,7 @@ from hearthnet.protocol import evidence, frame
 from hearthnet.protocol.header import Header
 from hearthnet.trust import audit_chain
 from hearthnet.trust.audit_chain import AuditEntry
-from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
 from hearthnet.trust.authorization.grant import Grant, sign_grant
 from hearthnet.trust.authorization.token import Scope, decode, mint
 from hearthnet.trust.keys import Identity
@@ -215,3 +215,72 @@ def test_an_approval_that_the_provider_must_not_accept_approves_nothing() -> Non
     shown = evidence.signed_call(entry(frame=proof(approval=msgspec.to_builtins(given))))
     assert shown is not None
     assert (shown.approver, shown.other) == (BERTA.node_id, "approver")
+
+
+def lent(issuer: Identity, **more: str) -> str:
+    """A token by which `issuer` lets Anna act for it, or for a guest of it."""
+    scope = Scope(("market.post",))
+    return mint(
+        issuer,
+        subject=ANNA.node_id,
+        audience=ROOT.node_id,
+        scope=scope,
+        now_ms=0,
+        ttl_seconds=60,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.req("AUDIT-13")
+@pytest.mark.parametrize(
+    ("token", "by", "via", "other"),
+    [
+        ("", ANNA, "", ""),
+        ("", BERTA, "", "approver"),
+        (lent(BERTA), BERTA, "", ""),
+        (lent(BERTA), ANNA, "", "approver"),
+        (lent(ANNA, principal="carl"), ANNA, "gateway", ""),
+        (lent(ANNA, principal="carl"), ANNA, "", "way of consent"),
+        (lent(ANNA, principal="carl", cnf=BERTA.node_id), BERTA, "", ""),
+        (lent(ANNA, principal="carl", cnf=BERTA.node_id), ANNA, "gateway", "approver"),
+    ],
+)
+def test_an_approval_counts_of_whom_the_callers_token_names(
+    token: str, by: Identity, via: str, other: str
+) -> None:
+    changed = msgspec.structs.replace(APPROVAL, approver=by.node_id, via=via or msgspec.UNSET)
+    given = sign_approval(by, changed)
+    shown = evidence.signed_call(entry(frame=proof(token=token, approval=msgspec.to_builtins(given))))
+    assert shown is not None
+    assert (shown.approver, shown.other) == (by.node_id, other)
+
+
+@pytest.mark.req("AUDIT-13")
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("community.promote@1.0", ""),
+        ("market.post@1.0", "provider"),
+        ("community.promote@9.0", "provider"),
+        ("experimental.key.nobody.hello.greet@1.0", "provider"),
+    ],
+)
+def test_an_approval_for_any_provider_is_for_shared_logs(name: str, other: str) -> None:
+    changed = msgspec.structs.replace(APPROVAL, provider=ANY_PROVIDER, capability=name)
+    given = msgspec.to_builtins(sign_approval(ANNA, changed))
+    shown = evidence.signed_call(entry(capability=name, frame=proof(capability=name, approval=given)))
+    assert shown is not None
+    assert shown.other == other
+
+
+@pytest.mark.req("AUDIT-3")
+def test_a_guest_is_the_principal_of_its_call() -> None:
+    token = lent(ANNA, principal="carl")
+    guests = {
+        "token": decode(token).jti,
+        "run": "",
+        "approval": "",
+        "frame": proof(token=token, run="", approval=None),
+    }
+    assert evidence.problem(entry(principal=f"{ANNA.node_id}/carl", **guests)) == ""
+    assert evidence.problem(entry(**guests)).endswith("principal")

@@ -244,3 +244,43 @@ def test_a_peer_whose_id_is_a_weak_point_has_no_box() -> None:
 
 def test_the_box_is_the_one_that_others_know() -> None:
     assert bindings.crypto_secretbox_open(BOXED[30:], BOXED[6:30], KEY) == SIGNED
+
+
+class Marks(set[tuple[str, bytes]]):
+    """Marks in memory."""
+
+    def known(self, signer: str, frame: bytes) -> bool:
+        """Whether that frame was proved before."""
+        return (signer, frame) in self
+
+    def add(self, signer: str, frame: bytes) -> None:  # type: ignore[override]
+        """Keep that it was."""
+        super().add((signer, frame))
+
+
+@pytest.mark.req("BUS-64")
+def test_a_marked_frame_is_taken_without_its_signature() -> None:
+    marks, expected = Marks(), frame.read_signed(SIGNED, ANNA.node_id)
+    assert frame.read_signed(SIGNED, ANNA.node_id, marks) == expected
+    assert marks == {(ANNA.node_id, SIGNED)}
+    unproved = SIGNED.replace(SIGNED[6:92], b"A" * 86)
+    for data, sender in ((unproved, ANNA), (SIGNED, BERTA), (PLAIN, ANNA)):
+        with pytest.raises(FrameError):
+            frame.read_signed(data, sender.node_id, marks)
+    marks.add(ANNA.node_id, unproved)
+    assert frame.read_signed(unproved, ANNA.node_id, marks) == Frame(said(), expected.body, unproved)
+    marks.add(BERTA.node_id, SIGNED)
+    with pytest.raises(FrameError, match="another sender"):
+        frame.read_signed(SIGNED, BERTA.node_id, marks)
+
+
+@pytest.mark.req("BUS-64")
+def test_what_is_refused_leaves_no_mark() -> None:
+    marks = Marks()
+    forged = frame.signed(said(), b"{}", CARLA)
+    ambiguous = signed_line(header.encode(said()).replace(b'"kind":', b'"kind":"find","kind":', 1))
+    for data, message in ((forged, "not the sender's"), (ambiguous, "stands twice")):
+        for _ in range(2):
+            with pytest.raises(FrameError, match=message):
+                frame.read_signed(data, ANNA.node_id, marks)
+    assert not marks

@@ -53,6 +53,7 @@ STRATEGY: dict[str, st.SearchStrategy[Any]] = {
     "traceparent": st.text() | st.from_regex(r"\A00-[0-9a-f]{32}-[0-9a-f]{16}-01\Z"),
     "session": st.text(),
     "packs": st.booleans(),
+    "waits": st.booleans(),
 }
 HEADERS = st.builds(Header, **STRATEGY)
 OPTIONAL = {field.name: field.default for field in msgspec.structs.fields(Header) if not field.required}

@@ -14,6 +14,7 @@ from hearthnet.protocol.frame import FrameError
 from hearthnet.protocol.offer import (
     FIND_JITTER_MS,
     LIFETIME_MS,
+    MAX_OFFERS,
     REPUBLISH_MS,
     Notice,
     OfferRecord,
@@ -98,3 +99,16 @@ def test_an_offer_that_could_lead_astray_or_never_end_is_refused(changes: dict[s
 def test_what_is_no_notice_is_refused(data: bytes) -> None:
     with pytest.raises(FrameError, match="malformed offer"):
         decode(data)
+
+
+@pytest.mark.req("WIRE-11", "VERSION-3")
+def test_an_offer_of_a_later_version_keeps_no_other_out() -> None:
+    later = {**OFFER, "capability": "rag.query@1.0#fast", "priority": 1}
+    data = msgspec.json.encode({"offers": [later, {**OFFER, "priority": 1}, {**OFFER, "expires_at": 1}]})
+    assert decode(data) == Notice((OfferRecord(**OFFER),))
+
+
+@pytest.mark.req("WIRE-11")
+def test_of_a_notice_with_a_malformed_offer_as_many_are_read_as_are_kept() -> None:
+    data = msgspec.json.encode({"offers": [*([OFFER] * (MAX_OFFERS + 9)), {}]})
+    assert len(decode(data).offers) == MAX_OFFERS

@@ -102,8 +102,14 @@ def test_only_the_ids_of_the_last_two_minutes_are_kept() -> None:
 def test_a_clock_that_is_set_back_makes_no_frame_count_twice() -> None:
     window = ReplayWindow()
     assert window.check(WHO, "a", NOW, NOW) == "fresh"
-    for later in range(0, 10 * WINDOW_MS, WINDOW_MS):
-        window.check(WHO, f"b{later}", NOW - later, NOW - later)
+    # Forwards until its frame has been stale for a window, which forgets older ids; then far back.
+    there = range(0, 2 * WINDOW_MS + 1, WINDOW_MS // 4)
+    back = range(2 * WINDOW_MS, -10 * WINDOW_MS, -WINDOW_MS // 4)
+    for number, later in enumerate((*there, *back)):
+        now = NOW + later
+        assert window.check(WHO, f"b{number}", now, now) == "fresh"
+        again = "replayed" if abs(later) <= WINDOW_MS else "stale"
+        assert window.check(WHO, "a", NOW, now) == again
     assert window.check(WHO, "a", NOW, NOW) == "replayed"
 
 

@@ -44,6 +44,7 @@ def test_directed_subjects_name_their_two_ends(caller: str, provider: str) -> No
     assert subjects.directed(control) == ("ctl", caller, provider, f"{THERE}.{CALL}")
     assert subjects.directed(reply) == ("rep", provider, caller, f"{HERE}.{CALL}")
     assert covers(subjects.calls_to(provider, THERE), call)
+    assert covers(subjects.calls_of(provider, THERE, QUERY), call)
     assert covers(subjects.control_to(provider, THERE), control)
     assert covers(subjects.replies_to(caller, HERE), reply)
 
@@ -59,6 +60,14 @@ def test_a_process_hears_neither_its_siblings_nor_other_nodes() -> None:
         assert covers(listen(BERTA, HERE), sent(BERTA, HERE))
         assert not covers(listen(BERTA, HERE), sent(BERTA, THERE))
         assert not covers(listen(BERTA, HERE), sent(ANNA, HERE))
+    of_one = subjects.calls_of(BERTA, HERE, QUERY)
+    for node, process, capability in (
+        (BERTA, HERE, Capability("rag.ask", 1, 3)),
+        (BERTA, HERE, Capability("rag.query", 2, 0)),
+        (BERTA, THERE, QUERY),
+        (ANNA, HERE, QUERY),
+    ):
+        assert not covers(of_one, subjects.call(ANNA, node, process, capability))
 
 
 @pytest.mark.req("WIRE-10")
@@ -74,6 +83,7 @@ def test_what_is_for_all_names_its_sender(node: str) -> None:
     assert not covers(subjects.events_of("community.log"), subjects.event(node, "community.heads"))
     assert covers(subjects.finds_of(topic), subjects.find(node, topic))
     assert covers(subjects.announcements_of(QUERY), subjects.announce(node, QUERY))
+    assert not covers(subjects.announcements_of(QUERY), subjects.announce(node, Capability("rag.ask", 1, 3)))
     assert not covers(subjects.finds_of(topic), subjects.find(node, subjects.EVERYTHING))
     assert covers(subjects.finds_of(subjects.EVERYTHING), subjects.find(node, subjects.EVERYTHING))
 

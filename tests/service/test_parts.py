@@ -102,6 +102,8 @@ async def test_what_a_caller_says_is_bounded_and_must_be_json() -> None:
     with pytest.raises(HearthNetError) as large:
         stream.on_input(b'{"n":"%b"}' % (b"x" * 524_288))
     assert large.value.code == "payload_too_large"
+    stream.on_input(b'{"n":"%b"}' % (b"x" * (524_288 - 8)))
+    assert len((await stream.receive())["n"]) == 524_280
     for number in range(64):
         stream.on_input(b'{"n": %d}' % number)
     with pytest.raises(HearthNetError) as caught:

@@ -22,7 +22,7 @@ LESS = SetDigests(SetDigest(2, "z"), SetDigest(0, ""))
 
 @pytest.mark.req("COMMUNITY-4")
 def test_who_knows_more_is_asked_until_it_knows_no_more() -> None:
-    others = Neighbours()
+    others = Neighbours[SetDigests]()
     assert others.due(OURS, 0) is None
     assert others.pause(OURS, 0) is None
     others.record("anna", LESS, 0)
@@ -37,7 +37,7 @@ def test_who_knows_more_is_asked_until_it_knows_no_more() -> None:
 
 @pytest.mark.req("COMMUNITY-5")
 def test_who_had_nothing_is_not_asked_for_the_same_again_nor_soon_for_more() -> None:
-    others = Neighbours()
+    others = Neighbours[SetDigests]()
     others.record("anna", MORE, 0)
     others.gave("anna", False, 0)
     others.record("anna", MORE, 100)
@@ -51,7 +51,7 @@ def test_who_had_nothing_is_not_asked_for_the_same_again_nor_soon_for_more() -> 
 
 @pytest.mark.req("COMMUNITY-4", "ATTACK-36")
 def test_what_was_passed_over_is_asked_for_again_while_heads_stay_as_they_are() -> None:
-    others = Neighbours()
+    others = Neighbours[SetDigests]()
     others.record("anna", MORE, 0)
     others.gave("anna", False, 0)
     for now in range(20, int(SAME_HEADS_SECONDS), 20):
@@ -63,7 +63,7 @@ def test_what_was_passed_over_is_asked_for_again_while_heads_stay_as_they_are() 
 
 @pytest.mark.req("COMMUNITY-4", "COMMUNITY-5")
 def test_who_is_silent_is_asked_again_later_each_time_while_it_says_that_it_knows_more() -> None:
-    others, now, pauses = Neighbours(), 0.0, []
+    others, now, pauses = Neighbours[SetDigests](), 0.0, []
     for _ in range(8):
         others.record("anna", MORE, now)
         assert others.due(OURS, now) == "anna"
@@ -84,7 +84,7 @@ def test_who_is_silent_is_asked_again_later_each_time_while_it_says_that_it_know
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 20), st.floats(0, 20)), max_size=60))
 def test_a_liar_is_asked_at_most_so_often(claims: list[tuple[str, int, float]]) -> None:
     """Whatever three of them claim, and however fast: each that has nothing is asked once in 30 s."""
-    others, now, asked = Neighbours(), 0.0, 0
+    others, now, asked = Neighbours[SetDigests](), 0.0, 0
     for node, count, pause in claims:
         now += pause
         others.record(node, SetDigests(SetDigest(count, "x"), SetDigest(0, "")), now)

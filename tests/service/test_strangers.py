@@ -78,7 +78,7 @@ class _NoCall:
     """As much of a call as the log asks of one."""
 
     def __init__(self, principal: str) -> None:
-        self.principal = principal
+        self.principal = self.owner = principal
         self.idempotency_key = ids.new_ulid()
         self.body = {"input": {"client_id": self.idempotency_key}}
 

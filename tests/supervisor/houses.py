@@ -16,14 +16,15 @@ from nats.aio.msg import Msg
 from hearthnet.bus.session.keyring import load_identity
 from hearthnet.core.home import Home
 from hearthnet.supervisor.nats import home_setup
-from hearthnet.supervisor.nats.access_control import AllowedLogins
+from hearthnet.supervisor.nats.access_control import ServerRoster
+from hearthnet.supervisor.nats.door_server import DoorServer, admit_at_both
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
 from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.trust.keys import Identity, Login
-from tests.helpers.neighbourhood import Neighbourhood, settle_in
+from tests.helpers.neighbourhood import Neighbourhood, Past, settle_in
 from tests.helpers.waiting import DEADLINE_SECONDS
 
 SETTINGS = "[server]\nport = 0\n[community]\nport = 0\n"
@@ -36,10 +37,11 @@ def entry(identity: Identity) -> BusLogin:
 
 @dataclass
 class House:
-    """One home, its key, and its server, which is kept running until the end of the test."""
+    """One home, its key, its server, which is kept running until the end of the test, and its door."""
 
     prepared: Prepared
     server: Server
+    door: DoorServer
     news: list[str]
 
     @property
@@ -57,6 +59,10 @@ class House:
         """Where its processes connect."""
         return self.server.state.url
 
+    async def admit(self, roster: ServerRoster) -> None:
+        """What the supervisor does where the roster has changed."""
+        await admit_at_both(self.server, self.door, roster)
+
     @property
     def log(self) -> str:
         """What its server wrote."""
@@ -72,9 +78,9 @@ class Street:
     houses: list[House] = field(default_factory=list)
 
     @classmethod
-    def build(cls, folder: Path, *names: str) -> Street:
-        """Founds the community, with `names` beside the founder as members."""
-        return cls(folder, settle_in(folder, *names, services=()))
+    def build(cls, folder: Path, *names: str, past: Past | None = None) -> Street:
+        """Founds the community, with `names` beside the founder as members; `past` as in `settle_in`."""
+        return cls(folder, settle_in(folder, *names, services=(), past=past))
 
     def place(self, name: str) -> Home:
         """The home of a member, or of the `founder`."""
@@ -97,18 +103,19 @@ class Street:
         prepared = home_setup.prepare(home, lambda line: None)
         news: list[str] = []
         server = Server(prepared, LogFile(home.log("nats-server")), news.append)
+        door = DoorServer(prepared, LogFile(home.log("door")), server.leaf, news.append)
         await server.start()
-        works = (server.keep, server.guard, server.watch_link)
+        works = (server.keep, server.guarded.guard, server.watch_link, door.keep, door.guarded.guard)
         tasks = [asyncio.create_task(work()) for work in works]
-        house = House(prepared, server, news)
+        house = House(prepared, server, door, news)
         try:
             yield house
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await server.close()
-            await server.stop(1)
+            await asyncio.gather(server.close(), door.guarded.close())
+            await asyncio.gather(server.stop(1), door.stop(1))
 
 
 def way_to(house: House) -> Upstream:
@@ -116,9 +123,9 @@ def way_to(house: House) -> Upstream:
     return Upstream(house.server.state.address)
 
 
-def admitted(*members: Identity, invites: tuple[Identity, ...] = ()) -> AllowedLogins:
+def admitted(*members: Identity, invites: tuple[Identity, ...] = ()) -> ServerRoster:
     """These and no others."""
-    return AllowedLogins(tuple(map(entry, members)), tuple(map(entry, invites)))
+    return ServerRoster(tuple(map(entry, members)), tuple(map(entry, invites)))
 
 
 class Visitor:

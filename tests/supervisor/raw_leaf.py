@@ -10,18 +10,11 @@ import msgspec
 import nkeys
 
 from hearthnet.trust.keys import Login
+from tests.supervisor.raw_peer import RawPeer
 
 
-class RawLeaf:
+class RawLeaf(RawPeer):
     """A leaf link that says what a test wants and keeps what it hears."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self.said: list[bytes] = []
-        self.heard: list[bytes] = []
-        self.over = False
-        self._reading: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(cls, port: int, login: Login, **claims: Any) -> RawLeaf:
@@ -39,44 +32,9 @@ class RawLeaf:
             "headers": True,
             **claims,
         }
-        leaf.send("CONNECT " + msgspec.json.encode(greeting).decode(), "PING")
-        leaf._reading = asyncio.create_task(leaf._read())
+        leaf.begin("CONNECT " + msgspec.json.encode(greeting).decode(), "PING")
         return leaf
-
-    def send(self, *lines: str) -> None:
-        """Lines of the protocol, in one piece: what the other side leaves unread when it hangs up would
-        take its last words along.
-        """
-        self._writer.write(b"".join(line.encode() + b"\r\n" for line in lines))
 
     def publish(self, subject: str, data: str = "x") -> None:
         """A message, on whatever subject."""
         self.send(f"LMSG {subject} {len(data)}", data)
-
-    @property
-    def welcome(self) -> bool:
-        """Whether the other side has accepted the login."""
-        return any(line.startswith(b"PONG") for line in self.said)
-
-    def errors(self) -> list[str]:
-        """What the other side complained of."""
-        return [line.decode().strip() for line in self.said if line.startswith(b"-ERR")]
-
-    async def close(self) -> None:
-        """Hangs up."""
-        self._writer.close()
-        if self._reading is not None:
-            await self._reading
-
-    async def _read(self) -> None:
-        try:
-            while line := await self._reader.readline():
-                self.said.append(line)
-                if line.startswith(b"PING"):
-                    self.send("PONG")
-                if line.startswith((b"LMSG", b"HMSG")):
-                    self.heard.append(line + await self._reader.readexactly(int(line.split()[-1]) + 2))
-        except OSError:
-            pass
-        self.over = True
-        self._writer.close()

@@ -183,7 +183,7 @@ async def test_the_configuration_of_a_link_is_the_designs(tmp_path: Path) -> Non
         store_login="USTORE",
         system_login="USYS",
         listener=LeafListener("127.0.0.1", 7422),
-        remote=LeafRemote(Address("kitchen", 7422), "upstream.login", tmp_path / "upstream.pem"),
+        remote=LeafRemote((Address("kitchen", 7422),), "upstream.login", tmp_path / "upstream.pem"),
     )
     lines = [line.strip() for line in render(settings).splitlines()]
     for line in (

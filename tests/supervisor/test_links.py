@@ -74,16 +74,16 @@ async def link(founder: House) -> AsyncIterator[Link]:
 
 async def link_is_there(house: House) -> bool:
     """Whether the house has its link to another one."""
-    assert house.server._system is not None
+    assert house.server.guarded.system is not None
     with contextlib.suppress(HearthNetError):
-        return await linked(house.server._system)
+        return await linked(house.server.guarded.system)
     return False
 
 
 @contextlib.asynccontextmanager
-async def hosting(house: House) -> AsyncIterator[ProbeService]:
+async def hosting(house: House, service: ProbeService | None = None) -> AsyncIterator[ProbeService]:
     """A service at that house."""
-    service = ProbeService()
+    service = service or ProbeService()
     server = cast("NatsServer", house.server.state)  # of which only the address is asked for
     settings = house.server._settings(ANY_PORT, ANY_PORT)
     async with Mesh(house.home, house.home, server, house.identity, settings).hosting(service):
@@ -117,7 +117,7 @@ async def test_two_homes_use_each_others_capabilities(founder: House, bob: House
 async def test_only_the_bus_is_bridged(founder: House, bob: House, callers: Callers) -> None:
     pairs: list[tuple[Any, Any]] = [
         (founder.identity.store_login(), bob.identity.store_login()),
-        (founder.server._system_login, bob.server._system_login),
+        (founder.server.guarded.system_login, bob.server.guarded.system_login),
     ]
     silent = []
     for ours, theirs in pairs:
@@ -254,7 +254,7 @@ async def test_a_link_that_calls_itself_the_hub_is_shut_out(
 async def test_a_hub_that_is_seen_a_moment_late_is_shut_out_all_the_same(
     founder: House, street: Street, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    system = founder.server._system
+    system = founder.server.guarded.system
     assert system is not None
     look, looks = system.hubs, iter([set[int]()])
 
@@ -283,11 +283,11 @@ async def test_a_revoked_home_is_cut_off_and_stays_out(founder: House, bob: Hous
     await wait_for(lambda: me.heard, what="the link to carry messages")
     watch = Stopwatch(founder.server.state.pid)
     await founder.server.admit(admitted(founder.identity))
-    assert founder.server._system is not None
-    assert [each for each in await founder.server._system.sessions() if each.is_leaf] == []
+    assert founder.server.guarded.system is not None
+    assert [each for each in await founder.server.guarded.system.sessions() if each.is_leaf] == []
     assert watch.seconds() < 2
     await wait_for(lambda: "Authorization Violation" in bob.log, what="bob's next attempt to be refused")
-    assert [each for each in await founder.server._system.sessions() if each.is_leaf] == []
+    assert [each for each in await founder.server.guarded.system.sessions() if each.is_leaf] == []
     me.heard.clear()
     await at_bob.say(f"hn.adv.{bob.identity.token}.c.v1")
     await me.settle()
@@ -364,8 +364,8 @@ async def test_a_guest_reaches_the_inviters_home_for_as_long_as_the_invite_is_op
         await wait_for(heard, what="a call across the link")
         assert not await guest.may_say(f"hn.call.{key.token}.{me.token}.abcdefgh.market.list.v1")
         await founder.server.admit(admitted(me))
-        assert founder.server._system is not None
-        assert not [each for each in await founder.server._system.sessions() if each.is_leaf]
+        assert founder.server.guarded.system is not None
+        assert not [each for each in await founder.server.guarded.system.sessions() if each.is_leaf]
     assert key.to_text().split()[1] not in (tmp_path / "guest" / "server.conf").read_text()
 
 

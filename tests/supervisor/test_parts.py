@@ -23,9 +23,9 @@ from hearthnet.core.config import Config, GatewayConfig, ServicesConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import NodeState, ServerState, ServiceState
+from hearthnet.service.hosting import parent_death
 from hearthnet.supervisor.console import ConsoleProgress, NodeConsole, program
 from hearthnet.supervisor.nats.leaf_links import LinkWatch
-from hearthnet.supervisor.os import parent_death
 from hearthnet.supervisor.os.cancellation import END_SECONDS, cancellable, heed_cancelling, with_grace
 from hearthnet.supervisor.os.log_file import LogFile, LogHandler
 from hearthnet.supervisor.os.os_process import (
@@ -93,8 +93,11 @@ def test_a_log_rotates_and_remembers_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("UP-18")
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "absent" / "x.log")
+@pytest.mark.parametrize("path", ["absent/x.log", "folder", "file/x.log", "/dev/full"])
+def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path, path: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"")
+    log = LogFile(tmp_path / path)
     log.write(b"kept in memory\n")
     assert log.last_line() == "kept in memory"
     assert not (tmp_path / "absent").exists()
@@ -135,7 +138,7 @@ def test_a_child_of_a_dead_parent_does_not_start(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a parent-death signal")
 def test_a_child_of_a_living_parent_dies_with_it() -> None:
     """In a process of its own: the request for a death signal cannot be taken back by other means."""
-    script = "import ctypes, os\nfrom hearthnet.supervisor.os.parent_death import die_with\n"
+    script = "import ctypes, os\nfrom hearthnet.service.hosting.parent_death import die_with\n"
     script += "signal, get_death_signal = ctypes.c_int(), 2\n"
     script += "assert die_with(os.getppid())\n"
     script += "ctypes.CDLL(None).prctl(get_death_signal, ctypes.byref(signal), 0, 0, 0)\n"
@@ -149,7 +152,7 @@ def test_a_child_of_a_living_parent_dies_with_it() -> None:
 
 def test_a_program_that_is_not_there_is_named() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "hearthnet.supervisor.os.parent_death", str(os.getpid()), "/no/such"],
+        [sys.executable, "-m", "hearthnet.service.hosting.parent_death", str(os.getpid()), "/no/such"],
         capture_output=True,
         check=False,
         env=child_environment(PYTHONPATH=ROOT),
@@ -174,7 +177,9 @@ def test_the_settings_choose_among_the_installed_services(tmp_path: Path) -> Non
     home = Home(tmp_path)
     everything = choose(home, Config(), ("llm", "market"))
     assert [spec.name for spec in everything.specs] == ["llm", "market", "gateway"]
-    assert everything.specs[2].command[1:] == ("-P", "-m", "hearthnet.gateway", "--home", str(tmp_path))
+    gateway = ("hearthnet.gateway.__main__", "--home", str(tmp_path))
+    assert everything.specs[2].command[1:] == ("-P", "-m", *gateway)
+    assert everything.specs[2].module == gateway
     assert everything.specs[0].command[1:] == (
         "-P",
         "-m",
@@ -213,8 +218,11 @@ def test_the_commands_of_the_table_fit_a_new_shell(tmp_path: Path, monkeypatch: 
     _install(tmp_path / "a venv", monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path / "a venv"))
     monkeypatch.setenv("HEARTHNET_HOME", str(tmp_path / "a b"))
-    screen.table(Home(tmp_path / "a b"), STATE)
-    assert f"\n  HEARTHNET_HOME='{tmp_path}/a b' hearthnet ask" in out.getvalue()
+    screen.table(Home(tmp_path / "a b"), STATE, "http://127.0.0.1:1/#code=x")
+    named = f"HEARTHNET_HOME='{tmp_path}/a b' hearthnet"
+    assert f"\n  {named} ask" in out.getvalue()
+    for rest in (" ask", " logs NAME)", " link)"):
+        assert out.getvalue().count(f"hearthnet{rest}") == out.getvalue().count(f"{named}{rest}") > 0
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     screen.table(Home.default(), STATE)
@@ -501,16 +509,16 @@ def test_the_table_says_how_other_homes_are_reached(
 @pytest.mark.req("UP-53")
 def test_a_link_that_is_lost_is_told_once_with_the_reason() -> None:
     log: list[str] = []
-    watch = LinkWatch("kitchen:7422", lambda: "\n".join(log))
-    assert watch.look(is_linked=False, now=0.0) == ""
-    assert (watch.look(is_linked=True, now=1.0), watch.state) == (
+    watch, home = LinkWatch(lambda: "\n".join(log)), "the home at kitchen:7422"
+    assert watch.look(is_linked=False, now=0.0, place=home) == ""
+    assert (watch.look(is_linked=True, now=1.0, place=home), watch.state) == (
         "linked to the home at kitchen:7422",
         "linked",
     )
     # What is back at once was not lost.
-    assert watch.look(is_linked=False, now=2.0) == ""
-    assert watch.look(is_linked=True, now=3.0) == ""
-    assert watch.look(is_linked=False, now=4.0) == ""
+    assert watch.look(is_linked=False, now=2.0, place=home) == ""
+    assert watch.look(is_linked=True, now=3.0, place=home) == ""
+    assert watch.look(is_linked=False, now=4.0, place=home) == ""
     for said, reason in (
         ("Leafnode Error 'Authorization Violation'", "it refuses this node"),
         ("tls: failed to verify certificate: x509", "another server than the one that was joined"),
@@ -518,10 +526,10 @@ def test_a_link_that_is_lost_is_told_once_with_the_reason() -> None:
         ("", "no answer"),
     ):
         log[:] = [said]
-        text = watch.look(is_linked=False, now=10.0)
+        text = watch.look(is_linked=False, now=10.0, place=home)
         assert text.startswith("no link to the home at kitchen:7422 (")
         assert reason in text
         assert "works alone" in text
-        assert (watch.state, watch.look(is_linked=False, now=99.0)) == ("lost", "")
-        assert watch.look(is_linked=True, now=99.0)
-        watch.look(is_linked=False, now=4.0)
+        assert (watch.state, watch.look(is_linked=False, now=99.0, place=home)) == ("lost", "")
+        assert watch.look(is_linked=True, now=99.0, place=home)
+        watch.look(is_linked=False, now=4.0, place=home)

@@ -71,6 +71,20 @@ def test_refused_node_makes_nothing_and_says_so_in_one_line(home: Home) -> None:
     assert [path.name for path in home.path.iterdir()] == ["hearthnet.toml"]
 
 
+@pytest.mark.req("UP-55", "ATTACK-30")
+@pytest.mark.parametrize("name", ["clients", "outbox", "keys", "grants.json"])
+def test_what_lies_in_the_home_and_every_user_can_write_to_is_refused(home: Home, name: str) -> None:
+    """Such as the folder of the gateway's clients, or of the calls that wait for the node."""
+    path = home.path / name
+    path.touch() if "." in name else path.mkdir()
+    path.chmod(0o777)
+    done = Shell(home.path).run("up")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"hearthnet: cannot trust {path}: every user can write to it")
+    path.chmod(0o755)
+    check_trusted(home)
+
+
 @pytest.mark.req("UP-55")
 def test_sticky_folder_above_the_home_is_no_danger(home: Home) -> None:
     """Such as /tmp: nobody can replace what belongs to another user there."""

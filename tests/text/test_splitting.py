@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,3 +54,21 @@ def test_parts_end_with_sentences_then_clauses_then_words() -> None:
     assert list(parts("One two three, four five six seven", 20)) == ["One two three, ", "four five six seven"]
     assert list(parts("One two three four five", 10)) == ["One two ", "three ", "four five"]
     assert list(parts("abcdefgh", 3)) == ["abc", "def", "gh"]
+
+
+@pytest.mark.req("ATTACK-31")
+@pytest.mark.parametrize("text", [".", ".'", ". ", "\n", " ", "\n ", "\u3002", "1. "])
+def test_sentences_are_found_in_time_that_grows_with_the_text(text: str) -> None:
+    """8,000 full stops took a second, and four times as long for twice as many."""
+    began = time.process_time()
+    assert "".join(sentences(text * (64_000 // len(text)))) == text * (64_000 // len(text))
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.req("TRANS-12", "ATTACK-45")
+@pytest.mark.parametrize("row", ["." * 200_000, ".\u2026!" * 60_000 + "x", "a" + ".)" * 100_000])
+def test_long_rows_of_stops_take_time_in_line_with_length(row: str) -> None:
+    began = time.process_time()
+    assert "".join(parts(row, 4_000)) == row
+    # It takes 0.02 s; from each stop on, it would take minutes.
+    assert time.process_time() - began < 2

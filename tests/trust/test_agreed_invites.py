@@ -20,7 +20,7 @@ from hearthnet.trust.community.proposals import Proposal
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act
-from tests.trust.test_merging import KINDS, Step, made
+from tests.trust.test_merging import MEMBERSHIP, Step, made
 from tests.trust.town import (
     EVE,
     FOUNDER,
@@ -358,7 +358,7 @@ def test_an_act_that_would_not_count_is_refused_before_it_is_made() -> None:
         st.builds(
             Step,
             at=st.just(0),
-            kind=st.sampled_from([kind for kind in KINDS[:7] if kind != "promote"]),
+            kind=st.sampled_from([kind for kind in MEMBERSHIP[:7] if kind != "promote"]),
             who=st.sampled_from((TILDA, TILDA, MAX, EVE, MALLORY)),
             whom=st.sampled_from((EVE, MALLORY)),
             chance=st.integers(0, 2**32),

@@ -20,7 +20,7 @@ from hearthnet.protocol import frame
 from hearthnet.trust import audit_chain, contract_signature
 from hearthnet.trust.authorization import approval, grant, revocation
 from hearthnet.trust.community import events, roster
-from hearthnet.trust.keys import Identity, is_login, signing_input, verify, verify_login, verify_raw
+from hearthnet.trust.keys import Identity, is_login, seal_for, signing_input, verify, verify_login, verify_raw
 
 ANNA, BERTA = Identity(bytes([1]) * 32), Identity(bytes([2]) * 32)
 PURPOSES = (
@@ -105,7 +105,7 @@ def test_a_signature_has_64_bytes(length: int) -> None:
 def test_the_login_is_a_key_of_its_own_and_its_signatures_are_not_the_nodes() -> None:
     nonce = b"a nonce that some server chose"
     seen = {ANNA.token}
-    for login in (ANNA.login(), ANNA.store_login(), BERTA.login()):
+    for login in (ANNA.login(), ANNA.peer_login(), ANNA.store_login(), BERTA.login()):
         pair = nkeys.from_seed(bytearray(login.seed))
         signature = pair.sign(nonce)
         assert pair.verify(nonce, signature)
@@ -115,7 +115,9 @@ def test_the_login_is_a_key_of_its_own_and_its_signatures_are_not_the_nodes() ->
         seen.add(ids.b64(public))
         with pytest.raises(InvalidSignature):
             Ed25519PublicKey.from_public_bytes(ids.public_key(ANNA.node_id)).verify(signature, nonce)
-    assert ANNA.login().public == Identity(bytes([1]) * 32).login().public
+    again = Identity(bytes([1]) * 32)
+    for login, same in ((ANNA.login(), again.login()), (ANNA.peer_login(), again.peer_login())):
+        assert login.public == same.public
 
 
 @pytest.mark.req("TRUST-2")
@@ -242,3 +244,38 @@ def test_a_point_of_small_order_is_nobody(key: bytes) -> None:
 def test_what_is_no_node_id_signs_nothing() -> None:
     with pytest.raises(HearthNetError, match="not a node id"):
         verify("ed25519:short", "frame", b"", bytes(64))
+
+
+@pytest.mark.req("BACKUP-3")
+def test_sealed_box_opens_for_its_holder_alone() -> None:
+    holder, other = Identity(bytes([1]) * 32), Identity(bytes([2]) * 32)
+    sealed = seal_for(holder.node_id, b"a key")
+    assert holder.unseal(sealed) == b"a key"
+    assert sealed != seal_for(holder.node_id, b"a key")
+    for opener, box in ((other, sealed), (holder, sealed[:-1]), (holder, b"")):
+        with pytest.raises(HearthNetError) as raised:
+            opener.unseal(box)
+        assert raised.value.code == "invalid_signature"
+    with pytest.raises(HearthNetError, match="not a usable key"):
+        seal_for(ids.node_id(bytes(32)), b"a key")
+    assert Identity(holder.seed).node_id == holder.node_id
+
+
+@pytest.mark.req("PERSON-30")
+def test_what_is_sealed_opens_for_its_receiver_purpose_and_secret() -> None:
+    sender, receiver = Identity.generate(), Identity.generate()
+    sealed = sender.seal_to(receiver.node_id, "a purpose", b"data", b"secret")
+    assert receiver.open_from(sender.node_id, "a purpose", sealed, b"secret") == b"data"
+    assert sealed != sender.seal_to(receiver.node_id, "a purpose", b"data", b"secret")
+    for who, of, purpose, data, secret in (
+        (receiver, sender, "another", sealed, b"secret"),
+        (receiver, sender, "a purpose", sealed, b""),
+        (receiver, receiver, "a purpose", sealed, b"secret"),
+        (sender, receiver, "a purpose", sealed, b"secret"),
+        (Identity.generate(), sender, "a purpose", sealed, b"secret"),
+        (receiver, sender, "a purpose", sealed[:-1], b"secret"),
+        (receiver, sender, "a purpose", sealed[:20], b"secret"),
+    ):
+        with pytest.raises(HearthNetError) as refused:
+            who.open_from(of.node_id, purpose, data, secret)
+        assert refused.value.code == "invalid_signature"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hearthnet.core import ids
 from hearthnet.trust.community import events, roster
+from hearthnet.trust.community import recovery_statements as recoveries
 from hearthnet.trust.community.events import (
     Admitted,
     CommunityEvent,
@@ -36,6 +37,25 @@ from hearthnet.trust.community.replay import RosterReplay
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act
+from tests.trust.people import (
+    FIRST,
+    KINDS,
+    OTHER_PAPER,
+    PAGE,
+    PAPER,
+    PHONE,
+    SECOND,
+    SHARED,
+    SHARED_LATER,
+    THIEF_KEY,
+    added,
+    begun,
+    carried,
+    helping,
+    keyed,
+    removed,
+    witnessed,
+)
 from tests.trust.town import (
     EVE,
     FOUNDER,
@@ -56,7 +76,11 @@ from tests.trust.town import (
 
 PEOPLE = (FOUNDER, TILDA, QUINN, SAM, UMA, MAX, NORA, EVE, MALLORY, ROOT)
 KEYS = [Identity(bytes([number]) * 32) for number in range(60, 64)]
-KINDS = ("invite", "ask", "admit", "promote", "demote", "revoke", "withdraw", "policy", "sync")
+MEMBERSHIP = ("invite", "ask", "admit", "promote", "demote", "revoke", "withdraw", "policy", "sync")
+PERSONS = ("key", "device", "node", "remove device", "helpers", "begin", "witness", "object")
+"""What persons state. Their keys are known to all, as those of thieves."""
+REMOVING = ("demote", "revoke", "remove device")
+PAPERS, PERSON_KEYS = (PAPER, OTHER_PAPER), (FIRST, SECOND)
 
 
 class Step(NamedTuple):
@@ -74,7 +98,7 @@ STEPS = st.lists(
     st.builds(
         Step,
         at=st.integers(0, 2),
-        kind=st.sampled_from(KINDS),
+        kind=st.sampled_from(MEMBERSHIP + PERSONS),
         who=st.sampled_from(PEOPLE),
         whom=st.sampled_from(PEOPLE),
         chance=st.integers(0, 2**32),
@@ -175,8 +199,49 @@ def made(held: Roster, step: Step, friends: Sequence[Identity] = PEOPLE) -> Comm
         co_signers = draw.sample(friends, draw.randint(0, min(6, len(friends))))
         known: tuple[str, ...] | None = None if draw.random() < 0.6 else ()
         return removal(held, step.who, step.whom, *co_signers, known=known, level=level, place=place)
+    if step.kind in PERSONS:
+        return stated(held, step, draw, place)
     said = content(held, step, draw, friends)
     return None if said is None else act(held, step.who, said[0], said[1], place)
+
+
+def stated(held: Roster, step: Step, draw: random.Random, place: tuple[int, str, int]) -> CommunityEvent:
+    """What a step says about a person, signed by any of its keys, in an event of anybody."""
+    paper, key = draw.choice(PAPERS), draw.choice(PERSON_KEYS)
+    match step.kind:
+        case "key":
+            epoch = draw.choice([1, 1, 2, 3])
+            stay = tuple(draw.sample((*PEOPLE[:6], PAGE), 3)) if epoch > 1 else ()
+            return keyed(held, step.who, paper, key, epoch, stay, place)
+        case "device":
+            return added(held, step.who, draw.choice((PAGE, PHONE)), paper, key, "phone", place)
+        case "node":
+            return added(held, step.who, None, paper, key, place=place)
+        case "helpers" | "begin" | "witness" | "object":
+            said = about_recovery(held, step, draw, paper)
+            return act(held, step.who, KINDS[type(said)], said, place)
+        case _:
+            by, device = draw.choice((key, key, paper)), draw.choice((step.whom, PAGE))
+            return removed(held, step.who, device, paper, by, None if draw.random() < 0.6 else (), place)
+
+
+def about_recovery(held: Roster, step: Step, draw: random.Random, paper: Identity) -> recoveries.Content:
+    """What a step says about helpers or a recovery; colluding helpers hold both keys of helpers."""
+    by, base, epoch = draw.choice((SHARED, SHARED_LATER)), draw.choice([1, 1, 2]), draw.choice([2, 2, 3])
+    announced = begun(
+        held, draw.choice(PERSON_KEYS), by=by, base=base, epoch=max(epoch, base + 1), paper=paper
+    )
+    name = recoveries.recovery_id(held.community_id, announced)
+    match step.kind:
+        case "helpers":
+            number, epoch = draw.choice([1, 2]), draw.choice([1, 2])
+            return helping(held, *PEOPLE[:6], key=by, number=number, epoch=epoch, paper=paper)
+        case "begin":
+            return announced
+        case "witness":
+            return recoveries.witnessed(held.community_id, paper.node_id, name, step.whom)
+        case _:
+            return recoveries.objected(held.community_id, paper.node_id, name, step.whom)
 
 
 def lives(steps: Sequence[Step]) -> tuple[Roster, Roster, Roster]:
@@ -242,15 +307,99 @@ def test_nodes_that_compare_heads_come_to_know_the_same(steps: list[Step]) -> No
     assert one.missing(two.heads()) == ()
 
 
+ABOUT_RECOVERIES = st.lists(
+    st.builds(
+        Step,
+        at=st.integers(0, 2),
+        kind=st.sampled_from(("key", "node", "helpers", "begin", "object", "sync")),
+        who=st.sampled_from((MAX, NORA, SAM)),
+        whom=st.sampled_from((MAX, NORA)),
+        chance=st.integers(0, 2**32),
+    ),
+    max_size=12,
+)
+
+
+@pytest.mark.req("COMM-4", "PERSON-40")
+@settings(max_examples=40)
+@given(ABOUT_RECOVERIES, st.randoms(use_true_random=False), st.randoms(use_true_random=False))
+def test_recoveries_are_the_same_in_any_order_of_arrival(
+    steps: list[Step], order: random.Random, words: random.Random
+) -> None:
+    """Each of three nodes has the words of one witness for some of what colluding helpers have announced."""
+    begins = with_events(town(), keyed(town(), MAX))
+    announced = [begun(begins, SECOND), begun(begins, THIEF_KEY), begun(begins, PAGE, epoch=3)]
+    begins = carried(begins, MAX, helping(begins, *PEOPLE[:6]), *announced)
+    three = []
+    for part, witness in zip(lives(steps), (FOUNDER, SAM, QUINN), strict=True):
+        part = roster.merge(part, begins.events)
+        for one in announced:
+            part = witnessed(part, one, *([witness] if words.random() < 0.8 else []))
+        three.append(part)
+    rest = [event for part in three for event in part.events]
+    expected = roster.derive(town().community_id, rest)
+    order.shuffle(rest)
+    held = three[0]
+    while rest:
+        event = rest.pop(0)
+        if held.missing_before([event]):
+            rest.append(event)
+        held = roster.merge(held, [event])
+    assert standing(held.folded) == standing(expected.folded)
+    blanked = [_blank(event) if held.flaw(event) else event for event in held.events]
+    assert replay(History(held.community_id, blanked)).persons.people == held.folded.persons.people
+
+
+ABOUT_PERSONS = st.lists(
+    st.builds(
+        Step,
+        at=st.integers(0, 2),
+        kind=st.sampled_from((*PERSONS, "sync")),
+        who=st.sampled_from((MAX, NORA, SAM)),
+        whom=st.sampled_from((MAX, NORA)),
+        chance=st.integers(0, 2**32),
+    ),
+    max_size=20,
+)
+
+
+@pytest.mark.req("COMM-4", "PERSON-6")
+@settings(max_examples=60)
+@given(ABOUT_PERSONS, st.randoms(use_true_random=False))
+def test_persons_are_the_same_in_any_order_of_arrival(steps: list[Step], order: random.Random) -> None:
+    one, two, three = lives(steps)
+    expected = roster.merge(one, (*two.events, *three.events))
+    rest = [event for part in (two, three) for event in part.events]
+    order.shuffle(rest)
+    held = one
+    for _ in range(2):
+        for event in rest:
+            held = roster.merge(held, [event])
+    held = roster.merge(held, rest)
+    assert standing(held.folded) == standing(expected.folded)
+    for person in held.persons:
+        for device in person.devices:
+            assert held.person_of(device.key) == person.person
+            assert device.kind != "node" or held.owner(device.key) == person.person
+        assert not {one.key for one in person.devices} & {one.key for one in person.former}
+    blanked = [_blank(event) if held.flaw(event) else event for event in held.events]
+    state = replay(History(held.community_id, blanked))
+    assert (state.persons.people, state.persons.owners) == (
+        held.folded.persons.people,
+        held.folded.persons.owners,
+    )
+
+
 def standing(state: RosterReplay) -> tuple[object, ...]:
     """All that events have changed, without the reasons against those that do not count."""
     named = state.name, state.created_at, state.policy, state.reached
-    return (*named, state.members, state.revoked, state.open_invites())
+    people = state.persons.people, state.persons.owners, state.persons.devices
+    return (*named, *people, state.members, state.revoked, state.open_invites())
 
 
 @pytest.mark.req("COMM-5")
 @settings(max_examples=40)
-@given(STEPS.map(lambda steps: [step for step in steps if step.kind not in ("demote", "revoke")]))
+@given(STEPS.map(lambda steps: [step for step in steps if step.kind not in REMOVING]))
 def test_what_does_not_count_changes_nothing(steps: list[Step]) -> None:
     """All events that do not count are blanked: same places, same chains, nothing said."""
     whole = everything(steps)
@@ -303,7 +452,7 @@ def _blank(event: CommunityEvent) -> CommunityEvent:
         st.builds(
             Step,
             at=st.just(0),
-            kind=st.sampled_from(KINDS[:7]),
+            kind=st.sampled_from(MEMBERSHIP[:7] + PERSONS),
             who=st.sampled_from((TILDA, TILDA, EVE, MALLORY)),
             whom=st.sampled_from(PEOPLE),
             chance=st.integers(0, 2**32),

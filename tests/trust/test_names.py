@@ -10,15 +10,46 @@ import pytest
 from hearthnet import gateway
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.community.names import MAX_LENGTH, RESERVED, ROLES, check_name, shown_names, usable
+from hearthnet.core.visible import MAX_MARKS
+from hearthnet.trust.community.names import (
+    MAX_LENGTH,
+    RESERVED,
+    ROLES,
+    check_name,
+    look_alike,
+    nodes_called,
+    shown_names,
+    usable,
+)
 from hearthnet.trust.keys import Identity
 
 pytestmark = pytest.mark.req("ATTACK-35")
 ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32).node_id for number in (1, 2, 3))
 HINDI = "\u0915\u0940\u0930\u094d\u0924\u093f"
 GOOD = ["anna", "Küche", "Mei's home", "Mathis' home", "日本", HINDI, "\U0001f3e0", "home 2", "Emma & Ben"]
-GOOD.append("x" * MAX_LENGTH)
+GOOD += ["x" * MAX_LENGTH, "\U0001f3e0 \U0001f3e0"]
+GOOD += [
+    "Owen",
+    "Brown",
+    "Owner's Rest",
+    "Self Storage",
+    "Downtown",
+    "My nodes",
+    "Lokal am Markt",
+    "Eigenheim",
+]
 ROLE_LIKE = ["th1s node", "this-node", "(this node)", "this node.", "thisnode", "At this home: Hana", "*"]
+OWN_LIKE = [
+    "Own",
+    "0wn",
+    "Self",
+    "The Owner",
+    "My node",
+    "My-Node",
+    "Local node",
+    "mein Knoten",
+    "Lokaler Knoten",
+]
 CYRILLIC = "\u0430nn\u0430"
 
 
@@ -49,7 +80,7 @@ def test_a_usual_name_is_taken_and_shown_as_it_is(name: str) -> None:
         ("Hana (ed25519:ABCD-EFGH-IJKL-MNOP)", "like an id"),
         ("e\u1e0d 25519", "like an id"),
         ("ABCD-EFGH-IJKL-MNOP", "like an id"),
-        *((word, "word for a role") for word in (*RESERVED, *ROLES, *ROLE_LIKE)),
+        *((word, "word for a role") for word in (*RESERVED, *ROLES, *ROLE_LIKE, *OWN_LIKE)),
     ],
 )
 def test_another_name_is_refused_with_the_reason(name: str, reason: str) -> None:
@@ -73,6 +104,21 @@ def test_all_names_that_look_the_same_are_shown_with_their_ids(other: str) -> No
     assert shown_names(reversed(named)) == shown, "who was first is what events claim"
 
 
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("Emma", "Emrna"), ("Walter", "VValter"), ("Dora", "Clora"), ("Zoe", "2oe"), ("Inge", "In9e")],
+)
+def test_letters_that_are_read_as_others_make_names_alike(name: str, other: str) -> None:
+    assert look_alike(name, other)
+    assert look_alike(other, name)
+    assert not look_alike(name, f"{other}a")
+
+
+def test_names_that_differ_by_a_vowel_sign_are_shown_as_they_are() -> None:
+    names = {ANNA: HINDI, BERTA: HINDI.replace("\u0940", "\u093e", 1)}
+    assert shown_names(names.items()) == names
+
+
 def test_long_names_that_differ_at_the_end_are_shown_with_their_ids() -> None:
     names = [f"The family of the house at the market {number}" for number in (4, 5)]
     shown = shown_names(zip((ANNA, BERTA), names, strict=True))
@@ -93,3 +139,26 @@ def test_no_name_is_a_word_of_the_page_for_a_role(key: str) -> None:
 def test_a_name_of_before_is_shown_without_what_misleads() -> None:
     shown = shown_names([(ANNA, "  an\u202ena\x1b "), (BERTA, "this node"), (CARLA, "\u200b")])
     assert shown == {ANNA: "anna", BERTA: ids.short_id(BERTA), CARLA: ids.short_id(CARLA)}
+    piled = "o" + "\u0301" * (MAX_MARKS + 2) + "tto"
+    shown = shown_names([(ANNA, "an\tna"), (BERTA, "b \u200b b"), (CARLA, piled)])
+    assert shown == {ANNA: "an na", BERTA: "b b", CARLA: piled.replace("\u0301\u0301", "", 1)}
+
+
+@pytest.mark.req("GATHER-4")
+def test_a_home_is_found_by_its_id_its_name_and_never_by_a_guess() -> None:
+    shown = shown_names([(ANNA, "Kitchen"), (BERTA, "Garden"), (CARLA, "garden shed")])
+    short = ids.short_id(ANNA)
+    for text in ("Kitchen", " kitchen ", ANNA, short, short.lower(), short.removeprefix(ids.PREFIX)):
+        assert nodes_called(text, shown) == [ANNA], text
+    assert nodes_called("garden", shown) == [BERTA]
+    assert nodes_called("gard", shown) == nodes_called("", shown) == nodes_called("  ", shown) == []
+
+
+@pytest.mark.req("GATHER-4", "ATTACK-111")
+def test_names_that_look_alike_or_are_ids_stand_for_all_candidates() -> None:
+    shown = shown_names([(ANNA, "Kitchen"), (BERTA, "K1tchen"), (CARLA, "Garden")])
+    for text in ("Kitchen", "K1tchen", "kitchen"):
+        assert nodes_called(text, shown) == [ANNA, BERTA], text
+    # Two that differ in case alone would be shown with ids; a map of other forms may have both.
+    assert nodes_called("home", {ANNA: "Home", BERTA: "HOME"}) == [ANNA, BERTA]
+    assert nodes_called(ids.short_id(ANNA), {ANNA: "Kitchen", BERTA: ids.short_id(ANNA)}) == [ANNA]

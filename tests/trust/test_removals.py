@@ -8,13 +8,14 @@ import msgspec
 import pytest
 
 from hearthnet.core import ids
-from hearthnet.trust.community import commands, events, reducer, roster
+from hearthnet.trust.community import commands, events, pending_removals, reducer, roster
 from hearthnet.trust.community.events import CommunityEvent, Joined, Level, Policy, Promoted
 from hearthnet.trust.community.removals import removal_target
 from hearthnet.trust.community.replay import RosterReplay
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import NOW, act, agreeing, raise_to, take_in
+from tests.trust.people import PAGE, added, removed, settled
 from tests.trust.town import (
     EVE,
     FOUNDER,
@@ -461,3 +462,23 @@ def test_a_malformed_removal_removes_nobody() -> None:
     assert (removal_target(event), events.co_signatures(event)) == ("", 0)
     assert removal_target(removal(town(), FOUNDER, MAX)) == MAX.node_id
     assert events.co_signatures(removal(town(), FOUNDER, MAX, TILDA, QUINN)) == 2
+
+
+@pytest.mark.req("ATTACK-63")
+def test_a_removal_that_counts_is_told_from_one_that_does_not() -> None:
+    held = settled(town(), MAX, NORA)
+    good, other, bad = removed(held, MAX, NORA), added(held, MAX, PAGE), removal(held, MAX, SAM)
+    held = with_events(with_events(held, other, bad), good)
+    assert [held.removes(one) for one in (good, other, bad)] == [True, False, False]
+
+
+@pytest.mark.req("PERSON-4")
+def test_removals_that_put_nobody_out_leave_the_roster() -> None:
+    held = settled(town(), MAX, NORA)
+    assert pending_removals.without_revoked(held, []) == (held, [])
+    foreign = removed(held, MAX, SAM)
+    shown, counting = pending_removals.without_revoked(held, [foreign])
+    assert (shown is held, counting) == (True, []), "a person removes nobody else's node"
+    lowered = removal(held, ROOT, TILDA, level="member")
+    shown, counting = pending_removals.without_revoked(held, [lowered])
+    assert (shown is held, counting) == (True, [lowered]), "who is lowered stays a member"

@@ -29,7 +29,7 @@ from hearthnet.agent.loop.events import (
 )
 from hearthnet.agent.loop.outcomes import Outcomes, unknown_outcome
 from hearthnet.agent.loop.state import CallPhase, CallState, CallStep, RunState, confirmation_id_of
-from hearthnet.agent.tools.providers import is_for_one_home
+from hearthnet.agent.tools.providers import is_for_one_home, prepare_edited
 from hearthnet.agent.tools.result_text import error_text
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
 from hearthnet.agent.tools.types import ClientCallRequest, Deny, Edit, PendingApproval
@@ -146,7 +146,7 @@ class PendingCalls:
             call.step(CallStep.APPROVED)
 
     def _edit(self, call: CallState, arguments: dict[str, Any]) -> None:
-        prepared = self._toolbox[call.name].prepare(arguments, call.client_id)
+        prepared = prepare_edited(self._toolbox[call.name], call.arguments, arguments, call.client_id)
         if isinstance(prepared, Prepared):
             call.arguments, call.body = arguments, prepared.body
             call.arguments_digest, call.problem = prepared.arguments_digest, ""

@@ -15,6 +15,7 @@ from hearthnet.agent.loop.state import CallPhase, CallState, RunState
 from hearthnet.agent.persistence.decision_log import DecisionLog
 from hearthnet.agent.persistence.run_record import RunRecord, Sealer, unseal
 from hearthnet.agent.persistence.run_store import RunStore, Stop, Superseded, Wake
+from hearthnet.agent.tools.providers import prepare_edited
 from hearthnet.agent.tools.toolbox import Prepared, Toolbox
 from hearthnet.agent.tools.types import Decision, Edit, PendingApproval
 from hearthnet.core import ids
@@ -148,7 +149,8 @@ class Checkpointer:
         """
         digest = asked.arguments_digest
         if isinstance(decision, Edit):
-            prepared = self._toolbox[asked.name].prepare(decision.arguments, asked.client_id)
+            tool = self._toolbox[asked.name]
+            prepared = prepare_edited(tool, asked.arguments, decision.arguments, asked.client_id)
             if not isinstance(prepared, Prepared):
                 return None
             digest = prepared.arguments_digest

@@ -170,6 +170,22 @@ class DecisionLog:
         await self.audit(decided.signed)
         return decided
 
+    async def take_over(self, signed: SignedDecision, home: str) -> None:
+        """Store a decision of another device's log, which `home` has signed, as one that counts here.
+
+        It is signed anew by this node. An approval in it is left out, since this node makes its own.
+
+        Raises:
+            HearthNetError: `invalid_signature` if `home` has not signed it.
+        """
+        signed_document.check(signed, home, PURPOSE)
+        own = msgspec.structs.replace(
+            signed, by=home, since=await self._store.audit_position(), approval=msgspec.UNSET, signature=""
+        )
+        own = signed_document.sign(own, self._identity, PURPOSE)
+        await self._store.save_decision(signed.run, signed.confirmation_id, _encode(own))
+        await self.audit(own)
+
     async def audit(self, signed: SignedDecision) -> None:
         """Put a decision into the audit log, once, even if several processes do so repeatedly."""
         entry = AuditEntry(

@@ -80,7 +80,8 @@ class StoredRuns:
 
     async def load(self, run: str) -> StoredDocument | None:
         found = await self._last(_RUN + run)
-        return None if found is None else StoredDocument(found.data, found.sequence)
+        # An erased run has a document without content.
+        return None if found is None or not found.data else StoredDocument(found.data, found.sequence)
 
     async def save(self, run: str, data: bytes, revision: int) -> int:
         # A run that is under way may still save its end when there is no room for a new one.
@@ -91,6 +92,18 @@ class StoredRuns:
         async with jetstream_records.answering(_WHAT):
             info = await store.js.stream_info(STREAM, subjects_filter=_RUN + "*")
         return sorted(subject.removeprefix(_RUN) for subject in info.state.subjects or {})
+
+    async def erase(self, run: str) -> None:
+        """Replace the document and the decisions of a run by nothing; a process that drives it stops."""
+        store = (await self._open()).store
+        async with jetstream_records.answering(_WHAT):
+            info = await store.js.stream_info(STREAM, subjects_filter=_decision_subject(run, "*"))
+        for subject in (_RUN + run, *(info.state.subjects or {})):
+            # The stream keeps the newest message of a subject, and denies to remove one.
+            while (found := await self._last(subject)) is not None and found.data:
+                with contextlib.suppress(Superseded):
+                    await self._write(subject, b"", found.sequence, share=BEGUN_SHARE)
+        await self.notify(run)
 
     async def version(self) -> int:
         store = (await self._open()).store

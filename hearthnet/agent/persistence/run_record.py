@@ -75,7 +75,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     messages; `tools` are the tools it may call, `contracts` the digest of their contracts, `told` those
     contracts that came with no installation. `writer` is the process that drives it; `traceparent` the span
     in which it began. `by_owner`: only the node's owner has driven it, at the command line or at the page
-    (others may have the same principal). Times are milliseconds since the epoch.
+    (others may have the same principal). `moved_to` is the device of the person that drives it now, empty
+    for this one; `moves` counts how often it was taken over. Times are milliseconds since the epoch.
     """
 
     # The unchanging fields come first: `Sealer` encodes them once.
@@ -96,6 +97,8 @@ class RunRecord(msgspec.Struct, kw_only=True):
     key: str = ""
     traceparent: str = ""
     by_owner: bool = False
+    moved_to: str = ""
+    moves: int = 0
     v: int = 1
 
     @property
@@ -110,8 +113,15 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     @property
     def pending(self) -> list[PendingApproval]:
-        """The calls that wait for a person."""
+        """The calls that wait for a person here."""
+        if self.moved_to:
+            return []
         return [effect.asked for effect in self.effects if effect.status == "pending"]
+
+    @property
+    def is_owners(self) -> bool:
+        """Return whether it is the run of the node's owner, whose other devices may go on with it."""
+        return self.principal == self.owner or self.by_owner
 
     def effect(self, name: str) -> EffectRecord | None:
         """Return the call with this tool call id or confirmation id."""

@@ -23,6 +23,7 @@ from hearthnet.agent.persistence.checkpointer import Checkpointer
 from hearthnet.agent.persistence.decision_log import DecisionLog, SignedDecision, StoredDecision
 from hearthnet.agent.persistence.run_record import EffectRecord, RunRecord, contracts_digest, unseal
 from hearthnet.agent.persistence.run_store import RunStore
+from hearthnet.agent.tools.providers import prepare_edited
 from hearthnet.agent.tools.toolbox import Prepared, Tool, Toolbox
 from hearthnet.agent.tools.types import Decision, Deny, Edit, PendingApproval
 from hearthnet.contracts.namespaces import is_provider_defined
@@ -33,6 +34,8 @@ from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization.approval import Approval
 from hearthnet.trust.keys import Identity
 
+MOVED: Final = "moved"
+"""The rule of errors about a run that another device of the person drives."""
 _SEEN: Final = frozenset({"pending", "expired"})
 
 
@@ -84,14 +87,15 @@ class SavedRuns:
         instance: str = "",
         clock: Callable[[], int] = now_ms,
         client: RunApprover | None = None,
+        by: str = "",
     ) -> None:
         """Open the runs of the node's owner, or of one `client`.
 
-        `clock` returns milliseconds since the epoch.
+        `clock` returns milliseconds since the epoch; `by` is another device of the owner that decides.
         """
         self.store: Final = store
         self.decision_log: Final = DecisionLog(
-            store, identity, community, instance, clock, by="" if client is None else client.principal
+            store, identity, community, instance, clock, by=by if client is None else client.principal
         )
         self._identity = identity
         self._client = client
@@ -106,10 +110,10 @@ class SavedRuns:
         """
         stored = await self.store.load(run) if ids.is_ulid(run) else None
         if stored is None:
-            raise _no_run(run)
+            raise no_run(run)
         loaded = LoadedRun(unseal(stored.data, run, self._identity), stored.revision)
         if self._client is not None and not self._client.sees(loaded.record.principal):
-            raise _no_run(run)
+            raise no_run(run)
         return loaded
 
     async def listing(self) -> RunList:
@@ -190,7 +194,7 @@ class SavedRuns:
             await self.store.notify(run)  # the process that decided may have died before this
             return StoredDecision(earlier, True)
         self.check_waits(record, call, decision)
-        allowed = _allowed(record, asked, decision).arguments_digest
+        allowed = allowed_call(record, asked, decision).arguments_digest
         stored = await self.decision_log.put(asked, decision, via, allowed, approval)
         await self.store.notify(run)
         return stored
@@ -200,9 +204,10 @@ class SavedRuns:
 
         Raises:
             HearthNetError: `expired` for an approval after the call's time; `bad_request` for a call that no
-                longer waits; `not_found` for an unknown call.
+                longer waits, or a run that another device drives; `not_found` for an unknown call.
         """
         effect = _effect(record, call)
+        check_here(record)
         status = status_of(effect, None, self._clock())
         if status == "pending" or (status == "expired" and isinstance(decision, Deny)):
             return
@@ -234,7 +239,7 @@ class SavedRuns:
                 rule="own_key",
             )
         if self._client is not None and signs:
-            allowed = _allowed(record, asked, decision)
+            allowed = allowed_call(record, asked, decision)
             await self._client.check(toolbox_of(record)[asked.name], allowed, approval, self._clock())
         elif approval is not None:
             raise HearthNetError("unauthorized", "whoever decides here has no key that signs approvals")
@@ -247,7 +252,7 @@ class SavedRuns:
         record = (await self.load(run)).record
         effect = _effect(record, call)
         self.check_waits(record, call, Edit(arguments))
-        return _allowed(record, effect.asked, Edit(arguments))
+        return allowed_call(record, effect.asked, Edit(arguments))
 
     async def cancel(self, run: str) -> RunRecord:
         """End the run, even if another process drives it; each open call gets a result.
@@ -265,8 +270,22 @@ class SavedRuns:
         await checkpointer.notify()
         return checkpointer.record
 
+    async def give_up(self, run: str, to: str) -> None:
+        """Leave a run to the device `to` of the same person; a process that drives it here stops.
 
-def _no_run(run: str) -> HearthNetError:
+        Raises:
+            HearthNetError: As `cancel`; `bad_request` also if another device has it already.
+        """
+        loaded = await self.load(run)
+        check_open(loaded.record, self._clock())
+        loaded.record.moved_to = to
+        checkpointer = Checkpointer(self.store, self._identity, self.decision_log, Toolbox([]), *loaded)
+        await checkpointer.save()
+        await checkpointer.notify()
+
+
+def no_run(run: str) -> HearthNetError:
+    """Return the error for a run that is not here, or not the caller's."""
     return HearthNetError(
         "not_found",
         f"there is no run {run[:40]!r} here: it called nothing before it broke off, is older than a day, or "
@@ -289,7 +308,7 @@ def _effect(record: RunRecord, call: str) -> EffectRecord:
     return effect
 
 
-def _allowed(record: RunRecord, asked: PendingApproval, decision: Decision) -> PendingApproval:
+def allowed_call(record: RunRecord, asked: PendingApproval, decision: Decision) -> PendingApproval:
     """Return `asked` as `decision` allows it to be sent.
 
     Raises:
@@ -297,7 +316,8 @@ def _allowed(record: RunRecord, asked: PendingApproval, decision: Decision) -> P
     """
     if not isinstance(decision, Edit):
         return asked
-    prepared = toolbox_of(record)[asked.name].prepare(decision.arguments, asked.client_id)
+    tool = toolbox_of(record)[asked.name]
+    prepared = prepare_edited(tool, asked.arguments, decision.arguments, asked.client_id)
     if not isinstance(prepared, Prepared):
         raise HearthNetError("bad_request", prepared)
     return msgspec.structs.replace(
@@ -320,7 +340,9 @@ def toolbox_of(record: RunRecord) -> Toolbox:
     unsettled = [
         tool.bound_capability
         for tool in record.tools
-        if tool.bound_capability and is_provider_defined(tool.bound_capability) and not tool.provider
+        if tool.bound_capability
+        and is_provider_defined(tool.bound_capability)
+        and not (tool.provider or toolbox.bound(tool.name).names_home)
     ]
     if unsettled:
         raise HearthNetError(
@@ -341,12 +363,28 @@ def check_open(record: RunRecord, now: int) -> None:
     """Check that the run can be continued.
 
     Raises:
-        HearthNetError: `bad_request` if the run has ended; `expired` if it is too old.
+        HearthNetError: `bad_request` if the run has ended or another device drives it; `expired` if it is
+            too old.
     """
+    check_here(record)
     if record.ended:
         raise HearthNetError("bad_request", f"the run {record.run} has ended; ask anew")
     if now >= record.expires_at:
         raise HearthNetError("expired", f"the run {record.run} is older than a day; ask anew")
+
+
+def check_here(record: RunRecord) -> None:
+    """Check that no other device of the person has taken the run over.
+
+    Raises:
+        HearthNetError: `bad_request` (`moved`) if one has; `device` in the details is that one.
+    """
+    if record.moved_to:
+        raise HearthNetError(
+            "bad_request",
+            f"another device of yours goes on with the run {record.run}: {ids.short_id(record.moved_to)}",
+            details={"rule": MOVED, "device": record.moved_to},
+        )
 
 
 def status_of(effect: EffectRecord, signed: SignedDecision | None, now: int) -> str:

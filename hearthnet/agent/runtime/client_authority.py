@@ -13,7 +13,7 @@ See: docs/protocol/agent.md#authority-of-the-calls, docs/protocol/tokens.md#run-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -93,12 +93,15 @@ class ClientAuthority:
         acting: ClientPrincipal,
         decisions: DecisionLog | None,
         owner: RunAuthority | None = None,
+        devices: Collection[str] = (),
     ) -> None:
         """Create the authority of the run `run`.
 
         `decisions` returns the decisions that were made. `owner` is the authority of the node's owner over
-        this run, where the client is a page of the owner.
+        this run, where the client is a page of the owner; `devices` are the other nodes of the owner, whose
+        decisions count as those of the command line.
         """
+        self._devices = devices
         self._identity = identity
         self._community = community
         self._run = run
@@ -154,7 +157,8 @@ class ClientAuthority:
 
     def _allowed_by_owner(self, signed: SignedDecision, call: Dispatch) -> bool:
         """Return whether `signed` is the owner's approval, at the command line, of exactly `call`."""
-        return signed.by == self._identity.node_id and signed.digest == call.arguments_digest
+        is_owners = signed.by == self._identity.node_id or signed.by in self._devices
+        return is_owners and signed.digest == call.arguments_digest
 
     def _check_node(self, node: str) -> None:
         if node not in ("", self._identity.node_id):

@@ -27,7 +27,8 @@ from hearthnet.agent.runtime.authority import CallAuthority
 from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.ports import AnswerPort, BusPort, Clock, ResultsPort
 from hearthnet.agent.runtime.stream_collector import Answered, OnProgress, collect
-from hearthnet.agent.tools.providers import home_of, provider_of
+from hearthnet.agent.tools.everybody import is_for_everybody, merged
+from hearthnet.agent.tools.providers import home_in, home_of, provider_of
 from hearthnet.agent.tools.result_text import READ_RESULT, excerpt, json_text, piece, surely_fits
 from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
@@ -47,11 +48,13 @@ PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.0
 _BUSY: Final = frozenset({"capacity_exceeded", "rate_limited"})
 _GRACE_SECONDS: Final = 1.0
+_ASKING_SECONDS: Final = 8.0
+"""The most time in which every home may answer, at most half of the call's."""
 _log: Final = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """The sender of the calls of one run."""
+    """The sender of the calls of one run of `principal`."""
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Dispatcher:
         clock: Clock,
         grants: GrantBook | None,
         results: ResultsPort | None,
+        principal: str = "",
     ) -> None:
         self._bus = bus
         self._toolbox = toolbox
@@ -70,6 +74,7 @@ class Dispatcher:
         self._clock = clock
         self._grants = grants
         self._results = results
+        self._principal = principal
 
     def model_token(self) -> str:
         """Return the token for requests to the model, empty where the run is the node's own."""
@@ -133,7 +138,7 @@ class Dispatcher:
             data = text.encode("utf-8")
             if len(data) <= call.max_result_bytes:
                 return "", 0, output
-            cid = await self._results.put(data)
+            cid = await self._results.put(data, self._principal)
         except HearthNetError as error:
             _log.warning("a large result of run %s is not kept: %s", self._run, error.message)
             return "", 0, output
@@ -212,7 +217,8 @@ class Dispatcher:
         about, peer = pending.confirmation_id, self._bus.peer
         try:
             tool = self._toolbox.bound(pending.name)
-            node = await provider_of(tool, self._bus, peer.identity.node_id, peer)
+            named = home_in(tool, pending.arguments)
+            node = await provider_of(tool, self._bus, peer.identity.node_id, peer, named)
             home = home_of(peer, node)
         except HearthNetError as error:
             now = self._clock.now_ms()
@@ -298,9 +304,18 @@ class Dispatcher:
                     stream = self._bus.stream(call.capability, call.body, **options)
                     return await collect(tool.capability, stream, on_progress)
                 options["token"] = self._authority.token(tool, approval=consent.get("approval"))
+                if is_for_everybody(tool, call.body):
+                    return await self._send_to_all(tool, call, options)
                 return _of_reply(await self._bus.call(call.capability, call.body, **options))
         except TimeoutError:
             raise HearthNetError("timeout", f"{tool.capability} gave no answer in {seconds:g} s") from None
+
+    async def _send_to_all(self, tool: BoundTool, call: Dispatch, options: CallOptions) -> Answered:
+        """Ask every home at once; those that do not answer in a part of the call's time are left out."""
+        options["timeout_seconds"] = min(call.timeout_ms / 2000, _ASKING_SECONDS)
+        del options["node"], options["idempotency_key"]
+        found = await self._bus.gather(call.capability, call.body, **options)
+        return Answered(merged(tool.contract.name, call.body, found, self._bus.peer), {}, "", "")
 
 
 def _of_reply(reply: AnswerPort) -> Answered:

@@ -38,6 +38,7 @@ from hearthnet.agent.runtime.grant_store import GrantBook
 from hearthnet.agent.runtime.model_turns import pop_thread_length, prewarm
 from hearthnet.agent.runtime.ports import BusPort, Clock, ResultsPort, RunPorts
 from hearthnet.agent.runtime.run_principal import RunPrincipal
+from hearthnet.agent.tools.providers import at_named_home, home_in, home_of, prepare_edited, provider_of
 from hearthnet.agent.tools.result_text import READ_RESULT, error_text
 from hearthnet.agent.tools.selection import first_choice, offered_tools
 from hearthnet.agent.tools.toolbox import DEFAULT_TOOL_SECONDS, BoundTool, ReaderTool, Toolbox, natives
@@ -94,7 +95,7 @@ class ToolExecutor:
         self._follow_up = follow_up
         self._bus = bus
         self._principal = RunPrincipal(bus, acting_for)
-        self._toolbox = self._principal.toolbox(tools)
+        self._toolbox = self._principal.toolbox([at_named_home(tool, bus.peer) for tool in tools])
         self._scopes = _scopes(self._toolbox)
         self._store = store
         self._via = via
@@ -106,6 +107,7 @@ class ToolExecutor:
         self._results = results
         self._clock = Clock()
         self._run = ids.new_ulid()
+        self._shown_homes: dict[tuple[str, str], str] = {}
         self._dispatcher = self._new_dispatcher(self._run, self._toolbox)
 
     @property
@@ -142,9 +144,18 @@ class ToolExecutor:
         if not isinstance(tool, BoundTool):
             return _error(call, error_text("bad_request", "only the client can run its own tool"))
         client_id = client_id_of(self._run, call.id)
-        prepared = tool.prepare(arguments, client_id)
+        prepared = prepare_edited(tool, call.arguments, arguments, client_id)
         if isinstance(prepared, str):
             return _error(call, prepared)
+        provider, peer = "", self._bus.peer
+        if named := home_in(tool, arguments):
+            # A name may mean another home by the time of the yes.
+            provider = self._shown_homes.pop((call.id, named), "") if is_confirmed else ""
+            try:
+                own = peer.identity.node_id
+                provider = provider or await provider_of(tool, self._bus, own, peer, named)
+            except HearthNetError as error:
+                return _error(call, error_text(error.code, error.message))
         state = CallState(
             id=call.id,
             name=tool.definition.name,
@@ -154,10 +165,14 @@ class ToolExecutor:
             body=prepared.body,
             client_id=client_id,
             arguments_digest=prepared.arguments_digest,
+            provider=provider,
+            home=home_of(peer, provider) if provider else "",
             confirmation_id=confirmation_id_of(self._run, call.id),
             expires_at=self._clock.now_ms() + self._limits.confirmation_ttl_ms,
         )
         if tool.effect and not is_confirmed:
+            if named:
+                self._shown_homes[call.id, named] = provider
             raise ToolError(pending_of(self._run, state))
         dispatch = dispatch_of(state, tool.timeout_ms(self._per_tool_seconds))
         outcome = await self._dispatcher.outcome(dispatch, lambda _progress: None)
@@ -328,7 +343,8 @@ class ToolExecutor:
         authority = self._principal.authority(run, lambda: self._scopes_of(toolbox), self._store)
         # Where a declared tool has the reader's name, the model could not read a stored result.
         results = self._results if isinstance(toolbox.find(READ_RESULT), ReaderTool) else None
-        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, results)
+        whose = self._principal.principal
+        return Dispatcher(self._bus, toolbox, authority, run, self._clock, self._grants, results, whose)
 
     def _scopes_of(self, toolbox: Toolbox) -> Scopes:
         return self._scopes if toolbox is self._toolbox else _scopes(toolbox)

@@ -19,6 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from hearthnet.agent.loop.memory import fingerprint
+from hearthnet.agent.tools.providers import schema_without_home
 from hearthnet.agent.tools.toolbox import BoundTool
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.core import ids
@@ -58,11 +59,12 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def tool_digest(tool: BoundTool) -> str:
-    """Return the digest of a tool as a person saw it: description, schema and contract."""
-    shown = tool.definition
-    return fingerprint(
-        shown.name, shown.description, shown.parameters_schema, tool.capability, tool.contract.schema_hash
-    )
+    """Return the digest of a tool as a person saw it: description, schema and contract.
+
+    That another home begins to offer it changes nothing of it.
+    """
+    shown, schema = tool.definition, schema_without_home(tool)
+    return fingerprint(shown.name, shown.description, schema, tool.capability, tool.contract.schema_hash)
 
 
 def new_entry(

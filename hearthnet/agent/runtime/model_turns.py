@@ -28,7 +28,7 @@ from hearthnet.agent.loop.state import RunState
 from hearthnet.agent.runtime.ports import BusPort, Clock
 from hearthnet.agent.tools.result_text import DEFINITION as READER
 from hearthnet.agent.tools.toolbox import native
-from hearthnet.bus.routing.routing_table import LONGEST_NAME
+from hearthnet.bus.routing.session_affinity import LONGEST_NAME
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError, Unavailable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypedDict, Unpack
@@ -11,6 +10,8 @@ from hearthnet.agent.runtime.client_tools import ClientResult
 from hearthnet.agent.tools.providers import Offers
 from hearthnet.agent.tools.types import ClientCallRequest, Decision, PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
+from hearthnet.bus.calls.gathering import Gathered
+from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.trust.keys import Identity
 
 Decide = Callable[[PendingApproval], Awaitable[Decision | None]]
@@ -23,7 +24,7 @@ Called concurrently when a model makes several calls.
 class ResultsPort(Protocol):
     """The store of large results, as `hearthnet.agent.runtime.result_store.HomeResults` implements it."""
 
-    async def put(self, data: bytes) -> str: ...
+    async def put(self, data: bytes, by: str) -> str: ...
     async def read(self, cid: str, offset: int, length: int) -> tuple[bytes, int]: ...
 
 
@@ -90,6 +91,9 @@ class BusPort(Offers, Protocol):
     async def call(
         self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]
     ) -> AnswerPort: ...
+    async def gather(
+        self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]
+    ) -> Gathered: ...
     def stream(self, capability: str, body: dict[str, Any], **options: Unpack[CallOptions]) -> StreamPort: ...
 
 
@@ -100,8 +104,8 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+        self._offset_ms = now_ms() - steady_ms()
 
     def now_ms(self) -> int:
         """Return the time at which the clock was made plus the time that has passed since."""
-        return (self._offset_ns + time.monotonic_ns()) // 1_000_000
+        return self._offset_ms + steady_ms()

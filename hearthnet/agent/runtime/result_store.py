@@ -23,7 +23,7 @@ _PIECE: Final = 256 * 1024
 class HomeResults:
     """The results of runs in the blobs of the node in `home`, connected at the first use.
 
-    They are kept for a day, for the home's own processes only.
+    They are kept for a day, for the principal of the run.
     """
 
     def __init__(self, home: Home) -> None:
@@ -31,9 +31,12 @@ class HomeResults:
         self._store: HomeStore | None = None
         self._lock = asyncio.Lock()
 
-    async def put(self, data: bytes) -> str:
-        """Store a result and return its CID. Raises as `Blobs.put` and `HomeStore.connect`."""
-        hold = Hold(name="result of a tool", until=now_ms() + HOLD_MS)
+    async def put(self, data: bytes, by: str) -> str:
+        """Store a result of the principal `by` and return its CID.
+
+        Raises as `Blobs.put` and `HomeStore.connect`.
+        """
+        hold = Hold(by, name="result of a tool", until=now_ms() + HOLD_MS)
         pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
         return await (await self._blobs()).put(pieces, hold)
 

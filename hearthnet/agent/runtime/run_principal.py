@@ -89,4 +89,15 @@ class RunPrincipal:
             return RunAuthority(peer.identity, peer.community, run, scopes())
         owner = RunAuthority(peer.identity, peer.community, run, scopes()) if self.is_owner else None
         decisions = None if store is None else self.saved_runs(store).decision_log
-        return ClientAuthority(peer.identity, peer.community, run, self._acting, decisions, owner=owner)
+        devices = self._other_nodes() if self.is_owner else frozenset()
+        return ClientAuthority(
+            peer.identity, peer.community, run, self._acting, decisions, owner=owner, devices=devices
+        )
+
+    def _other_nodes(self) -> frozenset[str]:
+        """Return the nodes of the owner's person, by which a decision is the owner's."""
+        roster = getattr(self._bus.peer, "roster", None)
+        if roster is None:
+            return frozenset()
+        person = roster.person_of(self._bus.peer.identity.node_id)
+        return frozenset(one.key for one in roster.devices(person) if one.kind == "node")

@@ -24,11 +24,23 @@ from hearthnet.core.errors import HearthNetError
 
 
 class _Recipe(msgspec.Struct, frozen=True):
-    """A tool as it is declared here; `hidden` are optional fields that only confuse a model."""
+    """A tool as it is declared here.
+
+    `hidden` are optional fields that only confuse a model. `everywhere`: it may leave its corpus open, or
+    name the home that has it (everybody.py).
+    """
 
     capability: str
     description: str
     hidden: frozenset[str] = frozenset()
+    everywhere: bool = False
+
+
+_CORPUS: Final = {
+    "type": "string",
+    "pattern": "^[a-z0-9-]{1,64}(@.{1,200})?$",
+    "description": "Collection to search, as list_corpora names it; leave it out to search all of them",
+}
 
 
 _RECIPES: Final[dict[str, _Recipe]] = {
@@ -36,7 +48,8 @@ _RECIPES: Final[dict[str, _Recipe]] = {
         "rag.query@1.0",
         "Searches a collection of documents and returns the passages that fit best, with their titles. Use "
         "it before answering any question of fact. Give the key words of the question, not a sentence.",
-        frozenset({"filter", "include_text"}),
+        frozenset({"copy_of", "filter", "include_text"}),
+        everywhere=True,
     ),
     "list_corpora": _Recipe(
         "rag.list_corpora@1.0",
@@ -46,7 +59,7 @@ _RECIPES: Final[dict[str, _Recipe]] = {
         "market.list@1.0",
         "Lists what neighbours currently offer, need or announce. Use it to see what is there; to look for "
         "one thing, search instead.",
-        frozenset({"since_lamport"}),
+        frozenset({"since_lamport", "hidden", "muted"}),
     ),
     "search_marketplace": _Recipe(
         "market.search@1.0", "Searches what neighbours currently offer, need or announce, by key words."
@@ -163,7 +176,13 @@ def _tool(name: str, bound: dict[str, Any]) -> ToolDefinition:
             f"the tool {name} needs {recipe.capability}, and this version of HearthNet has no contract for "
             "that; leave the tool out",
         )
-    return bound_tool(name, recipe.description, contracts().get(recipe.capability), bound, recipe.hidden)
+    tool = bound_tool(name, recipe.description, contracts().get(recipe.capability), bound, recipe.hidden)
+    schema = tool.parameters_schema
+    if not recipe.everywhere or "corpus" not in schema["properties"]:
+        return tool
+    required = [one for one in schema["required"] if one != "corpus"]
+    open_schema = {**schema, "properties": {**schema["properties"], "corpus": _CORPUS}, "required": required}
+    return msgspec.structs.replace(tool, parameters_schema=open_schema)
 
 
 def bound_tool(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from hearthnet.agent.tools.builtin import bound_tool
-from hearthnet.agent.tools.providers import home_of, only_provider
+from hearthnet.agent.tools.providers import home_of, only_provider, with_home_argument
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
@@ -32,8 +32,10 @@ async def dynamic_tools(
     """Return the tools that call `capabilities` (names that are not installed, version optional).
 
     Each is a tool of one node: of the one that `providers` names for it, else of this node where it offers
-    the capability, else of the only other one that does. A call of another node's tool always needs a
-    decision, whatever its contract declares: that it only reads is the statement of its owner.
+    the capability, else of the only other one that does. Where none is named and several offer it, each call
+    of an effect may name its home; it has to where several others offer one and the same contract. A call of
+    another node's tool always needs a decision, whatever its contract declares: that it only reads is the
+    statement of its owner.
 
     Raises:
         HearthNetError: `not_found` if no node, or not the named one, offers one of them; `bad_request` if
@@ -53,8 +55,18 @@ async def _tool_of(bus: Bus, name: str, node: str) -> ToolDefinition:
     if node and node not in {view.node for view in offers}:  # its contract may be known from another node
         home = home_of(bus.peer, node)
         raise HearthNetError("not_found", f"{home} does not offer {name} now; try again later")
-    node = node or only_provider(name, offers, own, bus.peer)
-    return dynamic_tool(await bus.fetch_contract(name, node=node), own=node == own, provider=node)
+    if node:
+        return dynamic_tool(await bus.fetch_contract(name, node=node), own=node == own, provider=node)
+    nodes, hashes = {view.node for view in offers}, {view.offer.schema_hash for view in offers}
+    is_open = own not in nodes and len(nodes) > 1 and len(hashes) == 1
+    node = min(nodes) if is_open else only_provider(name, offers, own, bus.peer)
+    contract = await bus.fetch_contract(name, node=node)
+    if is_open and not contract.side_effects:
+        only_provider(name, offers, own, bus.peer)
+    tool = dynamic_tool(contract, own=node == own, provider="" if is_open else node)
+    if len(nodes) == 1 or not contract.side_effects:
+        return tool
+    return with_home_argument(tool, required=is_open)
 
 
 def dynamic_tool(contract: Contract, *, own: bool, provider: str = "") -> ToolDefinition:

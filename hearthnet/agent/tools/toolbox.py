@@ -25,8 +25,9 @@ from hearthnet.agent.tools.result_text import (
 )
 from hearthnet.agent.tools.types import ToolDefinition
 from hearthnet.contracts.contract import Contract
-from hearthnet.contracts.namespaces import is_provider_defined
+from hearthnet.contracts.namespaces import is_derived, is_provider_defined
 from hearthnet.contracts.registry import contracts
+from hearthnet.contracts.request_schemas import RequestSchemas
 from hearthnet.contracts.schema import SchemaCheck, compile_schema
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.capability_name import split_name
@@ -37,6 +38,9 @@ _MOST_PROBLEMS: Final = 3
 TOOLS_CALL: Final = "llm.tools.call"
 TOOLS_CALL_ID: Final = "llm.tools.call@1.0"
 _TARGET: Final = "target_capability"
+SEARCH: Final = "rag.query"
+HOME: Final = "home"
+"""The argument by which a model names the home of an effect (providers.py); no field of the call."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -59,7 +63,13 @@ class BoundTool:
     is_client: Final = False
 
     def __init__(
-        self, definition: ToolDefinition, contract: Contract, safe_name: str, *, composed: bool = False
+        self,
+        definition: ToolDefinition,
+        contract: Contract,
+        safe_name: str,
+        *,
+        composed: bool = False,
+        schemas: RequestSchemas | None = None,
     ) -> None:
         self.definition: Final = definition
         self.composed: Final = composed
@@ -75,6 +85,7 @@ class BoundTool:
         self.changes: Final = contract.side_effects or (self.effect and is_provider_defined(contract.name))
         """Whether a call may change something; `effect` is set also for reads that a person decides about."""
         self.provider: Final = definition.provider
+        self.names_home: Final = contract.side_effects and takes_home(definition, contract)
         self._keyed = contract.idempotent == "client_id"
         self.repeatable_effect: Final = contract.side_effects and contract.idempotent != "no"
         self.foreign: Final = is_provider_defined(contract.name) or (
@@ -86,7 +97,9 @@ class BoundTool:
         (decision 0106).
         """
         self.memorable: Final = contract.idempotent == "pure" and not self.effect
-        self._schema = _compile(definition)
+        self._schema = _compile(
+            definition, (schemas or RequestSchemas()) if is_derived(contract.name) else None
+        )
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
         """Return the time limit of one call in milliseconds (docs/protocol/agent.md#limits).
@@ -101,13 +114,29 @@ class BoundTool:
         if wrong := _wrong(self._schema, arguments):
             return wrong
         try:
-            body = self.contract.split_arguments(arguments, self.bound_params)
+            fields = {name: one for name, one in arguments.items() if not (self.names_home and name == HOME)}
+            body = self.contract.split_arguments(fields, self.bound_params)
             if self._keyed:
                 body["input"]["client_id"] = client_id
-            self.contract.check_request(body)
+            self.contract.check_request(_with_plain_corpus(body) if self.contract.name == SEARCH else body)
             return Prepared(body, digest(body) if self.effect else "")
         except HearthNetError as error:
             return error_text(INVALID, error.message)
+
+
+def _with_plain_corpus(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a search as one home gets it: it may leave its corpus open, or name its home."""
+    corpus = body["params"].get("corpus", "any")
+    plain = corpus.partition("@")[0] if isinstance(corpus, str) else corpus
+    return {**body, "params": {**body["params"], "corpus": plain}}
+
+
+def takes_home(definition: ToolDefinition, contract: Contract) -> bool:
+    """Return whether the argument `HOME` of a tool is that of providers.py, and no field of its contract."""
+    properties = definition.parameters_schema.get("properties")
+    if not isinstance(properties, dict) or HOME not in properties:
+        return False
+    return HOME not in contract.tool_schema({}, frozenset())["properties"]
 
 
 class _UnboundTool:
@@ -118,12 +147,14 @@ class _UnboundTool:
     memorable: Final = False
     repeatable_effect: Final = False
 
-    def __init__(self, definition: ToolDefinition, safe_name: str) -> None:
+    def __init__(
+        self, definition: ToolDefinition, safe_name: str, schemas: RequestSchemas | None = None
+    ) -> None:
         self.definition: Final = definition
         self.safe_name: Final = safe_name
         self.effect: Final = definition.side_effects
         self.changes: Final = definition.side_effects
-        self._schema = _compile(definition)
+        self._schema = _compile(definition, schemas)
 
     def timeout_ms(self, per_tool_seconds: float) -> int:
         """Return the given limit; a client does not use it, since it has the time of a person."""
@@ -184,8 +215,9 @@ class Toolbox:
         declared = list(definitions)
         self._readers = {READ_RESULT: ReaderTool()}
         self._names = NameMap(definition.name for definition in declared)
+        schemas = RequestSchemas()
         self._tools = {
-            definition.name: _tool(definition, self._names.to_safe(definition.name))
+            definition.name: _tool(definition, self._names.to_safe(definition.name), schemas)
             for definition in declared
         }
 
@@ -246,11 +278,11 @@ def _wrong(schema: SchemaCheck, arguments: Any) -> str:
     return error_text(INVALID, "; ".join(found))
 
 
-def _tool(definition: ToolDefinition, safe_name: str) -> Tool:
+def _tool(definition: ToolDefinition, safe_name: str, schemas: RequestSchemas) -> Tool:
     if definition.bound_capability is None and definition.bound_version is None:
-        return ClientTool(definition, safe_name)
+        return ClientTool(definition, safe_name, schemas)
     contract, composed = _bound_to(definition)
-    return BoundTool(definition, contract, safe_name, composed=composed)
+    return BoundTool(definition, contract, safe_name, composed=composed, schemas=schemas)
 
 
 def _contract(definition: ToolDefinition) -> Contract:
@@ -278,7 +310,11 @@ def _bound_to(definition: ToolDefinition) -> tuple[Contract, bool]:
     return contracts().get(target), True
 
 
-def _compile(definition: ToolDefinition) -> SchemaCheck:
+def _compile(definition: ToolDefinition, schemas: RequestSchemas | None) -> SchemaCheck:
+    """Compile the schema of the arguments, with `schemas` within the bounds of schemas from outside.
+
+    Beyond them any object is accepted: a client checks what it is called with, a provider by its contract.
+    """
     schema: Any = definition.parameters_schema
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise HearthNetError(
@@ -288,8 +324,10 @@ def _compile(definition: ToolDefinition) -> SchemaCheck:
             details={"path": "/parameters_schema/type", "rule": "schema"},
         )
     try:
-        return compile_schema(definition.parameters_schema)
+        return compile_schema(schema) if schemas is None else schemas.compile(schema)
     except HearthNetError as error:
+        if error.rule == "size":
+            return compile_schema({"type": "object"})
         raise HearthNetError(
             error.code, f"the tool {definition.name!r}: {error.message}", details=error.details
         ) from error

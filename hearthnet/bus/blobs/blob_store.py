@@ -8,7 +8,7 @@ later (docs/decisions/0080).
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -146,9 +146,9 @@ class Blobs:
             if await self._replace(entry.with_notes(Notes(holds, notes.made)), sequence):
                 return True
 
-    async def release(self, cid: str, by: str) -> bool:
-        """End the hold of `by` on `cid`, and delete content without holds; return True if gone."""
-        return await self._keep(cid, lambda hold: hold.by != by)
+    async def release(self, cid: str, by: Collection[str]) -> bool:
+        """End the holds of those in `by` on `cid`, and delete content without holds; return True if gone."""
+        return await self._keep(cid, lambda hold: hold.by not in by)
 
     async def expire(self, cid: str, now_ms: int) -> bool:
         """End the holds on `cid` that expire by then, delete content without holds, as `release`."""
@@ -232,6 +232,22 @@ class Blobs:
                 "the disk has too little room for this content; "
                 f"free {math.ceil(missing / 1_000_000)} MB, then try again",
                 details={"free_bytes": free, "needed_bytes": size + keep},
+            )
+
+    async def check_quota(self, size: int, quota: int) -> None:
+        """Check that `size` bytes more are within `quota`, both in bytes.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if they are not.
+        """
+        used = await self.link.used_bytes()
+        if used + size > quota:
+            more, most, here = (math.ceil(each / 1_000_000) for each in (size, quota, used))
+            raise HearthNetError(
+                "capacity_exceeded",
+                f"{more} MB more are too much: this node keeps {most}, and has {here}; "
+                "remove something, or raise quota_mb in [file] there",
+                details={"used_bytes": used, "quota_bytes": quota, "needed_bytes": size},
             )
 
     async def _keep(self, cid: str, wanted: Callable[[Hold], bool]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -83,9 +84,9 @@ class BlobRecord(msgspec.Struct, frozen=True):
         """Return the holds that have not expired."""
         return tuple(hold for hold in self.notes.holds if hold.until == 0 or hold.until > now_ms)
 
-    def readable_by(self, principal: str, now_ms: int) -> bool:
-        """Return whether `principal`, which is not this home, may read it and learn of it."""
-        return any(hold.shared or hold.by == principal for hold in self.holds(now_ms))
+    def readable_by(self, principals: Collection[str], now_ms: int) -> bool:
+        """Return whether the holder of these `principals`, not this home, may read it and learn of it."""
+        return any(hold.shared or hold.by in principals for hold in self.holds(now_ms))
 
     def encode(self) -> bytes:
         """Return the bytes of the entry."""

@@ -36,6 +36,7 @@ See: docs/protocol/agent.md#what-happened.
 """
 PROBE_SECONDS: Final = 3.5
 """Time without a sign of life after which the process is probed; live ones send one every 2 to 3 s."""
+_AGAIN_SECONDS: Final = 1.0
 _SIGN_SECONDS: Final = 1.0
 """A sign of life that follows the one before sooner was not waited for."""
 _MAX_BATCHED_TEXT: Final = 4_096
@@ -144,11 +145,14 @@ def send_request(
     until: float,
     trace: SpanRecord,
     caller: PendingReply | None = None,
+    *,
+    waits: bool = False,
 ) -> None:
     """Send the call or the opening of a stream to the process that made the offer.
 
     It is signed if it has side effects, since it may have to be proved later. A plain call of `caller` to a
     provider that accepts batches is sent with others of this turn of the loop. `trace` records the provider.
+    With `waits` the provider keeps it until a place is free.
     The caller must wait while the link is congested.
 
     Raises:
@@ -172,6 +176,7 @@ def send_request(
             hops=request.hops,
             traceparent=trace.traceparent,
             session=request.session,
+            waits=waits,
         )
         name, capability = request.contract.id, view.capability
         session.batcher.add_call(view.node, offer.instance, name, capability, item, len(body), caller)
@@ -193,6 +198,7 @@ def send_request(
         session=request.session,
         traceparent=trace.traceparent,
         packs=kind == "open",
+        waits=waits,
     )
     sender.send_call(view.capability, header, body, signed=request.contract.side_effects)
 
@@ -342,7 +348,7 @@ class PendingReply:
 
     def _next_check(self) -> float:
         """Return the loop time of the next action, unless the answer arrives before."""
-        probe = max(self._last_sign, self._probed) + PROBE_SECONDS
+        probe = max(self._last_sign + PROBE_SECONDS, self._probed + _AGAIN_SECONDS)
         return min(self._until, self._silent_at(), probe)
 
     def _silent_at(self) -> float:

@@ -9,29 +9,34 @@ See: docs/protocol/discovery.md#choosing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections import OrderedDict
-from typing import Final
+from typing import Any, Final
 
 from hearthnet.bus.calls.attempt import ConnectionLost, NoResponders, ProviderGone, Request
 from hearthnet.bus.routing import no_route
 from hearthnet.bus.routing.discovery import Discovery
 from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.bus.routing.place_line import PlaceLine
 from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session.session import Session
 from hearthnet.contracts.match import matched_fields
 from hearthnet.contracts.namespaces import is_provider_defined
-from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.errors import PLACES_TAKEN, SHARING_RULES, HearthNetError, Unavailable
 from hearthnet.core.node_state import starting_services
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import subjects
-from hearthnet.trust.authorization.authority import HOME
+from hearthnet.trust.authorization.authority import guest_of, is_to_home
+from hearthnet.trust.authorization.token import Claims
+from hearthnet.trust.community.roster import RANK
 
 MOST_ATTEMPTS: Final = 5
 LONGEST_WAIT_MS: Final = 2_000
 """Longest requested wait that is observed here; for a longer one the refusal is returned."""
 _STARTING_MS: Final = 500
 _BACKOFF_SECONDS: Final = 0.1
+_CROWDED_MS: Final = 1_000
+"""Time for which a process that had no free place is presumed to have none: calls wait there at once."""
 _LOOK_SECONDS: Final = 4.0
 """Pause after which a call that waits for a place looks for another process."""
 
@@ -49,23 +54,27 @@ class Candidates:
         "_bound",
         "_discovery",
         "_error",
-        "_has_waited",
         "_is_silent",
         "_request",
         "_searched_ms",
         "_session",
         "_tried",
+        "_turn",
         "body",
+        "waits",
     )
 
     def __init__(self, session: Session, discovery: Discovery, request: Request) -> None:
         self.body = request.body
+        self.waits = False
+        """Whether the provider that was picked is to keep the call until a place is free."""
         self._session = session
         self._discovery = discovery
         self._request = request
         self._tried: list[tuple[str, str]] = []
         self._attempts = 0
-        self._has_waited = self._is_silent = False
+        self._is_silent = False
+        self._turn: int | None = None
         self._ahead = self._searched_ms = 0
         self._bound = request.node
         """The only node that may be called, if not empty."""
@@ -94,6 +103,8 @@ class Candidates:
             raise self._no_route() if last is None or isinstance(last, ProviderStarting) else last
         self._tried.append((entry.view.node, entry.view.offer.instance))
         self._ahead = self._session.sender.clocks.ahead(entry.view.node)
+        if entry.crowded_ms and not self.waits:
+            self.waits = steady_ms() < entry.crowded_ms and not self._has_other()
         return entry
 
     async def pick_patiently(self, until: float) -> RoutingEntry:
@@ -116,21 +127,45 @@ class Candidates:
             return False
         if (chosen and chosen != node) or (self._tried and (node, view.offer.instance) in self._tried):
             return False
-        if view.offer.trust == HOME and not self._is_of_home(view):
+        if is_to_home(view.offer.trust) and not self._is_of_home(view):
             return False
-        return self._session.membership.is_member(node)
+        return self._session.membership.is_member(node) and not self._is_above_own_level(view)
+
+    def _is_above_own_level(self, view: OfferView) -> bool:
+        """Return whether another home offers this to members of a higher level alone, by its announcement.
+
+        A call under a token has the level of the node that issued it.
+        """
+        trust, session = view.offer.trust, self._session
+        if not trust or view.node == session.node_id:
+            return False
+        claims = self._claims()
+        issuer = session.node_id if claims is None else claims.iss
+        return RANK.get(trust, 0) > RANK[session.roster.level(issuer)]
+
+    def _claims(self) -> Claims | None:
+        """Return the claims of the request's token; None without a readable one, which is refused there."""
+        if self._request.token:
+            with contextlib.suppress(HearthNetError):
+                return self._session.tokens.claims(self._request.token)
+        return None
+
+    def is_covered(self, body: dict[str, Any]) -> bool:
+        """Return whether the request's token, if there is a readable one, covers a call with this body."""
+        claims = self._claims()
+        return claims is None or claims.scope.constraints.violated(body) is None
 
     def _is_of_home(self, view: OfferView) -> bool:
         """Return whether the request reaches an offer to the home alone.
 
         The provider decides; but an error for the lack of offers must not name those that are none for it.
         """
-        token = self._request.token
+        token, guest = self._request.token, guest_of(view.offer.trust)
         if not token:
-            return True
+            return not guest
         fields = matched_fields(self._request.contract.match, view.params)
         try:
-            return self._session.tokens.claims(token).is_of_home(view.node, fields)
+            return self._session.tokens.claims(token).is_of_home(view.node, fields, guest)
         except HearthNetError:
             return False
 
@@ -146,8 +181,7 @@ class Candidates:
         """
         if entry is not None:
             node, instance = entry.view.node, entry.view.offer.instance
-            if isinstance(error, ProviderGone):
-                self._discovery.registry.drop_instance(node, instance)
+            self._learn(entry, error)
             if is_new and self._session.sender.clocks.update(node, error, self._ahead):
                 self._tried.remove((node, instance))
                 return True
@@ -158,8 +192,32 @@ class Candidates:
         self._error = error
         if self._attempts >= MOST_ATTEMPTS:
             return False
+        if error.rule in SHARING_RULES:
+            return self._has_other()
+        if error.rule == PLACES_TAKEN and self._may_wait():
+            return True
         free = isinstance(error, ProviderGone | ConnectionLost | ProviderStarting | no_route.AllSlotsBusy)
         return free or self._discovery.retries.spend(steady_ms())
+
+    def _learn(self, entry: RoutingEntry, error: HearthNetError) -> None:
+        """Record what a failure says about the process, for other calls."""
+        if error.rule == PLACES_TAKEN:
+            entry.crowded_ms = steady_ms() + _CROWDED_MS
+        elif error.rule in SHARING_RULES:
+            entry.is_closed = True
+            entry.insert()
+        elif isinstance(error, ProviderGone):
+            self._discovery.registry.drop_instance(entry.view.node, entry.view.offer.instance)
+
+    def _may_wait(self) -> bool:
+        """Return whether the next attempt is the first that waits for a place at its provider.
+
+        It is not charged: a call is refused so no more than once.
+        """
+        if not self.waits:
+            self.waits = self._attempts == MOST_ATTEMPTS - 1 or not self._has_other()
+            return self.waits
+        return False
 
     async def backoff(self, error: HearthNetError, until: float) -> None:
         """Return at once if another known process can be called; else after a pause.
@@ -176,6 +234,8 @@ class Candidates:
         The pause is at least the requested one. Waits for the connection if that broke.
         """
         self._tried.clear()
+        if self.waits and error.rule == PLACES_TAKEN:
+            return
         if isinstance(error, no_route.AllSlotsBusy):
             await self._wait_for_slot(error, until)
             return
@@ -192,30 +252,30 @@ class Candidates:
     async def _wait_for_slot(self, error: HearthNetError, until: float) -> None:
         """Wait until a call of this process releases a place, without counting an attempt.
 
-        A call that comes too late to a place waits in front from then on.
+        Calls wait in the order in which each first found no place. Each also looks from time to time whether
+        a call of another process released one.
         """
         self._attempts -= 1
-        loop, lines = asyncio.get_running_loop(), self._discovery.registry.lines
-        topic, free = subjects.topic(self._request.contract.capability), asyncio.Event()
-        line = lines.setdefault(topic, OrderedDict())
-        line[self] = free.set
-        if self._has_waited:
-            line.move_to_end(self, last=False)
-        self._has_waited = True
-        look_at = loop.time() + _LOOK_SECONDS * random.uniform(0.5, 1.0)
+        loop, registry = asyncio.get_running_loop(), self._discovery.registry
+        topic = subjects.topic(self._request.contract.capability)
+        if self._turn is None:
+            self._turn = next(registry.turns)
+        line = registry.lines.setdefault(topic, PlaceLine())
         try:
-            async with asyncio.timeout_at(min(until, look_at)):
-                await free.wait()
-        except TimeoutError:
-            if loop.time() >= until:
-                raise error from None
+            while True:
+                look_at = loop.time() + _LOOK_SECONDS * random.uniform(0.5, 1.0)
+                if await line.wait(self._turn, min(until, look_at)):
+                    return
+                if loop.time() >= until:
+                    raise error from None
+                if not line.is_promised:
+                    return
         finally:
-            line.pop(self, None)
-            if not line and lines.get(topic) is line:
-                del lines[topic]
+            if not line and registry.lines.get(topic) is line:
+                del registry.lines[topic]
 
     def _is_early(self, entry: RoutingEntry) -> bool:
-        """Return whether another node was heard first, and the own node may have an offer to the home."""
+        """Return whether another node was heard first, and this node may have an offer to the home."""
         contract, own = self._request.contract, self._session.node_id
         if self._bound or not contract.match or entry.view.node == own:
             return False
@@ -245,6 +305,11 @@ class Candidates:
         if entry is not None:
             discovery.sessions.put(topic, request.session, entry, now)
         return entry
+
+    def _has_other(self) -> bool:
+        """Return whether a process is known that was not tried in this round."""
+        table = self._discovery.tables.get(self._request.contract.id)
+        return table is not None and table.best(self) is not None
 
     async def _search(self) -> RoutingEntry | None:
         """Return the best process as `_best`, after a search of the mesh if none is known."""
@@ -293,6 +358,11 @@ class Candidates:
         request, contract, own = self._request, self._request.contract, self._session.node_id
         offers = self._discovery.registry.offers(subjects.topic(contract.capability), steady_ms())
         accepted = [view for view in offers if self.accepts(view)]
+        above = [
+            view for view in offers if self._is_above_own_level(view) and request.node in ("", view.node)
+        ]
+        if above and not accepted:
+            return no_route.above_own_level(contract, above[0])
         others = sorted({view.node for view in offers} - {own})
         if is_provider_defined(contract.name) and request.node == own and others and not accepted:
             return no_route.only_elsewhere(contract, others)
@@ -331,6 +401,8 @@ def is_repeatable(request: Request, error: HearthNetError) -> bool:
         return True
     harmless = error.code in ("capacity_exceeded", "rate_limited")
     lost = error.code == "partition" and request.contract.idempotent != "no"
+    if error.rule in SHARING_RULES:
+        return True
     return (harmless or lost) and is_wait_short(error)
 
 

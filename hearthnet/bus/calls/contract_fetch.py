@@ -277,7 +277,7 @@ class ContractLearner:
             body: dict[str, Any] = {"params": {}, "input": {"capability": capability}}
             reply = await self._ask(CONTRACT, body, node=view.node, instance=instance)
             there = _verified(reply.output, capability)
-            contracts().learn(there)
+            contracts().learn(there, "" if view.node == self._own else view.node)
             if not is_derived(capability):
                 self._origins[capability] = instance
         return there

@@ -31,7 +31,7 @@ from hearthnet.bus.routing.routing_table import RoutingEntry
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import CANCELLED, code_of
 from hearthnet.core import ids
-from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.errors import SHARING_RULES, HearthNetError, Unavailable
 from hearthnet.core.timer_wheel import Timer
 from hearthnet.core.times import steady_ms
 from hearthnet.protocol.frame import Frame
@@ -75,7 +75,7 @@ class StreamCall:
         self._readers: list[asyncio.Future[None]] = []
         """Readers that wait for the next item."""
         self._incoming = Incoming(steady_ms())
-        self._is_over = self._has_sent = self._acking = False
+        self._is_over = self._has_sent = self._acking = self._is_counted = False
         self._consumed = 0
         self._view: OfferView | None = None
         self._entry: RoutingEntry | None = None
@@ -201,6 +201,7 @@ class StreamCall:
     def _end_trace(self, error: BaseException | None) -> None:
         """End the trace with the raised error, or as cancelled if the stream was left early."""
         self._record_health("" if self._first_ms else None)
+        self._count_use({})
         trace = self._trace
         trace.frames = self._consumed
         if error is not None:
@@ -220,6 +221,13 @@ class StreamCall:
             took_ms = (self._first_ms or now) - self._opened_ms
             self._discovery.registry.call_finished(entry, code, took_ms, now)
 
+    def _count_use(self, meta: dict[str, Any]) -> None:
+        """Count the call, with what the last frame says of it, unless it is counted."""
+        if self._consumed and not self._is_counted:
+            self._is_counted = True
+            took_ms = steady_ms() - self._opened_ms
+            self._session.usage.used(self.provider, self._request.contract.id, took_ms, meta)
+
     async def _open(self) -> None:
         self._session.replies.forget(self._id)
         entry = await self._candidates.pick_patiently(self._until)
@@ -233,7 +241,16 @@ class StreamCall:
         self._consumed = 0
         self._session.replies.expect(self._id, self)
         try:
-            send_request(self._session, self._request, entry.view, "open", self._id, self._until, self._trace)
+            send_request(
+                self._session,
+                self._request,
+                entry.view,
+                "open",
+                self._id,
+                self._until,
+                self._trace,
+                waits=self._candidates.waits,
+            )
             if self._session.link.is_congested:
                 await self._session.link.drain()
         except BaseException as error:
@@ -272,6 +289,7 @@ class StreamCall:
             self._check(event, data)
         self._consumed = header.seq
         if event == "done":
+            self._count_use(data)
             self._record_health("")
         if self._incoming.ack_due(self._consumed) and not self._acking:
             # One acknowledgement for all frames read in this turn of the loop: often the whole window.
@@ -299,6 +317,7 @@ class StreamCall:
         gone = isinstance(error, NoResponders) or (isinstance(error, ProviderGone) and harmless)
         refused = error.code in ("capacity_exceeded", "rate_limited")
         is_repeatable = is_new and (gone or refused) and is_wait_short(error)
+        is_repeatable = is_repeatable or (is_new and error.rule in SHARING_RULES)
         return self._candidates.may_retry(entry, error, is_repeatable=is_repeatable, is_new=is_new)
 
     def due(self) -> None:

@@ -81,7 +81,9 @@ async def call(session: Session, discovery: Discovery, request: Request) -> Rece
             entry = None
             try:
                 entry = await candidates.pick(until)
-                return await _attempt(session, discovery, request, entry, until, trace)
+                return await _attempt(
+                    session, discovery, request, entry, until, trace, waits=candidates.waits
+                )
             except HearthNetError as error:
                 if not candidates.may_retry(entry, error, is_repeatable=is_repeatable(request, error)):
                     if lost is None or error.code in _UNSURE:
@@ -103,13 +105,15 @@ async def _attempt(
     entry: RoutingEntry,
     until: float,
     trace: SpanRecord,
+    *,
+    waits: bool,
 ) -> ReceivedReply:
     """Call one process, and record the result in its health."""
     registry, view, began, code = discovery.registry, entry.view, steady_ms(), None
     pending = PendingReply(session, view, ids.new_ulid())
     registry.call_started(entry)
     try:
-        send_request(session, request, view, "call", pending.call_id, until, trace, pending)
+        send_request(session, request, view, "call", pending.call_id, until, trace, pending, waits=waits)
         if session.link.is_congested:
             await session.link.drain()
         frame = await pending.within(until)
@@ -118,6 +122,7 @@ async def _attempt(
         signed = "" if frame.evidence is None else pending.call_id
         reply = ReceivedReply(body, view.node, view.offer.instance, signed)
         code = ""
+        session.usage.used(view.node, request.contract.id, steady_ms() - began, reply.meta)
         return reply
     except asyncio.CancelledError:
         # The caller stopped waiting, so the provider's work is stopped as well.

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from hearthnet.bus.routing.health import Retries
 from hearthnet.bus.routing.offer_registry import OfferView, Registry
-from hearthnet.bus.routing.routing_table import RoutingTable, SessionAffinity
+from hearthnet.bus.routing.routing_table import RoutingTable
+from hearthnet.bus.routing.session_affinity import SessionAffinity
 from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.contracts.contract import Contract
 from hearthnet.core import ids
@@ -221,7 +222,7 @@ class Discovery:
         self.retries = Retries(steady_ms())
         self._followed: set[str] = set()
         self._asked: set[str] = set()
-        """The topics of which a find has ended, so that the own node's offers are known."""
+        """The topics of which a find has ended, so that this node's offers are known."""
         self._finds: dict[str, FindRequest] = {}
         self._searched: dict[str, float] = {}
         """The loop time until which a topic needs no search of `BUSY_SECONDS`."""
@@ -252,7 +253,7 @@ class Discovery:
         self.tables[contract.id] = self.registry.table(contract)
 
     def has_asked(self, contract: Contract) -> bool:
-        """Return whether the own node's offers of the capability are known, by a find that has ended."""
+        """Return whether this node's offers of the capability are known, by a find that has ended."""
         return subjects.topic(contract.capability) in self._asked
 
     async def find(
@@ -285,12 +286,17 @@ class Discovery:
         return finding.is_unanswered
 
     async def listed(
-        self, wanted: str, suits: Callable[[OfferView], bool] | None = None, *, once: str = ""
+        self,
+        wanted: str,
+        suits: Callable[[OfferView], bool] | None = None,
+        *,
+        once: str = "",
+        is_hidden_too: bool = False,
     ) -> list[OfferView]:
         """Return every offer in the mesh, or those of one topic, by a new find: not for calls.
 
         While none `suits`, busy providers are waited for, up to `BUSY_SECONDS`, unless that was done in vain
-        recently for the same `once`.
+        recently for the same `once`. `is_hidden_too`: with the offers that lists do not show.
         """
         registry, clock = Registry(self.registry.own), asyncio.get_running_loop().time
         hurried = suits is None or clock() < self._searched.get(once, 0)
@@ -302,7 +308,7 @@ class Discovery:
         await finding.wait(lambda: False, lambda: not finding.is_unanswered and content())
         if once and finding.exhausted:
             self._searched[once] = clock() + _SEARCHED_SECONDS
-        return registry.all_offers(steady_ms())
+        return [view for view in registry.all_offers(steady_ms()) if is_hidden_too or view.is_shown]
 
     async def _join_find(self, topic: str) -> FindRequest:
         """Send a find for `topic`, or join one in progress: a thousand calls at once are one find."""

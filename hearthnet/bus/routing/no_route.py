@@ -10,7 +10,7 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.bus.routing.routing_table import RoutingEntry, same_schema
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.match import fits, nearest, pairs_in, value_at
-from hearthnet.core.errors import HearthNetError, Overloaded, Unavailable
+from hearthnet.core.errors import NOT_SHARED_WITH, HearthNetError, Overloaded, Unauthorized, Unavailable
 from hearthnet.core.ids import short_id
 
 PLACE_FREE_MS: Final = 250
@@ -64,6 +64,14 @@ def only_elsewhere(contract: Contract, nodes: list[str]) -> HearthNetError:
         f"where the call names the node: {', '.join(map(short_id, nodes[:_MOST_NAMED]))}; see: hearthnet "
         "call --node",
         details={"providers": nodes[:_MOST_NAMED]},
+    )
+
+
+def above_own_level(contract: Contract, view: OfferView) -> HearthNetError:
+    """Return the error if all who offer it do so to members of a higher level than this node's."""
+    return Unauthorized(
+        f"{short_id(view.node)} offers {contract.id} to {view.offer.trust} members alone; ask its owner",
+        rule=NOT_SHARED_WITH,
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from sys import intern
@@ -19,18 +18,17 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hearthnet.bus.routing.health import FAILURES, QUARANTINE_MS, Health
+from hearthnet.bus.routing.place_line import PlaceLine
 from hearthnet.bus.routing.routing_table import RoutingEntry, RoutingTable
 from hearthnet.contracts.contract import Contract
 from hearthnet.contracts.namespaces import is_home_only
 from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.ids import short_id
 from hearthnet.protocol import subjects
-from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
-from hearthnet.trust.authorization.authority import HOME
+from hearthnet.protocol.offer import LIFETIME_MS, MAX_OFFERS, OfferRecord
+from hearthnet.trust.authorization.authority import guest_of, is_to_home
 
 _log = logging.getLogger(__name__)
-MOST_OFFERS: Final = 512
-"""Maximum of offers kept per node; further ones are ignored."""
 MOST_PARAMS: Final = 16_384
 """Maximum characters of JSON in the params of one offer."""
 MOST_FAILING: Final = 3
@@ -58,6 +56,11 @@ class OfferView(msgspec.Struct, frozen=True):
     def is_called(self, name: str) -> bool:
         """Return whether `name`, with or without version, is the offered capability."""
         return name in (self.capability.name, str(self.capability))
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether lists show it; an offer to one person of a home alone is in none."""
+        return not guest_of(self.offer.trust)
 
     @property
     def key(self) -> _Key:
@@ -88,13 +91,15 @@ class Registry:
         self._shut: list[tuple[int, int, RoutingEntry]] = []
         self._failed: dict[tuple[str, str], tuple[frozenset[str], int]] = {}
         """The processes of a node that failed calls of a topic since one worked, and the time of the last."""
-        self._most_ends = MOST_OFFERS
+        self._most_ends = MAX_OFFERS
         self._serial = itertools.count()
         self._of_home: dict[str, dict[str, OfferView]] = {}
         """The own node's offers to the home, by topic and params, until they are withdrawn or opened."""
         self._watchers: dict[str, list[Watcher]] = {}
-        self.lines: dict[str, OrderedDict[object, Callable[[], None]]] = {}
-        """Calls waiting for a place of this process's calls, by topic; a free one wakes the first."""
+        self.turns = itertools.count()
+        """Numbers for calls that wait, in the order in which they began to."""
+        self.lines: dict[str, PlaceLine] = {}
+        """Calls waiting for a place of this process's calls, by topic."""
 
     def __len__(self) -> int:
         return sum(map(len, self._nodes.values()))
@@ -108,7 +113,7 @@ class Registry:
         self.drop_expired(heard_ms)
         known = self._nodes.get(node)
         same = known[0].view.node if known else node
-        views = [_view(same, offer) for offer in offers[:MOST_OFFERS]]
+        views = [_view(same, offer) for offer in offers[:MAX_OFFERS]]
         if withdrawn:
             for view in views:
                 topic = subjects.topic(view.capability)
@@ -152,8 +157,8 @@ class Registry:
         entry.own -= 1
         if self.lines:
             line = self.lines.get(subjects.topic(entry.view.capability))
-            if line:
-                line.popitem(last=False)[1]()
+            if line is not None:
+                line.wake_first()
         health = entry.health
         state = health.state
         health.end(code, ms, now_ms)
@@ -226,7 +231,7 @@ class Registry:
     def is_of_home(
         self, contract: Contract, body: dict[str, Any], suits: Callable[[OfferView], bool]
     ) -> bool:
-        """Return whether a request is for an offer of the own node to its home that `suits`.
+        """Return whether a request is for an offer of this node to its home that `suits`.
 
         So it is also while no process offers it: it must not go to another node in the meantime.
         """
@@ -251,7 +256,7 @@ class Registry:
         key, topic = view.key, subjects.topic(view.capability)
         entry = self._topics.get(topic, {}).get(key)
         if entry is None:
-            if len(self._nodes.get(view.node, ())) >= MOST_OFFERS or len(key[3]) > MOST_PARAMS:
+            if len(self._nodes.get(view.node, ())) >= MAX_OFFERS or len(key[3]) > MOST_PARAMS:
                 _log.info("%s offers more than is kept: %s", short_id(view.node), view.capability)
                 return
             entry = self._add(view, key, topic)
@@ -263,7 +268,7 @@ class Registry:
         else:
             self._renew(entry, view, topic)
         if view.node == self.own:
-            if view.offer.trust == HOME:
+            if is_to_home(view.offer.trust):
                 self._of_home.setdefault(topic, {})[key[3]] = view
             elif topic in self._of_home:
                 self._of_home[topic].pop(key[3], None)
@@ -290,7 +295,7 @@ class Registry:
         if before.params == now.params:
             now = msgspec.structs.replace(now, params=before.params)
             view = OfferView(view.node, entry.view.capability, now)
-        entry.view, entry.own_then = view, entry.own
+        entry.view, entry.own_then, entry.is_closed = view, entry.own, False
         if before.schema_hash != now.schema_hash:
             self._withdraw(entry, topic)
             self._insert(entry, topic)
@@ -330,7 +335,7 @@ class Registry:
             # Drop the entries of offers that were withdrawn before their expiry.
             self._ends = [entry for entry in self._ends if entry[2].until]
             heapify(self._ends)
-            self._most_ends = 2 * len(self._ends) + MOST_OFFERS
+            self._most_ends = 2 * len(self._ends) + MAX_OFFERS
 
     def _notify(self, event: Event, topic: str, view: OfferView) -> None:
         for watcher in list(self._watchers.get(topic, ())):

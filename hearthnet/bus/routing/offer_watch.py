@@ -120,7 +120,7 @@ class OfferWatch:
 
     def _on_event(self, event: Event, view: OfferView) -> None:
         known = event == "gone" or self._peer.membership.is_member(view.node)
-        if known and view.capability.serves(self._contract.capability):
+        if known and view.is_shown and view.capability.serves(self._contract.capability):
             self._pending.put(event, view)
             self._woken.set()
 

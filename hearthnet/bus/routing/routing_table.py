@@ -4,11 +4,7 @@ A table keeps its offers sorted by score, all of them and those for each value t
 compares by `equal` or `in` (one corpus, one model). A changed offer is removed and inserted again; a call
 examines the first ones only. Pure; the reasons are in docs/decisions/0011.
 
-Sessions stay with the process that answered them first, for its loaded state. A session is lost ten minutes
-after its last call, or when its process leaves.
-
-See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing,
-docs/protocol/discovery.md#sessions.
+See: docs/protocol/discovery.md#matching, docs/protocol/discovery.md#choosing.
 """
 
 from __future__ import annotations
@@ -16,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from random import random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hearthnet.contracts.contract import Contract
 from hearthnet.core.errors import HearthNetError
@@ -95,7 +91,20 @@ class Shelf(list[Rank]):
 class RoutingEntry:
     """One offer as this process knows it: the offer, its health, and this caller's load on it."""
 
-    __slots__ = ("health", "is_near", "key", "own", "own_then", "rank", "serial", "shelves", "until", "view")
+    __slots__ = (
+        "crowded_ms",
+        "health",
+        "is_closed",
+        "is_near",
+        "key",
+        "own",
+        "own_then",
+        "rank",
+        "serial",
+        "shelves",
+        "until",
+        "view",
+    )
 
     def __init__(self, view: OfferView, key: Any, health: Health, serial: int, *, near: bool) -> None:
         self.view = view
@@ -103,7 +112,9 @@ class RoutingEntry:
         self.health = health
         self.serial = serial
         self.is_near = near
-        self.until = 0
+        self.is_closed = False
+        """Whether terms of sharing were its refusal since its last announcement: it is called last."""
+        self.until = self.crowded_ms = 0
         self.own = 0
         """Number of calls of this process that run there."""
         self.own_then = 0
@@ -139,7 +150,7 @@ class RoutingEntry:
         running = offer.in_flight + own - self.own_then
         places = offer.max_concurrent or 0.5
         load = (running if running > own else own) / places
-        last = FULL if load >= 1 else 0
+        last = FULL if load >= 1 or self.is_closed else 0
         if (load >= LOCAL_BELOW or not self.is_near) and not len(health):
             last += UNMEASURED
         if self.is_near:
@@ -355,47 +366,3 @@ def _one(shelf: Shelf, start: int, end: int) -> RoutingEntry:
     turn = int(random() * len(ranks))
     of_node = {rank[2].view.node: rank[2] for rank in (*ranks[turn:], *ranks[:turn])}
     return list(of_node.values())[int(random() * len(of_node))]
-
-
-IDLE_MS: Final = 600_000
-MOST_SESSIONS: Final = 4_096
-LONGEST_NAME: Final = 64
-
-
-class _Place(NamedTuple):
-    entry: RoutingEntry
-    until_ms: int
-
-
-class SessionAffinity:
-    """The processes of this caller's sessions, by topic and name of the session."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, str], _Place] = {}
-
-    def get(self, topic: str, session: str, now_ms: int) -> RoutingEntry | None:
-        """Return the process of the session; None if the session is new or lost."""
-        place = self._places.get((topic, session))
-        if place is None:
-            return None
-        if place.until_ms <= now_ms or not place.entry.until:
-            del self._places[topic, session]
-            return None
-        return place.entry
-
-    def put(self, topic: str, session: str, entry: RoutingEntry, now_ms: int) -> None:
-        """Record a call of the session there; of very many sessions, drop the longest idle."""
-        self._places.pop((topic, session), None)
-        if len(self._places) >= MOST_SESSIONS:
-            del self._places[next(iter(self._places))]
-        self._places[topic, session] = _Place(entry, now_ms + IDLE_MS)
-
-
-def check_session(session: str) -> None:
-    """Check the name of a session.
-
-    Raises:
-        HearthNetError: `bad_request` if it is too long.
-    """
-    if len(session) > LONGEST_NAME:
-        raise HearthNetError("bad_request", f"the name of a session has up to {LONGEST_NAME} characters")

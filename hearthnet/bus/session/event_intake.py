@@ -12,15 +12,25 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from hearthnet.core.canonical_json import is_plain
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rate_limits import LineBudgets
 from hearthnet.core.times import steady_ms
 from hearthnet.trust.community.events import Admitted, CommunityEvent, Joined
+from hearthnet.trust.community.person_statements import DeviceRemoved, PersonKeyed
+from hearthnet.trust.community.recovery_statements import HelpersNamed
 from hearthnet.trust.community.roster import Roster
 
 BYTES_AT_ONCE: Final = 256 * 1024
 BYTES_PER_SECOND: Final = 64 * 1024 / 86_400
 """Room for the events of a line of invitation: 64 KiB a day in the long run, some twenty admissions."""
+RECOVERY_BYTES: Final = 96 * 1024
+RECOVERY_BYTES_PER_SECOND: Final = 24 * 1024 / 86_400
+"""Further room for what the recovery key of a member's person signs: a thief of one of the person's nodes
+can fill that of its line.
+
+The persons of nodes whom one member let in share it, and have half: a member could let in any number.
+"""
 UNKNOWN_BYTES: Final = 2 * 1024
 """Maximum size of an event of a kind that this version does not know."""
 TRUSTED_FACTOR: Final = 16
@@ -41,14 +51,20 @@ class EventIntake:
         self._bytes = LineBudgets(BYTES_AT_ONCE, BYTES_PER_SECOND)
         # A day's admissions are one unit, and come back within a day.
         self._admissions = LineBudgets(1.0 + _ROUNDING, 1 / 86_400)
+        self._recoveries = LineBudgets(RECOVERY_BYTES, RECOVERY_BYTES_PER_SECOND)
         self._vouchers: dict[str, str] = {}
         self._admitted: set[str] = set()
         self.passed_over = 0
 
     def is_fit(self, event: CommunityEvent) -> bool:
-        """Return whether to look at `event` at all: well-formed, and small if its kind is unknown."""
+        """Return whether to look at `event` at all: well-formed, and small and plain if its kind is unknown.
+
+        Known kinds are closed and have neither fractions nor names beyond ASCII, other than by the root.
+        """
         try:
-            return event.content is not None or len(event.encode()) <= UNKNOWN_BYTES
+            return event.content is not None or (
+                is_plain(event.data) and len(event.encode()) <= UNKNOWN_BYTES
+            )
         except HearthNetError:
             return False
 
@@ -89,6 +105,7 @@ class EventIntake:
         payers: list[list[Charge]] = [[(self._bytes, line, size / factor), *self._admission(event, lookup)]]
         trusted = (source for source in sources if source and roster.stands_alone(source))
         payers += [[(self._bytes, (f"passed on by {one}",), size / TRUSTED_FACTOR)] for one in trusted]
+        payers += [[(self._recoveries, persons, size)] for persons in _recovered(event, roster)]
         for charges in payers:
             if all(budget.left(one, now_ms) >= units for budget, one, units in charges):
                 return charges
@@ -131,6 +148,19 @@ class EventIntake:
         It is its author or, if that never was a member, the author of the invite under which it requests to
         join. Keys are free, so a stranger has no room of its own.
         """
+        found = self._found_voucher(event, lookup)
+        before = self._roster().history.get(event.previous)
+        if (
+            found
+            and before is not None
+            and before.author == event.author
+            and not self._is_known(event.author)
+        ):
+            # What is held is proved. Else each event of a long chain would walk all of it in the event loop.
+            self._vouchers[event.author] = found
+        return found
+
+    def _found_voucher(self, event: CommunityEvent, lookup: Lookup) -> str:
         asked: set[str] = set()
         while not self._is_known(event.author):
             known = self._vouchers.get(event.author)
@@ -159,3 +189,21 @@ def _invite_of(event: CommunityEvent, lookup: Lookup) -> CommunityEvent | None:
             before = lookup(found.previous)
             found = before if before is not None and before.author == event.author else None
     return None
+
+
+def _recovered(event: CommunityEvent, roster: Roster) -> list[tuple[str, ...]]:
+    """Return the person whose recovery key signed a statement in `event`, and who answers for that one.
+
+    Nobody for a person who has no member's node: persons are free. Of several nodes the one with the fewest
+    above it counts, since a thief of that one lets in the others.
+    """
+    match event.content:
+        case PersonKeyed(person=person) | HelpersNamed(person=person):
+            pass
+        case DeviceRemoved(person=person, key=key) if key == person:
+            pass
+        case _:
+            return []
+    nodes = (one.key for one in roster.devices(person) if roster.member(one.key) is not None)
+    lines = [roster.line(node)[1:] for node in nodes]
+    return [(person, *(f"{one}'s persons" for one in min(lines, key=len)))] if lines else []

@@ -2,7 +2,7 @@
 
 A process hears whatever another node publishes to it, and opening a frame costs its reader ten times what
 repeating it costs its sender. So each node has a budget for each family of subjects, and what exceeds it is
-dropped after one look at the subject, whose sender the server guarantees. Frames of the own node are not
+dropped after one look at the subject, whose sender the server guarantees. Frames of this node are not
 counted.
 
 See: docs/protocol/admission.md#frame-budgets, docs/decisions/0200.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from hearthnet.core import ids
@@ -31,15 +32,24 @@ class FrameBudget:
     """The budget of each other node for frames on `hn.<family>` to this process of node `own`.
 
     `burst` units at once and `per_second` in the long run; without `burst` their number has no limit. Frames
-    that this process did not request have up to `MAX_FOREIGN_BYTES`.
+    that this process did not request have up to `MAX_FOREIGN_BYTES`. `account` returns whose budget a node
+    uses, where it is not its own: keys of invites cost nothing (`Roster.account`).
     """
 
-    __slots__ = ("_bucket", "_drop_log", "_family", "_most_bytes", "_own", "_sender", "dropped")
+    __slots__ = ("_account", "_bucket", "_drop_log", "_family", "_most_bytes", "_own", "_sender", "dropped")
 
-    def __init__(self, own: str, family: str, burst: int, per_second: int) -> None:
+    def __init__(
+        self,
+        own: str,
+        family: str,
+        burst: int,
+        per_second: int,
+        account: Callable[[str], str] = lambda node: node,
+    ) -> None:
         start = len(f"hn.{family}.")
         self._own = ids.token_form(own)
         self._family = family
+        self._account = account
         self._most_bytes = sys.maxsize if family == "rep" else MAX_FOREIGN_BYTES
         self._sender = slice(start, start + _TOKEN)
         self._bucket = TokenBucket(burst, per_second) if burst else None
@@ -54,7 +64,8 @@ class FrameBudget:
             return True
         now = steady_ms()
         if size <= self._most_bytes and (
-            self._bucket is None or self._bucket.take(sender, 1 + size // UNIT_BYTES, now)
+            self._bucket is None
+            or self._bucket.take(self._account(ids.PREFIX + sender), 1 + size // UNIT_BYTES, now)
         ):
             return True
         self.dropped += 1
@@ -70,7 +81,7 @@ class FrameBudget:
         """Charge work that was found inside a frame that was admitted."""
         sender = subject[self._sender]
         if sender != self._own and self._bucket is not None:
-            self._bucket.spend(sender, units, steady_ms())
+            self._bucket.spend(self._account(ids.PREFIX + sender), units, steady_ms())
 
     def refund(self, subject: str, size: int) -> None:
         """Give back the charge of a frame that this process had requested."""

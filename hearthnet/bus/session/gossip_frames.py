@@ -34,6 +34,8 @@ RELAY: Final = "community.relay"
 """Documents that this node's `auth` service learned elsewhere, for the node's other processes."""
 HEADS: Final = "community.heads"
 """The extent of a node's record of both."""
+LINKED: Final = "community.linked"
+"""A link to another home is there again, for the processes of this node."""
 
 FRAME_BYTES: Final = 512 * 1024
 """Maximum size of a frame of another node; the largest event fits in."""
@@ -52,7 +54,7 @@ class SetDigest(msgspec.Struct, frozen=True):
     count: Count
     digest: str
 
-    def less_than(self, other: SetDigest) -> bool:
+    def is_behind(self, other: SetDigest) -> bool:
         """Return whether to request the other's members; of two that differ exactly one does."""
         return (self.count, self.digest) < (other.count, other.digest)
 
@@ -65,7 +67,7 @@ class SetDigests(msgspec.Struct, frozen=True):
 
     def is_behind(self, other: SetDigests) -> bool:
         """Return whether to request the other's documents."""
-        return self.events.less_than(other.events) or self.revocations.less_than(other.revocations)
+        return self.events.is_behind(other.events) or self.revocations.is_behind(other.revocations)
 
 
 class Batch(msgspec.Struct, frozen=True):

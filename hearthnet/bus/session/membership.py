@@ -19,7 +19,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from hearthnet.bus.session.event_intake import EventIntake
@@ -34,11 +34,12 @@ from hearthnet.bus.session.gossip_frames import (
     SetDigest,
     SetDigests,
 )
+from hearthnet.bus.session.removal_lane import RemovalLane, derive
 from hearthnet.core.canonical_json import digest, read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.tasks import TaskSet
-from hearthnet.core.times import now_ms, steady_ms
+from hearthnet.core.times import least_ms, now_ms, steady_ms
 from hearthnet.nats.client import NatsClient
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
@@ -46,8 +47,6 @@ from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.authority import CallerStatus
 from hearthnet.trust.authorization.revocation import Revocations, TokenRevocation
 from hearthnet.trust.community import events
-from hearthnet.trust.community import roster as rosters
-from hearthnet.trust.community.event_validation import validate_event
 from hearthnet.trust.community.events import CommunityEvent
 from hearthnet.trust.community.history import History
 from hearthnet.trust.community.removals import removal_target
@@ -59,8 +58,6 @@ _HEADS_MS: Final = 30_000
 _MOST_WAITING: Final = 4_000
 _MOST_EARLY: Final = 200
 """Maximum of events kept for a moment because events that they build on are on their way."""
-_MOST_REMOVALS: Final = 64
-"""Maximum of removals that would count and whose place is not there yet."""
 _SLICE: Final = 200
 """Events merged before removals are looked for again: some 50 ms of signatures."""
 _REST: Final = 9
@@ -84,8 +81,7 @@ class Membership:
             lambda sender: self._shown.level(sender),
             lambda sender: self._roster.line(sender),
         )
-        self._removals: dict[str, CommunityEvent] = {}
-        self._early_removals: dict[str, CommunityEvent] = {}
+        self._lane = RemovalLane(node, lambda: self._shown)
         self._waiting: dict[str, CommunityEvent] = {}
         self._sources: dict[str, str] = {}
         self._early: tuple[CommunityEvent, ...] = ()
@@ -117,7 +113,7 @@ class Membership:
     @property
     def waiting_removals(self) -> tuple[CommunityEvent, ...]:
         """The valid removals that wait for events that they build on."""
-        return tuple(self._early_removals.values())
+        return tuple(self._lane.early.values())
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each change of the roster or the revoked tokens."""
@@ -147,12 +143,16 @@ class Membership:
                 self._statuses[node] = known
         return known
 
+    def account(self, node: str) -> str:
+        """Return the account to which frames and calls of `node` are counted now (`Roster.account`)."""
+        return self._shown.account(node)
+
     def heads(self) -> SetDigests:
         """Return the extent of this process's record, without expired revocations."""
         now = steady_ms()
         if self._heads is None or now >= self._heads_until:
             self._heads_until = now + _HEADS_MS
-            current = self.revocations.current(now_ms())
+            current = self.revocations.current(least_ms())
             known = sorted(f"{one.issuer} {one.token_id}" for one in current)
             self._heads = SetDigests(
                 events=SetDigest(self._roster.version, digest(self._roster.heads())),
@@ -210,7 +210,7 @@ class Membership:
         source: str,
         refused: list[CommunityEvent],
     ) -> bool:
-        offered = [event for event in events if not self._expedite(event)]
+        offered = [event for event in events if not self._lane.takes(event, self._roster.history, source)]
         before = self._roster
         await self._merge(offered, source, refused)
         added = await self._add_revocations(
@@ -270,9 +270,10 @@ class Membership:
         """Add an unknown event to those to be merged."""
         if not self._intake.is_fit(event):
             raise FrameError("it is malformed, or too large for one of an unknown kind")
-        if event.hash in self._waiting or self._expedite(event):
+        history = self._roster.history
+        if event.hash in self._waiting or self._lane.takes(event, history, sender):
             return
-        if self._roster.history.get(event.hash) is not None:
+        if history.get(event.hash) is not None:
             return
         if not self._intake.has_room(event, sender):
             raise FrameError("its author writes more than is kept")
@@ -281,30 +282,12 @@ class Membership:
         self._waiting[event.hash] = event
         self._sources[event.hash] = sender
 
-    def _expedite(self, event: CommunityEvent) -> bool:
-        """Put an unknown removal into its lane, and return whether it is there.
-
-        Only that of a node that may remove others, or of one that leaves, once its place is there; all others
-        wait in turn.
-        """
-        target, held = removal_target(event), self._roster.history
-        if not target or held.get(event.hash) is not None:
-            return False
-        if event.author == target:
-            if self._shown.member(target) is None or not (event.previous and held.has_place(event)):
-                return False
-        elif not self._shown.stands_alone(event.author):
-            return False
-        if event.hash not in self._early_removals:
-            self._removals[event.hash] = event
-        return True
-
     def _merge_soon(self) -> None:
         """Merge removals at once, and others after the pause that follows the last slice."""
-        if self._work is not None or not (self._removals or self._waiting):
+        if self._work is not None or not (self._lane.queued or self._waiting):
             return
         loop = asyncio.get_running_loop()
-        if self._removals or loop.time() >= self._rest_until:
+        if self._lane.queued or loop.time() >= self._rest_until:
             self._begin()
         elif self._timer is None:
             self._timer = loop.call_at(self._rest_until, self._begin)
@@ -351,29 +334,31 @@ class Membership:
 
         def lookup(hash_: str) -> CommunityEvent | None:
             # An event in its place builds on proved ones, so those of the batch that it names are valid.
-            return history.get(hash_) or next((one for one in batch if one.hash == hash_), None)
+            return history.get(hash_) or offered_now.get(hash_)
 
         took, early = 0.0, list[CommunityEvent]()
         async with self._merging:
             # What an event builds on has a lower lamport.
             ordered = sorted([*self._early, *offered], key=lambda one: one.lamport)
             history, start = self._roster.history, 0
-            while self._removals or start < len(ordered):
-                urgent, lane = bool(self._removals), {**self._early_removals, **self._removals}
-                self._removals = {}
-                awaited: dict[str, list[str]] = {}
-                for one in self._early_removals.values():
+            while self._lane.queued or start < len(ordered):
+                queued = self._lane.take_queued()
+                lane, awaited = {**self._lane.early, **queued}, dict[str, list[str]]()
+                for one in self._lane.early.values():
                     awaited.setdefault(removal_target(one), []).append(one.author)
                 batch, start = [*lane.values(), *ordered[start : start + _SLICE]], start + _SLICE
+                offered_now = {one.hash: one for one in batch}
                 (history, waiting), seconds = await _in_thread(history.extended, batch, admits)
-                took += seconds
                 early += (one for one in waiting if one.hash not in lane)
-                if urgent or start >= len(ordered):
-                    seconds, others = await self._settle(
-                        history, [one for one in waiting if one.hash in lane]
-                    )
-                    took += seconds
+                if queued or start >= len(ordered):
+                    unplaced = [one for one in waiting if one.hash in lane]
+                    settling, others = await self._settle(history, unplaced)
+                    seconds += settling
                     early += others
+                    known = {one.hash for one in others}
+                    valid = [one for one in queued if one in known or history.get(one) is not None]
+                    self._lane.charge(queued.values(), valid, seconds)
+                took += seconds
             self._early = tuple({one.hash: one for one in early}.values())[-_MOST_EARLY:]
         return took
 
@@ -385,13 +370,13 @@ class Membership:
         The places of these are not there yet. Return the processor time in seconds, and the valid ones of
         `removals` that wait in turn.
         """
-        known, before = self._early_removals, self._shown
+        known, before = self._lane.early, self._shown
         (proven, shown, urgent, others), took = await _in_thread(
-            _derive, self._roster, before, history, removals, known
+            derive, self._roster, before, history, removals, known
         )
         self._roster, self._shown = proven, shown
-        self._early_removals = {one.hash: one for one in urgent}
-        if shown is not before or self._early_removals.keys() != known.keys():
+        self._lane.early = {one.hash: one for one in urgent}
+        if shown is not before or self._lane.early.keys() != known.keys():
             self._notify()
         return took, others
 
@@ -421,43 +406,6 @@ async def _in_thread(work: Callable[..., Result], *arguments: Any) -> tuple[Resu
     return await asyncio.to_thread(timed)
 
 
-def _derive(
-    proven: Roster,
-    shown: Roster,
-    history: History,
-    removals: Sequence[CommunityEvent],
-    known: Mapping[str, CommunityEvent],
-) -> tuple[Roster, Roster, list[CommunityEvent], list[CommunityEvent]]:
-    """Return the roster of `history`, the same without those revoked by `removals`, and the valid of these.
-
-    First those that act before their place is there, then the others. `proven` and `shown` are the rosters
-    until now; those of `known` are valid.
-    """
-    valid = [one for one in removals if one.hash in known or _is_valid(one, proven.community_id)]
-    after = proven if history is proven.history else rosters.derived(history)
-    # What is derived at first use is derived here, and not in the event loop.
-    after.history.tips, after.folded  # noqa: B018
-    anticipated, counting = rosters.without_revoked(after, valid)
-    urgent = _first_of_each(counting, after)
-    if len(urgent) < len(counting):
-        anticipated, _ = rosters.without_revoked(after, urgent)
-    if after is proven and anticipated.members == shown.members:
-        anticipated = shown
-    return after, anticipated, urgent, [one for one in valid if one not in urgent]
-
-
-def _first_of_each(removals: Sequence[CommunityEvent], roster: Roster) -> list[CommunityEvent]:
-    """Return one of each author, target and kind, those of the root and of higher levels first."""
-    found: dict[tuple[str, str, str], CommunityEvent] = {}
-    for one in removals:
-        found.setdefault((one.author, removal_target(one), one.event_type), one)
-    by_level = sorted(
-        found.values(),
-        key=lambda one: (one.author != roster.community_id, -RANK[roster.level(one.author)]),
-    )
-    return by_level[:_MOST_REMOVALS]
-
-
 def _valid_revocations(offered: Sequence[TokenRevocation], roster: Roster) -> list[TokenRevocation]:
     found = []
     for one in offered:
@@ -465,11 +413,3 @@ def _valid_revocations(offered: Sequence[TokenRevocation], roster: Roster) -> li
             revocation.check(one, roster)
             found.append(one)
     return found
-
-
-def _is_valid(event: CommunityEvent, community_id: str) -> bool:
-    try:
-        validate_event(event, community_id)
-    except HearthNetError:
-        return False
-    return True

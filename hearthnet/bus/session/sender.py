@@ -28,6 +28,7 @@ from hearthnet.trust.keys import Identity
 
 CLOCK_RULE: Final = "clock"
 """`details.rule` of an `expired` that concerns the frame itself, not a document in it."""
+_ANSWERS: Final = frozenset({"reply", "frame", "replies", "offer"})
 _MOST_NODES: Final = 4096
 
 
@@ -93,14 +94,18 @@ class Sender:
         """The host of this process's own offers, if there is one."""
 
     def header(self, kind: Kind, frame_id: str, **fields: Any) -> Header:
-        """Make a header of this process, with the present time by the receiver's clock if known."""
+        """Make a header of this process, with the present time by the receiver's clock if known.
+
+        Answers have this home's own time: no window refuses them, and others compare their clocks by them.
+        """
+        time = now_ms() if kind in _ANSWERS else self.clocks.time_at(fields.get("to", ""))
         return Header(
             kind=kind,
             id=frame_id,
             sender=self.node_id,
             from_instance=self.instance,
             community=self.community,
-            time=self.clocks.time_at(fields.get("to", "")),
+            time=time,
             **fields,
         )
 

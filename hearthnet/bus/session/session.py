@@ -11,6 +11,7 @@ from hearthnet.bus.session.membership import Membership
 from hearthnet.bus.session.reply_inbox import ReplyInbox
 from hearthnet.bus.session.sender import Sender
 from hearthnet.bus.session.tracing import Traces
+from hearthnet.bus.session.usage_meter import UsageMeter
 from hearthnet.core.home import Home
 from hearthnet.core.timer_wheel import TimerWheel
 from hearthnet.nats.client import NatsClient
@@ -41,6 +42,7 @@ class Session:
         self.verified = VerificationCache(identity, home.run / "proved")
         self.traces = Traces(node=self.node_id)
         self.traces.dropped["caller"] = lambda: self.replies.dropped + self.replies.budget.dropped
+        self.usage = UsageMeter(home, self.node_id, lambda: self.roster)
         link.on_lost(self.replies.on_lost)
 
     @property
@@ -55,6 +57,7 @@ class Session:
 
     async def close(self) -> None:
         """End the connection, after the waiting data is sent."""
+        await self.usage.close()
         await self.membership.close()
         await self.link.close()
         self.verified.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hearthnet.cli.commands.ingest import check_name
 from hearthnet.cli.input.local_call import on_bus, running_node
 from hearthnet.cli.input.member_lookup import roster_of
 from hearthnet.cli.input.options import Commands, common_options
@@ -20,6 +20,8 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 
 if TYPE_CHECKING:
+    from hearthnet.bus.bus import Bus
+    from hearthnet.bus.routing.offer_registry import OfferView
     from hearthnet.gateway.auth.client_store import StoredClient
     from hearthnet.trust.authorization.token import Scope
 
@@ -89,9 +91,12 @@ def add(
     import functools
 
     from hearthnet.bus.session.keyring import load_identity
+    from hearthnet.cli.commands.ingest import check_name
+    from hearthnet.cli.workflows.home_person import check_guest
     from hearthnet.gateway.auth.client_store import ClientStore, api_key
-    from hearthnet.gateway.auth.clients import check_room
+    from hearthnet.gateway.auth.client_tokens import check_room
 
+    check_guest(home, guest or "")
     if corpus and scope:
         raise click.UsageError("--corpus is a scope by itself; leave out --scope")
     for one in corpus:
@@ -154,12 +159,23 @@ def _check_scope(home: Home, names: tuple[str, ...]) -> None:
     """Check that a client could call each of `names`; for tools that were added, ask the mesh."""
     from hearthnet.core.node_state import read_node_state
     from hearthnet.gateway.api.capabilities import check_installed, check_offered, is_shared
+    from hearthnet.trust.authorization.token import Scope
+
+    async def offered(bus: Bus) -> list[OfferView]:
+        found: list[OfferView] = []
+        for name in unsure:
+            found += await bus.offers(suits=partial(_covers, Scope((name,))))
+        return found
 
     servers = settings(home).mcp.servers
     unsure = [name for name in check_installed(names) if not is_shared(name, servers)]
     if unsure:
         read_node_state(home)  # raises if no node runs
-        check_offered(unsure, on_bus(home, lambda bus: bus.offers()), servers)
+        check_offered(unsure, on_bus(home, offered), servers)
+
+
+def _covers(scope: Scope, view: OfferView) -> bool:
+    return scope.covers(view.capability)
 
 
 def _scope(
@@ -221,20 +237,32 @@ def link(guest: str, home: Home, json: bool) -> None:
 
     It works once, within ten minutes, and on this computer only. Exit code 3 when no node runs.
     """
-    from hearthnet.core.node_state import read_node_state
-    from hearthnet.gateway.auth import login_links
+    from hearthnet.cli.workflows.home_person import check_guest
+    from hearthnet.gateway.auth.login_links import LIFE_MS, LinkBook
     from hearthnet.trust.authorization.token import check_principal
 
     check_principal(guest)
+    check_guest(home, guest)
+    found = LinkBook(home).link(gateway_url(home), guest)
+    if json:
+        terminal.json_page({"url": found, "guest": guest, "expires_at": now_ms() + LIFE_MS})
+    else:
+        terminal.line(found)
+        terminal.info("opens once, within ten minutes, on this computer")
+
+
+def gateway_url(home: Home) -> str:
+    """Return where the gateway of the running node is.
+
+    Raises:
+        HearthNetError: With exit status 3 if no node runs; `not_found` if it has no gateway.
+    """
+    from hearthnet.core.node_state import read_node_state
+
     url = read_node_state(home).gateway_url
     if not url:
         raise HearthNetError(
             "not_found",
             f"no gateway runs here; see [gateway] in {home.config_file}, and: hearthnet logs gateway",
         )
-    found = login_links.link(url, login_links.LinkBook(home).make(guest))
-    if json:
-        terminal.json_page({"url": found, "guest": guest, "expires_at": now_ms() + login_links.LIFE_MS})
-    else:
-        terminal.line(found)
-        terminal.info("opens once, within ten minutes, on this computer")
+    return url

@@ -20,7 +20,6 @@ from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import counted, one_line
 from hearthnet.core.errors import FULL, OK, OTHER, HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.trust.authorization.authority import HOME
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
@@ -175,14 +174,20 @@ async def _ingest(
             summary["ingested"].append({"path": str(file.path), **outcome})
 
 
-async def share(bus: Bus, corpus: str, *, shared: bool) -> dict[str, Any]:
-    """Share a corpus of this node with the community, or keep it to this home."""
-    body = {"params": {"corpus": corpus}, "input": {"shared": shared}}
+async def share(bus: Bus, corpus: str, *, shared: bool, copies: bool | None = None) -> dict[str, Any]:
+    """Share a corpus of this node with the community, or keep it to this home.
+
+    `copies` is whether homes of members may keep a copy; None leaves that as it is.
+    """
+    given = {"shared": shared} if copies is None else {"shared": shared, "copies": copies}
+    body = {"params": {"corpus": corpus}, "input": given}
     return dict((await bus.call("rag.share@1.0", body, node=bus.peer.node_id)).output)
 
 
 async def shared_corpora(bus: Bus) -> set[str]:
     """Return the names of this node's corpora that every member may search."""
+    from hearthnet.trust.authorization.authority import HOME
+
     offers = await bus.offers("rag.query")
     mine = [view for view in offers if view.node == bus.peer.node_id]
     return {str(view.params["corpus"]) for view in mine if view.offer.trust != HOME}

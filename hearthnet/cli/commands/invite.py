@@ -21,6 +21,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms, rfc3339
 
 if TYPE_CHECKING:
+    from hearthnet.supervisor.community.join import JoinOutcome
     from hearthnet.trust.community.roster import Invite, Roster
 
 _WEEK: Final = 7 * 86_400
@@ -155,7 +156,10 @@ def _chosen(roster: Roster, text: str) -> Invite:
     """
     from hearthnet.trust.community import invites
 
-    key = invites.decode(text).key().node_id if text.startswith(invites.SCHEME) else ""
+    key = ""
+    if text.startswith((invites.SCHEME, invites.DEVICE_SCHEME)):
+        decode = invites.decode if text.startswith(invites.SCHEME) else invites.decode_device
+        key = decode(text).key().node_id
     found = [
         one
         for one in open_invites(roster)
@@ -181,22 +185,28 @@ def redeem(text: str | None, home: Home, json: bool) -> None:
     """
     from hearthnet.supervisor.community.join import redeem as join
 
-    joined = join(home, _read_invite(text), lambda line: terminal.info(one_line(line)))
+    joined = join(home, read_invite(text), lambda line: terminal.info(one_line(line)))
     terminal.result(
         json,
-        joined._asdict() | {"moved_aside": None if joined.moved_aside is None else str(joined.moved_aside)},
+        joined_as_json(joined),
         f"joined {one_line(joined.name)} as {display_name(joined.display_name)}, "
         f"{counted(joined.members, 'member')} with this one; start the node with: hearthnet up",
     )
 
 
-def _read_invite(text: str | None) -> str:
+def joined_as_json(joined: JoinOutcome) -> dict[str, Any]:
+    """Return the outcome of a join as `--json` prints it."""
+    page = joined._asdict() | {"moved_aside": None if joined.moved_aside is None else str(joined.moved_aside)}
+    return page if joined.person else {name: value for name, value in page.items() if name != "person"}
+
+
+def read_invite(text: str | None, what: str = "invite") -> str:
     """Return the invite from command line, terminal or pipe, without pasted white space."""
     if text is None or text == "-":
         screen = terminal.screen()
         if screen is not None:
             # Shown while it is pasted: it is valid once, and a person can see that it is complete.
-            screen.write("paste the invite: ")
+            screen.write(f"paste the {what}: ")
             screen.flush()
         text = sys.stdin.readline(_TEXT_BYTES) if screen is not None else sys.stdin.read(_TEXT_BYTES)
     return "".join(text.split())

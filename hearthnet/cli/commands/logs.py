@@ -32,7 +32,8 @@ _ROTATED: Final = (".2", ".1", "")
 def command(service: str | None, follow: bool, lines: int, home: Home) -> None:
     """Print the newest lines of the logs of the node's services.
 
-    SERVICE is a service, `nats-server` for the server, `up` for the supervisor. Without it: all of them.
+    SERVICE is a service, `nats-server` for the server, `up` for the supervisor, `fork-server` for the process
+    that services are forked from. Without it: all of them.
     """
     with contextlib.ExitStack() as opened:
         tails = [opened.enter_context(Tail(path, path.stem)) for path in _chosen(home.logs, service)]

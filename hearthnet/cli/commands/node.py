@@ -12,8 +12,10 @@ import click
 from hearthnet import __version__
 from hearthnet.cli.input.options import common_options, home_option, json_option
 from hearthnet.cli.output import terminal
+from hearthnet.cli.output.durations import format_time
 from hearthnet.cli.output.text import duration, one_line, size
 from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 
@@ -27,10 +29,12 @@ _HEADINGS = ("service", "state", "since", "pid", "memory", "restarts", "offers")
 @common_options
 def status(home: Home, json: bool) -> None:
     """Show the state of the node and its services. Exit code 3 when no node runs."""
+    from hearthnet.cli.workflows.diagnosis.clock import clock_page
     from hearthnet.core.node_state import read_node_state
 
     state = read_node_state(home)
-    terminal.result(json, _as_json(state), lambda: _show(state))
+    more = {"backup": _backups(home), "recoveries": _recoveries(home, state), "clock": clock_page(home)}
+    terminal.result(json, _as_json(state) | more, lambda: _show(home, state))
 
 
 def memory_bytes(pid: int | None) -> int | None:
@@ -51,7 +55,70 @@ def _as_json(state: NodeState) -> dict[str, Any]:
     return page
 
 
-def _show(state: NodeState) -> None:
+def _backups(home: Home) -> dict[str, Any]:
+    """Return the result of the last backup, the schedule, and the backup that this home was restored from."""
+    import msgspec
+
+    from hearthnet.backup.history import read_last
+    from hearthnet.cli.input.settings_file import settings
+    from hearthnet.core.config import BackupConfig
+    from hearthnet.core.restore_mark import read_mark
+
+    schedule, mark = BackupConfig(), None
+    with contextlib.suppress(HearthNetError):
+        schedule = settings(home).backup
+    with contextlib.suppress(HearthNetError):
+        mark = read_mark(home)
+    return {
+        "last": msgspec.to_builtins(read_last(home)),
+        "schedule": msgspec.to_builtins(schedule),
+        "restored": msgspec.to_builtins(mark),
+    }
+
+
+def _recoveries(home: Home, state: NodeState) -> list[dict[str, Any]]:
+    """Return the recoveries of the owner by helpers that have begun; none where the roster cannot be read."""
+    from hearthnet.cli.input.member_lookup import roster_of
+    from hearthnet.cli.workflows.helping import begun_recoveries
+
+    with contextlib.suppress(HearthNetError):
+        return begun_recoveries(home, roster_of(home), state.node_id)
+    return []
+
+
+def _later(home: Home) -> str:
+    """Return a line about events of a later version; empty where there are none, or no roster."""
+    from hearthnet.cli.input.member_lookup import roster_of
+    from hearthnet.cli.workflows.diagnosis.home_files import later_version
+
+    with contextlib.suppress(HearthNetError):
+        return later_version(roster_of(home))
+    return ""
+
+
+def _backup_lines(home: Home, now: int) -> list[str]:
+    page = _backups(home)
+    last, schedule, mark = page["last"], page["schedule"], page["restored"]
+    lines = []
+    if last["time"]:
+        lines.append(f"last backup: {format_time(last['time'], now)}, in {last['folder']}")
+    elif schedule["folder"]:
+        lines.append("last backup: none yet")
+    if schedule["folder"] and schedule["every_hours"]:
+        lines.append(f"a backup every {schedule['every_hours']} h to {schedule['folder']}")
+    if last["error"]:
+        lines.append(f"the backup of {format_time(last['tried_at'], now)} was not made: {last['error']}")
+    if mark is not None:
+        waits = "" if mark["heard_from"] or mark["alone"] else "; it has not heard from another member since"
+        lines.append(f"restored from the backup of {format_time(mark['time'], now)}{waits}")
+    return lines
+
+
+def _show(home: Home, state: NodeState) -> None:
+    from hearthnet.cli.workflows.diagnosis.clock import clock_fault
+    from hearthnet.cli.workflows.diagnosis.home_files import LATER_REMEDY
+    from hearthnet.cli.workflows.helping import shown_recovery
+
     now = now_ms()
     ready = terminal.styled("ready", "green") if state.ready else terminal.styled("starting", "yellow")
     terminal.line(
@@ -60,7 +127,18 @@ def _show(state: NodeState) -> None:
     up = f"up {duration(now - state.started_at)}, pid {state.pid}, {_memory(state.pid)}"
     server = state.server
     terminal.line(f"{up}; server {server.url}, pid {server.pid}, {_memory(server.pid)}")
-    terminal.line(f"other homes: {server.homes}\n")
+    terminal.line(f"other homes: {server.homes}")
+    later = _later(home)
+    if later:
+        terminal.line(f"{later}; {LATER_REMEDY}")
+    off = clock_fault(home)
+    if off is not None:
+        terminal.line(one_line(f"{off.cause}; {off.remedy}"))
+    for text in _backup_lines(home, now):
+        terminal.line(one_line(text))
+    for begun in _recoveries(home, state):
+        terminal.line(shown_recovery(begun, now))
+    terminal.line("")
     terminal.table(_HEADINGS, [row for service in state.services for row in _rows(service, now)])
     for service in state.services:
         if service.note:

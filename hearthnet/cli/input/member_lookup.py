@@ -82,38 +82,13 @@ def resolve_member(text: str, known: Sequence[KnownMember]) -> KnownMember:
         HearthNetError: `not_found` if there is none, with the nearest names; `bad_request` if several have
             that name, with their ids.
     """
+    from hearthnet.trust.community.names import nodes_called
+
     name = text.strip()
-    for match in (_is_id, _is_name, _is_name_in_any_case):
-        found = [one for one in known if match(one, name)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            nodes = [one.node_id for one in found]
+    for shown in ({one.node_id: one.display_name for one in known}, {one.node_id: one.name for one in known}):
+        nodes = nodes_called(name, shown)
+        if len(nodes) == 1:
+            return next(one for one in known if one.node_id == nodes[0])
+        if nodes:
             raise ambiguous("member", name, [ids.short_id(node) for node in nodes], alt=nodes)
-    if alike := _alike(name, known):
-        raise ambiguous("member", name, [ids.short_id(node) for node in alike], alt=alike)
     raise unknown("member", name, [one.name for one in known], "there is nobody")
-
-
-def _alike(text: str, known: Sequence[KnownMember]) -> list[str]:
-    """Return the nodes whose names are shown with their ids because they look alike, and like `text`."""
-    from hearthnet.trust.community.names import look_alike
-
-    return [
-        one.node_id
-        for one in known
-        if _ID_BEHIND.search(one.display_name) and look_alike(text, _ID_BEHIND.sub("", one.display_name))
-    ]
-
-
-def _is_id(one: KnownMember, text: str) -> bool:
-    short = ids.short_id(one.node_id)
-    return text == one.node_id or text.upper() in (short.upper(), short.removeprefix(ids.PREFIX))
-
-
-def _is_name(one: KnownMember, text: str) -> bool:
-    return bool(text) and text in (one.display_name, one.display_name.strip(), one.name)
-
-
-def _is_name_in_any_case(one: KnownMember, text: str) -> bool:
-    return bool(text) and text.casefold() in (one.display_name.strip().casefold(), one.name.casefold())

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from hearthnet.core.home import Home
+from hearthnet.core.times import CLOCK
 
 
 @dataclass
@@ -28,9 +29,13 @@ def settings_of(context: click.Context) -> CommandSettings:
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """Store the option in the settings before the command runs; `--home` becomes a `Home`."""
+    """Store the option before the command runs; `--home` becomes a `Home`, by whose time it goes."""
     setattr(settings_of(context), str(parameter.name), value)
-    return Home.resolve(value) if parameter.name == "home" else value
+    if parameter.name != "home":
+        return value
+    home = Home.resolve(value)
+    CLOCK.follow(home)
+    return home
 
 
 class Commands(click.Group):

@@ -68,9 +68,9 @@ def size(count: int) -> str:
 
 
 def duration(ms: int) -> str:
-    """Return a time for people: `340 ms`, `2.1 s`, `3 min`, `5 h`, `2 d`."""
+    """Return a time for people: `340 ms`, `2.1 s`, `3 min`, `5 h`, `2 d`; not less than 0."""
     if ms < 1000:
-        return f"{ms} ms"
+        return f"{max(0, ms)} ms"
     seconds = ms / 1000
     for unit, factor in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= factor:

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from hearthnet.agent.devices.other_devices import OtherDevices
+from hearthnet.agent.loop.happened import HAPPENED
 from hearthnet.agent.persistence.saved_runs import SavedRuns
 from hearthnet.agent.runtime.executor import ToolExecutor
 from hearthnet.agent.runtime.grant_store import GrantBook
@@ -25,8 +27,8 @@ from hearthnet.cli.input.options import CommandSettings
 from hearthnet.cli.output import terminal
 from hearthnet.cli.output.text import one_line
 from hearthnet.cli.workflows.question_plan import ModelOffer, Offered, Plan
-from hearthnet.cli.workflows.run_commands import open_run_store
-from hearthnet.cli.workflows.run_printer import Show
+from hearthnet.cli.workflows.run_commands import check_visible, open_run_store
+from hearthnet.cli.workflows.run_printer import UNKNOWN, Show
 from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import (
@@ -138,13 +140,18 @@ def _none_answered(error: HearthNetError, failed: list[str], plan: Plan) -> Hear
 async def resume(home: Home, run: str, settings: CommandSettings) -> int:
     """Continue the saved run `run` of the node in `home` as `ask` does; return the exit code.
 
-    Raises what `ToolExecutor.open_saved` raises, and errors of the model.
+    A run of another device of the person is taken over first. Raises what `ToolExecutor.open_saved` and
+    `OtherDevices.bring_here` raise, and errors of the model.
     """
     async with (
         await Bus.connect(home, name="cli ask") as bus,
         open_run_store(home, bus.peer.identity) as runs,
     ):
-        record = (await SavedRuns(runs, bus.peer.identity, bus.peer.community).load(run)).record
+        saved = SavedRuns(runs, bus.peer.identity, bus.peer.community)
+        if device := await OtherDevices(home, bus).bring_here(saved, run):
+            terminal.info(f"taken over from {device}")
+        record = (await saved.load(run)).record
+        check_visible(home, record)
         plan = Plan(await _offer(bus, record.request["params"]), tuple(record.tools), "auto")
         person = Person(bus.peer.node_id, plan.tools, (), can_ask=not settings.frames)
         grants = GrantBook(home.standing_grants)
@@ -211,6 +218,8 @@ class Run:
     """The reason why this model answers in place of another one."""
     begun: bool = False
     """Set when the model has produced text or a call."""
+    spoken: bool = False
+    """Set when the model has produced text."""
 
     async def drive(self, bus: Bus, opened: Callable[[Listener], Awaitable[ToolRun]]) -> int:
         """Run to the end and return the exit code; SIGINT and SIGTERM cancel."""
@@ -236,6 +245,11 @@ class Run:
         try:
             with _cancelled_by_signals(run):
                 outcome = await run.drive()
+        except HearthNetError as error:
+            if HAPPENED not in error.details and self.spoken:
+                # As where the store is lost: there is no list, and the words may look like one.
+                error.details = {**error.details, HAPPENED: UNKNOWN}
+            raise
         finally:
             if not self.settings.frames:
                 show.ending()
@@ -244,6 +258,7 @@ class Run:
     def _note(self, frame: dict[str, Any]) -> None:
         data = frame["data"]
         self.begun = self.begun or frame["event"] not in _BEFORE
+        self.spoken = self.spoken or frame["event"] == "token"
         if frame["event"] == "confirmation_required":
             self.effects[data["tool_call_id"]] = ("", "")
         elif frame["event"] == "tool_result" and data["tool_call_id"] in self.effects:

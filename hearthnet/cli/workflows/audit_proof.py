@@ -80,7 +80,8 @@ class Proof(msgspec.Struct, frozen=True):
                 what = f"an approval for another {self.asked.other}, not for exactly this call"
                 found.append(f"{self._name(self.asked.approver)} signed {what}")
             elif self.asked.approver:
-                found.append(f"{self._name(self.asked.approver)} approved exactly this call")
+                as_device = f", as a device of the person {self.asked.person}" if self.asked.person else ""
+                found.append(f"{self._name(self.asked.approver)} approved exactly this call{as_device}")
             if self.asked.grantor:
                 found.append(f"{self._name(self.asked.grantor)} signed the standing grant {entry.grant}")
         found += [f"{node} wrote entry {each.sequence}: {self._entry(each)}" for each in self.entries[1:]]
@@ -95,6 +96,8 @@ class Proof(msgspec.Struct, frozen=True):
         if entry.kind == "began" and self.asked is None:
             kept = entry.frame if audit_chain.is_hash(entry.frame) else "something that is no hash"
             found.append(f"that {self._name(entry.caller)} signed the call: the log has only {kept}")
+        if self.asked is not None and self.asked.person:
+            found.append("that the approver was a device of that person then: it stood in the roster")
         if entry.kind == "began" and len(self.entries) == 1:
             found.append("how the call ended: this proof has no end of it; the node may have left it out")
         return [

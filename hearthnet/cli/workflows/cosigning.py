@@ -314,21 +314,27 @@ class Inviting(Signer):
 
 
 def show_new(output: dict[str, Any], good: str) -> None:
-    """Print a new invite as text and QR code, with instructions; `good` is its validity."""
+    """Print a new invite as text and QR code, with instructions; `good` is its validity.
+
+    The text may be one for a new device, which is used by another command.
+    """
     from hearthnet.cli.output import qr
     from hearthnet.supervisor.nats.address import parse
     from hearthnet.trust.community import invites
 
     text = one_line(str(output["invite"]))
+    is_for_device = text.startswith(invites.DEVICE_SCHEME)
+    decode = invites.decode_device if is_for_device else invites.decode
+    command = "device join" if is_for_device else "invite redeem"
     terminal.line(text)
     qr.show(text)
     sys.stdout.flush()
     terminal.info(
-        f"good for one home, {good}. There, its node stopped: hearthnet invite redeem\n"
+        f"good for one home, {good}. There, its node stopped: hearthnet {command}\n"
         f"take it back with: hearthnet invite withdraw {one_line(str(output['event_id']))}"
     )
-    if parse(invites.decode(text).address).on_loopback:
+    if parse(decode(text).address).on_loopback:
         terminal.info(
             "only homes on this computer can use it: to be reached by others, set host in [community] of "
-            "hearthnet.toml, start the node again and make a new invite"
+            "hearthnet.toml, start the node again and make a new one"
         )

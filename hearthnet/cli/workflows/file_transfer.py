@@ -21,10 +21,12 @@ from hearthnet.protocol.manifest import CHUNK_BYTES, LARGEST_BYTES, Manifest, ch
 if TYPE_CHECKING:
     from hearthnet.bus.blob_transfer import OnProgress
     from hearthnet.bus.bus import Bus
+    from hearthnet.bus.calls.unary import ReceivedReply
 
 _HEX: Final = re.compile(r"(?:blake3:)?([0-9a-f]{0,64})")
 _LONGEST_NAME: Final = 200
 MIN_PREFIX: Final = 4
+_LIST: Final = "file.list@1.0"
 _LIST_SECONDS: Final = 5.0
 
 
@@ -161,32 +163,24 @@ async def list_files(
 
     A silent node is given with its error.
     """
-    nodes = [node] if node else sorted({view.node for view in await bus.offers("file.list")})
-    if not nodes:
+
+    def more(reply: ReceivedReply) -> dict[str, Any] | None:
+        output = reply.output
+        fields = {"prefix": prefix, "after": output["cids"][-1]} if output["more"] else None
+        return None if fields is None else {"params": {}, "input": fields}
+
+    body = {"params": {}, "input": {"prefix": prefix}}
+    if node:
+        asked = bus.gather_from(_LIST, [(node, body)], more=more, timeout_seconds=_LIST_SECONDS)
+    else:
+        asked = bus.gather(_LIST, body, more=more, timeout_seconds=_LIST_SECONDS)
+    found = await asked
+    if not found.providers:
         raise HearthNetError("not_found", "nobody offers file.list; is the service `file` running?")
-    answers = await asyncio.gather(*(_list(bus, one, prefix) for one in nodes), return_exceptions=True)
-    blobs: list[dict[str, Any]] = []
-    silent: list[tuple[str, str]] = []
-    for one, answer in zip(nodes, answers, strict=True):
-        if isinstance(answer, HearthNetError) and len(nodes) > 1:
-            silent.append((one, answer.message))
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            blobs += answer
-    return blobs, silent
-
-
-async def _list(bus: Bus, node: str, prefix: str) -> list[dict[str, Any]]:
-    blobs: list[dict[str, Any]] = []
-    fields: dict[str, Any] = {"prefix": prefix}
-    while True:
-        body = {"params": {}, "input": fields}
-        output = (await bus.call("file.list@1.0", body, node=node, timeout_seconds=_LIST_SECONDS)).output
-        blobs += [{**blob, "node": node} for blob in output["blobs"]]
-        if not output["more"]:
-            return blobs
-        fields = {"prefix": prefix, "after": output["cids"][-1]}
+    if len(found.providers) == 1 and found.missing:
+        raise found.error(_LIST)
+    blobs = [{**blob, "node": reply.provider} for reply in found.replies for blob in reply.output["blobs"]]
+    return blobs, [(one.node, one.reason) for one in found.missing]
 
 
 def full_prefix(text: str, *, min_length: int = 0) -> str:

@@ -24,10 +24,16 @@ _CAPABILITIES: Final = {
     "market.post.updated": "market.update",
     "market.post.expired": "market.expire",
     "market.post.deleted": "market.delete",
+    "market.post.hidden": "market.hide",
+    "market.post.unhidden": "market.unhide",
+    "market.reservation.made": "market.reserve",
+    "market.reservation.changed": "market.reserve",
+    "market.loan.changed": "market.lend",
 }
 _SIGNED_NAMES: Final = {"target_event_id": "event_id"}
 """Members of an event that have another name in the request."""
-_ABOUT_THE_CALL: Final = "expected_lamport"
+_ABOUT_THE_CALL: Final = frozenset({"expected_lamport", "revision", "hidings", "borrower"})
+"""Members of the request alone, and of the event alone: those that the market determines."""
 _HASH: Final = "blake3:"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -70,15 +76,15 @@ def _otherwise(event: dict[str, Any], request: dict[str, Any]) -> str:
     if event["event_type"] == "market.post.deleted":
         return ""  # the market determines the events that a deletion covers
     claimed = {_SIGNED_NAMES.get(name, name): value for name, value in event["data"].items()}
-    for name in sorted((claimed.keys() | request.keys()) - {_ABOUT_THE_CALL}):
+    for name in sorted((claimed.keys() | request.keys()) - _ABOUT_THE_CALL):
         filled_in = name in _FILLED_IN and name not in request
         if not filled_in and (claimed.get(name) or None) != (request.get(name) or None):
             return name
     return ""
 
 
-_FILLED_IN: Final = frozenset({"ttl_seconds", "tags"})
-"""Members that the contract adds if the request has none."""
+_FILLED_IN: Final = frozenset({"ttl_seconds", "tags", "step", "reservation"})
+"""Members that the contract or the market adds if the request has none."""
 
 
 def _principal(frame: Frame) -> str:

@@ -15,6 +15,7 @@ from hearthnet.agent.runtime.settings import ToolSettings
 from hearthnet.agent.tools.builtin import Availability, available_tools
 from hearthnet.agent.tools.providers import for_home
 from hearthnet.agent.tools.types import ToolChoice, ToolDefinition
+from hearthnet.bus.routing.named_homes import AT
 from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line
@@ -194,7 +195,7 @@ class Offered:
         return sorted(name for name in found if isinstance(name, str))
 
     def _check_corpus(self, corpus: str) -> None:
-        if corpus not in self.corpora:
+        if corpus.partition(AT)[0] not in self.corpora:
             raise unknown("corpus", corpus, self.corpora, "nobody offers one; see: hearthnet status")
 
     def _model(self, wanted: str | None, *, with_tools: bool) -> ModelOffer:

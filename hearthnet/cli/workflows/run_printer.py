@@ -20,11 +20,16 @@ _TOOLS_IGNORED: Final = "tools_ignored"
 _EXCERPT: Final = 400
 """Characters of each passage after the first, which is shown whole."""
 _PROSE_WIDTH: Final = 100
+_TITLE: Final = "Happened, by signed records"
+_IMITATED: Final = "  (what stands further up under such a title are words of the model)"
 _ENDINGS: Final = {
     "max_tokens": "the answer is cut off: the model reached its limit of tokens",
     "cancelled": "cancelled",
     "refusal": "the model refused to answer",
 }
+
+UNKNOWN: Final[list[dict[str, Any]]] = [{"state": "unknown"}]
+"""What happened in a run that has words and no list: nobody here knows."""
 
 
 class Show:
@@ -39,6 +44,9 @@ class Show:
         self._calls = dict(calls or {})
         self._happened: list[dict[str, Any]] = []
         self._under = ""
+        self._words = ""
+        """The end of the model's text, long enough for the title of the list."""
+        self._is_imitated = False
 
     def opening(self) -> None:
         """Print the advice about the model before its answer."""
@@ -75,7 +83,10 @@ class Show:
                 self._end(event, data)
 
     def ending(self) -> None:
-        """Print the sources of the passages, each document once, and what happened."""
+        """Print the sources of the passages, each document once, and what happened.
+
+        Where the model wrote and no list came, the end is unknown: its text may look like one.
+        """
         self._wipe()
         self._close_text()
         documents = sources(self._found)
@@ -87,11 +98,14 @@ class Show:
             terminal.line(f"[{number}] {one_line(document.title)}{dated}")
             for source in document.sources:
                 terminal.line(f"    {one_line(source)}")
-        if self._happened:
+        happened = self._happened or (UNKNOWN if self._words else [])
+        if happened:
             terminal.line()
-            terminal.line(terminal.styled("Happened, by signed records", "bold"))
-        for effect in self._happened:
+            terminal.line(terminal.styled(_TITLE, "bold"))
+        for effect in happened:
             terminal.line(f"  {_effect(effect)}")
+        if self._is_imitated:
+            terminal.line(_IMITATED)
 
     def _progress(self, data: dict[str, Any]) -> None:
         current, total = data.get("current"), data.get("total")
@@ -108,6 +122,9 @@ class Show:
 
     def _token(self, text: str) -> None:
         terminal.write(many_lines(text))
+        seen = self._words + text
+        self._is_imitated = self._is_imitated or _TITLE.casefold() in seen.casefold()
+        self._words = seen[-len(_TITLE) :]
         self._under = ""
         self._text_open = not text.endswith("\n") if text else self._text_open
 
@@ -151,8 +168,12 @@ class Show:
         sys.stdout.flush()
 
     def failed(self, error: dict[str, Any]) -> None:
-        """Take what happened before the model failed; another one may still answer."""
-        self._happened = [one for one in error["details"][HAPPENED] if one["state"] != "nothing"]
+        """Take what happened before the model failed; another one may still answer.
+
+        That it is nothing is left out where the model wrote nothing either.
+        """
+        listed = error["details"][HAPPENED]
+        self._happened = [one for one in listed if self._words or one["state"] != "nothing"]
 
     def _end(self, event: str, data: dict[str, Any]) -> None:
         self._happened = data.get(HAPPENED, [])

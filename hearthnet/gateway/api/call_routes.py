@@ -31,6 +31,7 @@ from hearthnet.gateway.runs.calls import (
     answer,
     approved,
     collected,
+    is_question,
     run_or_call,
     stream_frames,
     with_client_id,
@@ -90,7 +91,7 @@ class CallRoutes:
         client = await self._client(request, received)
         if wants_events(request):
             return await self._events(request, client, received)
-        with self._gateway.limits.held(client.id):
+        with self._gateway.limits.held(client.account):
             return JSONResponse(await while_there(request.receive, self._answer(client, received)))
 
     async def _client(self, request: Request, received: dict[str, Any]) -> Client:
@@ -118,7 +119,11 @@ class CallRoutes:
             return _read(received, FollowUp)
         if isinstance(inner, dict) and "run" in inner:
             return _read(inner, FollowUp, "/body")
-        return await run_or_call(self._gateway.bus, self._gateway.runs, client, _read(received, CallBody))
+        gateway = self._gateway
+        asked = await run_or_call(gateway.bus, gateway.runs, client, _read(received, CallBody))
+        if is_question(asked):
+            gateway.clients.count_question(client)
+        return asked
 
     async def _answer(self, client: Client, received: dict[str, Any]) -> dict[str, Any]:
         call = await self._resolve(client, received)
@@ -183,7 +188,7 @@ class CallRoutes:
 
     async def _pieces(self, client: Client, frames: Frames, events: _Events) -> AsyncGenerator[bytes, None]:
         """Yield the frames as events; raise the error that ends them."""
-        with self._gateway.limits.held(client.id):
+        with self._gateway.limits.held(client.account):
             async with aclosing(frames):
                 async for frame in frames:
                     if piece := events.piece(frame):

@@ -44,7 +44,7 @@ def description() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"cookie": []}],
-        "tags": [{"name": name} for name in ("calls", "runs", "openai", "door")],
+        "tags": [{"name": name} for name in ("calls", "runs", "openai", "session")],
         "paths": _paths(),
         "components": {
             "securitySchemes": {
@@ -81,11 +81,12 @@ def _paths() -> dict[str, Any]:
         "/v1/runs/{run}/decisions": _post("runs", "Decide a call", "decideRun", ref("Taken"), run, **said),
         "/v1/runs/{run}/preview": _post("runs", "Show an edit", "previewRun", ref("Pending"), run, **changed),
         "/v1/runs/{run}/cancel": _post("runs", "End a run", "cancelRun", ref("Run"), run),
+        "/v1/runs/{run}/take": _post("runs", "Take over from another computer", "takeRun", ref("Run"), run),
         "/v1/models": _get("openai", "The models of the mesh", "Models", errors=_OPENAIS),
         "/v1/models/{model}": _get("openai", "One model", "Model", model, errors=_OPENAIS),
         "/v1/chat/completions": _post("openai", in_form, "createChatCompletion", answer, **completion),
-        "/v1/me": _get("door", "Who this client is, and what it may do", "Me"),
-        "/health": _get("door", "Whether the gateway is well", "Health", errors=ill, security=[]),
+        "/v1/me": _get("session", "Who this client is, and what it may do", "Me"),
+        "/health": _get("session", "Whether the gateway is well", "Health", errors=ill, security=[]),
     }
 
 

@@ -124,6 +124,7 @@ class _Run(Struct):
     pending: list[_Pending]
     calls: list[_Object] = []
     messages: list[_Object] = []
+    device: Annotated[str, Meta(description="The other computer of the owner that has it")] = ""
 
 
 class _Runs(Struct):

@@ -23,6 +23,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth.home_persons import HomePersons
 from hearthnet.trust.authorization.token import Scope, check_principal
 
 MOST_CLIENTS: Final = 500
@@ -58,6 +59,7 @@ class ClientStore:
 
     def __init__(self, home: Home) -> None:
         self._folder = home.clients
+        self.persons = HomePersons(home)
 
     def add(
         self,

@@ -13,71 +13,27 @@ contract.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import HTTPConnection
 
 from hearthnet.bus.session.session import Session
-from hearthnet.contracts.namespaces import is_derived
-from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.home import Home
-from hearthnet.core.node_state import read_node_state
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.auth.client_store import SECRET_PREFIX, ClientStore, StoredClient, split_secret
+from hearthnet.gateway.auth.client_tokens import TOKEN_SECONDS, allowed, everything, session_token
+from hearthnet.gateway.auth.home_persons import Limits, check_hours
+from hearthnet.gateway.auth.page_keys import PageKeys
 from hearthnet.gateway.http.rate_limits import RateLimits, address_of
 from hearthnet.gateway.http.signed_request import check_envelope
 from hearthnet.protocol.replay import ReplayWindow
-from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope, mint, whole_server
+from hearthnet.trust.authorization.token import OWNER, SCHEME, Claims, Scope
+from hearthnet.trust.community.person_statements import REMOVED_DEVICE
 from hearthnet.trust.community.roster import RANK
-from hearthnet.trust.keys import Identity
 
-MAX_LOCAL_BYTES: Final = 560
-"""Bytes of such names in one token of 2,048 bytes, beside all capabilities with installed contracts."""
-
-
-def local_capabilities(home: Home) -> tuple[str, ...]:
-    """Return the offers of this node without installed contract, as the supervisor publishes them.
-
-    Servers come first; there are as many names as fit into a token, and none where no node runs. An MCP
-    server is one name for all its tools.
-    """
-    try:
-        status = home.state.stat()
-    except OSError:
-        return ()
-    return _offered_names(home, status.st_ino, status.st_mtime_ns)
-
-
-@lru_cache(1)
-def _offered_names(home: Home, _inode: int, _changed_ns: int) -> tuple[str, ...]:
-    """Return the names in the node's state; it is read again when its inode or time has changed."""
-    try:
-        services = read_node_state(home).services
-    except HearthNetError:
-        return ()
-    lines = [line for service in services for line in service.offers if is_derived(line)]
-    found, left = [], MAX_LOCAL_BYTES
-    entries = {_entry(line.partition("@")[0]) for line in lines}
-    # One entry for all tools of an MCP server comes before the single capabilities of packages.
-    for name in sorted(entries, key=lambda entry: (not entry.endswith("*"), entry)):
-        left -= len(name) + 3  # quotes and comma
-        if left >= 0:
-            found.append(name)
-    return tuple(found)
-
-
-def _entry(name: str) -> str:
-    """Return the entry of a scope for a capability: its whole server, where it has one."""
-    whole = f"{name.rpartition('.')[0]}.*"
-    return name if whole_server(whole) is None else whole
-
-
-TOKEN_SECONDS: Final = 3600
 _RENEW_MS: Final = 10 * 60_000
 _NOBODY: Final = (
     "say who you are: open the link that `hearthnet link` prints, or send an Authorization header with a key "
@@ -91,9 +47,10 @@ class Client(msgspec.Struct, frozen=True):
     `principal` is as trust.authority gives it: `<node id>/<guest>`, or a node id for a member's own key.
     `key` is the node id whose signature counts for approvals, empty where the gateway approves. `expires_at`
     is in Unix ms. `bearer` is the token that the client sent, where it is not of the book; it must not be
-    logged or returned. `is_owner`: a page with a key of its own that the node's owner opened by a link. It
-    sees and decides what waits for the owner at the command line (docs/decisions/0164); no program's key and
-    no token has this.
+    logged or returned. `is_page`: a page with a key of its own, opened by a link; `is_owner`: by the
+    node's owner. That one sees and decides what waits for the owner at the command line
+    (docs/decisions/0164); no program's key and no token has this. `person` is the person whose page it is,
+    the owner or another one of the home, empty for all others; `limits` are those of a child.
     """
 
     id: str
@@ -104,9 +61,25 @@ class Client(msgspec.Struct, frozen=True):
     expires_at: int
     bearer: str = ""
     is_owner: bool = False
+    is_page: bool = False
+    person: str = ""
+    limits: Limits | None = None
 
     def __repr__(self) -> str:
         return f"Client({self.id}, {self.principal})"
+
+    @property
+    def account(self) -> str:
+        """Whose requests, answers and streams its own are counted with.
+
+        Clients of another node count as that node, which can sign any number of tokens.
+        """
+        return self.principal.partition("/")[0] if self.bearer else self.id
+
+    @property
+    def payer(self) -> str:
+        """Whose runs and streams its own are counted with: its principal, or the other node it comes from."""
+        return self.account if self.bearer else self.principal
 
     def check_covers(self, capability: str) -> None:
         """Check that the scope covers `name@major.minor`, or some version of a bare name.
@@ -147,6 +120,7 @@ class Clients:
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.book = book
+        self.page_keys = PageKeys(peer, book.persons)
         self.limits = limits or RateLimits()
         self.cookie = f"hearthnet_client_{ids.short_id(peer.node_id)[8:12].lower()}"
         """The cookie's name; cookies do not depend on ports, and one computer may run several nodes."""
@@ -157,14 +131,17 @@ class Clients:
         self.more_capabilities: Callable[[], Iterable[str]] = tuple
         """Returns capabilities of the owner's own pages that have no installed contract."""
 
-    async def from_request(self, connection: HTTPConnection, shown: str = "") -> Client:
+    async def from_request(
+        self, connection: HTTPConnection, shown: str = "", *, at_any_hour: bool = False
+    ) -> Client:
         """Return the client of a request, by its Authorization header or its cookie.
 
         `shown` is a key or session token that came in another place; it serves where both are missing.
 
         Raises:
             HearthNetError: `unauthorized`, `token_expired`, `token_revoked` and other errors of a token;
-                `rate_limited` for a client with too many requests, or an address with too many wrong keys.
+                `revoked` for a device that its person removed; `rate_limited` for a client with too many
+                requests, an address with too many wrong keys, and a child outside of its hours.
         """
         try:
             client = self._authenticated(connection, shown)
@@ -172,7 +149,9 @@ class Clients:
             # Only failures count against an address: a valid client there is not slowed down by them.
             self.limits.wrong(address_of(connection))
             raise
-        self.limits.request(client.id)
+        self.limits.request(client.account)
+        if not at_any_hour:
+            check_hours(client.limits, self._clock())
         return client
 
     def account(self, connection: HTTPConnection) -> Account:
@@ -188,7 +167,7 @@ class Clients:
             return Account(f"member at {address_of(connection)}", is_proved=False)
         client = self._authenticated(connection, "")
         if client.bearer:
-            return Account(client.principal.partition("/")[0])
+            return Account(client.account)
         return Account(client.id, is_owner=client.principal == f"{self._peer.node_id}/{OWNER}")
 
     def member_token(self, connection: HTTPConnection) -> str:
@@ -225,7 +204,7 @@ class Clients:
             if elsewhere:
                 return self._from_bearer(elsewhere)
             raise HearthNetError("unauthorized", _NOBODY)
-        return self.of(self.book.prove(*split_secret(cookie)))
+        return self._admitted(self.book.prove(*split_secret(cookie)))
 
     def from_envelope(self, envelope: Mapping[str, Any], client: Client | None) -> Client:
         """Return the client that makes the call in `envelope`.
@@ -244,8 +223,34 @@ class Clients:
             raise HearthNetError("bad_request", "this client has no key, and its calls no signature")
         return client
 
+    def _admitted(self, entry: StoredClient) -> Client:
+        self._check_device(entry)
+        return self.of(entry)
+
+    def _check_device(self, entry: StoredClient) -> None:
+        """Refuse a device that its person removed, and the pages of a person that this home no longer has.
+
+        Raises:
+            HearthNetError: `revoked`; as `PageKeys.check`.
+        """
+        if entry.key and self._peer.roster.is_removed_device(entry.key):
+            raise HearthNetError("revoked", REMOVED_DEVICE)
+        if entry.made_by == "link":
+            self.page_keys.check(entry.principal, entry.key)
+        somebody = self.book.persons.find(entry.principal)
+        if somebody is not None and somebody.removed_at:
+            raise HearthNetError("revoked", f"{somebody.name} is no person of this home any more")
+
+    def count_question(self, client: Client) -> None:
+        """Count a question of a child; raises as `HomePersons.count_question`."""
+        somebody = self.book.persons.find(client.principal.rpartition("/")[2]) if client.limits else None
+        if somebody is not None:
+            self.book.persons.count_question(somebody, self._clock())
+
     def of(self, entry: StoredClient) -> Client:
         """Return the client for an `entry` of the book."""
+        somebody = self.book.persons.find(entry.principal)
+        is_page = entry.made_by == "link" and bool(entry.key)
         return Client(
             id=entry.id,
             name=entry.name,
@@ -253,7 +258,10 @@ class Clients:
             key=entry.key,
             scope=self.scope_of(entry),
             expires_at=entry.expires_at,
-            is_owner=entry.made_by == "link" and entry.principal == OWNER and bool(entry.key),
+            is_owner=is_page and entry.principal == OWNER,
+            is_page=is_page,
+            person=self.page_keys.person_at(entry.principal) if is_page else "",
+            limits=None if somebody is None else somebody.limits,
         )
 
     def with_key(self, principal: str, key: str) -> Client | None:
@@ -268,10 +276,11 @@ class Clients:
     def token(self, client: Client) -> str:
         """Return the token for calls of `client`.
 
-        A token made here is valid for at least five more minutes.
+        A token made here is valid for at least five more minutes, or until the end of a child's hours.
 
         Raises:
-            HearthNetError: `unauthorized` if the client was removed; `token_expired` if it has expired.
+            HearthNetError: `unauthorized` if the client was removed, `revoked` if its person removed the
+                device; `token_expired` if it has expired; `rate_limited` outside of a child's hours.
         """
         now = self._clock()
         if client.bearer:
@@ -281,10 +290,14 @@ class Clients:
                 )
             return client.bearer
         entry = self.book.find(client.id)
+        self._check_device(entry)
+        somebody = self.book.persons.find(entry.principal)
+        open_ms = None if somebody is None else check_hours(somebody.limits, now)
         wanted = entry, self.scope_of(entry)
         known, token, until = self._minted.get(client.id, (None, "", 0))
         if known != wanted or not 0 <= until - now - _RENEW_MS <= TOKEN_SECONDS * 1000:
-            token, until = self._mint(entry, now), now + TOKEN_SECONDS * 1000
+            seconds = TOKEN_SECONDS if open_ms is None else min(TOKEN_SECONDS, max(1, open_ms // 1000))
+            token, until = self._mint(entry, now, seconds), now + seconds * 1000
             self._minted[client.id] = wanted, token, until
         return token
 
@@ -293,42 +306,49 @@ class Clients:
 
         They were removed or revoked, or have expired.
         """
-        known, now = set(self.book.ids()), self._clock()
+        now = self._clock()
         found: dict[str, HearthNetError] = {}
         for client in clients:
             try:
-                self._still(client, known, now)
+                self._still(client, now)
             except HearthNetError as error:
                 found[client.id] = error
         return found
 
-    def _still(self, client: Client, known: set[str], now: int) -> None:
+    def _still(self, client: Client, now: int) -> None:
         if client.bearer:
             self._proved(client.bearer)
-        elif client.id not in known or client.expires_at <= now:
-            self.book.find(client.id)
+            return
+        self._check_device(self.book.find(client.id))
+        check_hours(client.limits, now)
 
     def scope_of(self, entry: StoredClient) -> Scope:
         """Return the present scope of a client of the book."""
         if entry.scope.capabilities:
             return entry.scope
+        somebody = self.book.persons.find(entry.principal)
+        if somebody is not None and somebody.limits is not None:
+            return msgspec.structs.replace(entry.scope, capabilities=allowed(somebody.limits))
         more = self.more_capabilities() if entry.principal == OWNER else ()
         return msgspec.structs.replace(entry.scope, capabilities=(*everything(), *more))
 
-    def _mint(self, entry: StoredClient, now: int) -> str:
+    def _mint(self, entry: StoredClient, now: int, seconds: int) -> str:
         if len(self._minted) > 2 * len(self.book.ids()):
             known = set(self.book.ids())
             self._minted = {name: held for name, held in self._minted.items() if name in known}
-        return session_token(self._peer.identity, self._peer.community, entry, self.scope_of(entry), now)
+        peer = self._peer
+        return session_token(peer.identity, peer.community, entry, self.scope_of(entry), now, seconds)
 
     def _from_bearer(self, shown: str) -> Client:
         if shown.startswith(SECRET_PREFIX):
-            return self.of(self.book.prove(*split_secret(shown.removeprefix(SECRET_PREFIX))))
+            return self._admitted(self.book.prove(*split_secret(shown.removeprefix(SECRET_PREFIX))))
         if not shown.startswith(SCHEME):
             raise HearthNetError("unauthorized", "this is no key and no token of HearthNet")
         claims = self._proved(shown)
         if claims.kind != "session":
             raise HearthNetError("unauthorized", "this token counts only with a call that its key has signed")
+        if claims.iss == self._peer.node_id and self.book.persons.find(claims.principal) is not None:
+            raise HearthNetError("unauthorized", "a person of this home signs in at a page, and by no token")
         # Refuse the tokens that this gateway makes: every provider of a client's call has received one.
         if claims.iss == self._peer.node_id and claims.issued_via is None:
             raise HearthNetError(
@@ -369,53 +389,9 @@ class Clients:
         claims.check_use(caller=peer.node_id, community=peer.community, now_ms=self._clock())
         if peer.membership.revocations.revoked(claims.iss, claims.jti):
             raise HearthNetError("token_revoked", "the token was revoked")
+        if claims.cnf is not None and peer.roster.is_removed_device(claims.cnf.key):
+            raise HearthNetError("revoked", REMOVED_DEVICE)
         issuer = peer.membership.status(claims.iss)
         if issuer.revoked or RANK.get(issuer.level, 0) < RANK["member"]:
             raise HearthNetError("unauthorized", "the token's issuer is no member of this community")
         return claims
-
-
-def session_token(identity: Identity, community: str, entry: StoredClient, scope: Scope, now: int) -> str:
-    """Return a token under which `identity`, as a gateway, calls for a client of its book.
-
-    Raises what `mint` raises.
-    """
-    return mint(
-        identity,
-        subject=identity.node_id,
-        audience=community,
-        scope=scope,
-        now_ms=now,
-        ttl_seconds=TOKEN_SECONDS,
-        principal=entry.principal,
-        cnf=entry.key,
-    )
-
-
-def check_room(identity: Identity, community: str, entry: StoredClient) -> None:
-    """Check, before a client is added, that its tokens will not be too large.
-
-    Raises:
-        HearthNetError: `bad_request` if its scope has too many capabilities.
-    """
-    count = len(entry.scope.capabilities)
-    scope = entry.scope if count else msgspec.structs.replace(entry.scope, capabilities=everything())
-    try:
-        session_token(identity, community, entry, scope, entry.created_at)
-    except HearthNetError as error:
-        if error.code != "payload_too_large":
-            raise
-        raise HearthNetError(
-            "bad_request",
-            f"{count} capabilities have no room in a token: {error.message}. Leave --scope out for all "
-            "that a guest may call, name a whole MCP server as experimental.mcp.NAME.*, or add two clients",
-        ) from error
-
-
-def everything() -> tuple[str, ...]:
-    """Return all capabilities that a guest may call.
-
-    These are the ones that require a level, and not the node itself.
-    """
-    least = RANK["member"]
-    return tuple(dict.fromkeys(one.name for one in contracts() if RANK.get(one.trust_required, 0) >= least))

@@ -47,7 +47,10 @@ STATUS: Final[dict[str, int]] = {
 """Total over the wire codes."""
 CLIENT_GONE: Final = 499
 _OPENAIS: Final = "/v1"
-_NATIVE: Final = tuple(f"/v1/{name}" for name in ("call", "capabilities", "me", "runs", "session", "socket"))
+_SESSIONS: Final = ("device", "me", "objection", "session")
+_NATIVE: Final = tuple(
+    f"/v1/{name}" for name in ("call", "capabilities", "conversations", "runs", "socket", *_SESSIONS)
+)
 _FINAL: Final = frozenset({"internal_error", "not_implemented", "outcome_unknown"})
 """Errors that a repetition does not mend, although their status may suggest it to clients."""
 _PHRASES: Final = {404: "there is nothing here", 405: "this is not asked that way"}

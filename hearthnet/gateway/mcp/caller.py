@@ -18,9 +18,10 @@ from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core.capability_name import Capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
-from hearthnet.gateway.auth.clients import Client, everything
+from hearthnet.gateway.auth.client_tokens import everything
+from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.mcp.tools import foreign_stem
-from hearthnet.gateway.runs.calls import approved
+from hearthnet.gateway.runs.calls import approved, asks_model
 from hearthnet.trust.authorization.approval import Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope, mint, whole_server
 
@@ -68,7 +69,12 @@ class ClientCaller:
         Raises:
             HearthNetError: `capacity_exceeded` if there are too many.
         """
-        return self._gateway.limits.held(self._client.id)
+        return self._gateway.limits.held(self._client.account)
+
+    def count(self, contract: Contract, body: dict[str, Any]) -> None:
+        """Count a question to a model; raises as `Clients.count_question`."""
+        if asks_model(contract, body):
+            self._gateway.clients.count_question(self._client)
 
     def check_may_ask(self) -> None:
         """Check that an approval over MCP counts for this client.
@@ -120,6 +126,9 @@ class OwnerCaller:
     def held(self) -> AbstractContextManager[None]:
         """Return an empty context: the owner has no limit."""
         return nullcontext()
+
+    def count(self, _contract: Contract, _body: dict[str, Any]) -> None:
+        """Do nothing: the owner asks as often as they like."""
 
     def check_may_ask(self) -> None:
         """Accept: the owner's approval counts."""

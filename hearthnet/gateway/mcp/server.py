@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import mcp_types as types
 from mcp.server.connection import Connection
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
@@ -47,8 +46,9 @@ from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.gateway.api.capabilities import is_for_clients
 from hearthnet.gateway.http.errors import as_hearthnet_error
-from hearthnet.gateway.mcp import elicitation, span
+from hearthnet.gateway.mcp import client_forms, elicitation, span
 from hearthnet.gateway.mcp.caller import Caller, OwnerCaller
+from hearthnet.gateway.mcp.client_forms import Context
 from hearthnet.gateway.mcp.tools import (
     UNLISTED,
     McpTool,
@@ -65,14 +65,11 @@ from hearthnet.trust.authorization.authority import SELF
 _log = logging.getLogger(__name__)
 WATCH_SECONDS: Final = 2.0
 """The interval between looks at the offers, once a client has listed the tools."""
-ASK_SECONDS: Final = elicitation.LIFE_MS / 1000
 _CONFIRM: Final = "confirm"
-_LONGEST_WORDS: Final = 200
 _INSTRUCTIONS: Final = (
     "Tools of a HearthNet mesh: what the computers of a community can do. What has an effect is shown to a "
     "person first, and happens only with a yes."
 )
-_Context = ServerRequestContext[Any, Any]
 _Answer = types.CallToolResult | types.InputRequiredResult
 
 
@@ -134,7 +131,7 @@ class McpSide:
                 await connection.send_tool_list_changed()
 
     async def _list(
-        self, context: _Context, params: types.PaginatedRequestParams | None
+        self, context: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         caller = self._caller_of(context)
         # A session is made anew for each request; the connection behind it lasts.
@@ -172,7 +169,7 @@ class McpSide:
         """Learn the offered contracts that came with no installation and that the caller may call."""
         await self._bus.fetch_contracts([view for view in self._views if caller.covers(view.capability)])
 
-    async def _call(self, context: _Context, params: types.CallToolRequestParams) -> _Answer:
+    async def _call(self, context: Context, params: types.CallToolRequestParams) -> _Answer:
         with span.call_span(self._bus.peer.traces, context, params) as step:
             try:
                 answer = await self._called(context, params, step)
@@ -184,7 +181,7 @@ class McpSide:
             return answer
 
     async def _called(
-        self, context: _Context, params: types.CallToolRequestParams, step: SpanRecord
+        self, context: Context, params: types.CallToolRequestParams, step: SpanRecord
     ) -> _Answer:
         tool: McpTool | None = None
         try:
@@ -210,7 +207,11 @@ class McpSide:
             return _failure(as_hearthnet_error(error), done)
 
     async def _answer(
-        self, context: _Context, caller: Caller, tool: McpTool, params: types.CallToolRequestParams
+        self,
+        context: Context,
+        caller: Caller,
+        tool: McpTool,
+        params: types.CallToolRequestParams,
     ) -> _Answer:
         arguments = params.arguments or {}
         if not tool.is_asked:
@@ -218,7 +219,7 @@ class McpSide:
         caller.check_may_ask()
         if params.request_state is not None:
             sealed = self._seals.open(params.request_state, caller.id, tool.contract, now_ms())
-            _check_approved(_elicited((params.input_responses or {}).get(_CONFIRM)))
+            client_forms.check_approved(client_forms.elicited((params.input_responses or {}).get(_CONFIRM)))
             body, provider = tool.body(arguments, sealed.client_id), sealed.provider
             if digest(body) != sealed.digest or tool.provider not in ("", provider):
                 raise HearthNetError("bad_request", "this is not the call that was shown; call again")
@@ -231,7 +232,7 @@ class McpSide:
                 message=elicitation.question(tool.contract, body, key, self._place(provider)),
                 requested_schema=elicitation.SCHEMA,
             )
-            if not _can_ask(context):
+            if not client_forms.can_ask(context):
                 needed: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"form": {}}}}
                 text = f"{tool.contract.id} {elicitation.CANNOT_ASK}"
                 raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, text, needed)
@@ -241,7 +242,7 @@ class McpSide:
                 )
                 asked: types.InputRequests = {_CONFIRM: types.ElicitRequest(params=question)}
                 return types.InputRequiredResult(input_requests=asked, request_state=seal)
-            _check_approved(await _ask(context, question))
+            client_forms.check_approved(await client_forms.ask(context, question))
         return await self._send(context, caller, tool, body, provider)
 
     async def _provider_of(self, contract: Contract) -> str:
@@ -257,9 +258,15 @@ class McpSide:
         return f"At {which}: {home_of(self._bus.peer, provider)}"
 
     async def _send(
-        self, context: _Context, caller: Caller, tool: McpTool, body: dict[str, Any], provider: str
+        self,
+        context: Context,
+        caller: Caller,
+        tool: McpTool,
+        body: dict[str, Any],
+        provider: str,
     ) -> types.CallToolResult:
         """Send a call to `provider`; an effect with the approval that was given for that node."""
+        caller.count(tool.contract, body)
         contract, token = tool.contract, caller.token(tool.contract)
         approval = await caller.approval(contract, body, provider) if contract.side_effects else None
         node = "" if provider == ANY_PROVIDER else provider
@@ -282,7 +289,7 @@ class McpSide:
             return _failure(HearthNetError("internal_error", said), done)
 
     async def _answered(
-        self, context: _Context, tool: McpTool, body: dict[str, Any], options: CallOptions
+        self, context: Context, tool: McpTool, body: dict[str, Any], options: CallOptions
     ) -> Answered:
         contract = tool.contract
         if not tool.takes_progress:
@@ -339,60 +346,7 @@ async def _report_progress(session: ServerSession, steps: asyncio.Queue[dict[str
             steps.task_done()
 
 
-async def _ask(context: _Context, question: types.ElicitRequestFormParams) -> tuple[str, Any]:
-    """Return the person's answer; `cancel` where none comes in time.
-
-    Raises:
-        HearthNetError: `unauthorized` if the client does not show the question.
-    """
-    try:
-        async with asyncio.timeout(ASK_SECONDS):
-            reply = await context.session.elicit_form(
-                question.message, question.requested_schema, context.request_id
-            )
-    except TimeoutError:
-        return "cancel", None
-    except MCPError as error:
-        raise HearthNetError(
-            "unauthorized",
-            f"the MCP client did not ask the person ({_short(error.message)}); nothing was sent",
-        ) from error
-    return reply.action, reply.content
-
-
-def _short(words: str) -> str:
-    """Return a client's message as part of one line: bounded, without invisible characters."""
-    kept = "".join(letter if letter.isprintable() else " " for letter in words[: 2 * _LONGEST_WORDS])
-    return " ".join(kept.split())[:_LONGEST_WORDS] or "no reason"
-
-
-def _elicited(reply: Any) -> tuple[str, Any]:
-    """Return the reply that came with a call; `cancel` where it is malformed."""
-    return (reply.action, reply.content) if isinstance(reply, types.ElicitResult) else ("cancel", None)
-
-
-def _check_approved(said: tuple[str, Any]) -> None:
-    """Check that an answer to an elicitation approves; a denial with other content is a denial.
-
-    Raises:
-        HearthNetError: `unauthorized` if it does not approve.
-    """
-    if not elicitation.is_approved(*said):
-        words = "said no" if said[0] == "decline" else "gave no yes"
-        raise HearthNetError("unauthorized", f"the person {words}; nothing was sent")
-
-
-def _can_ask(context: _Context) -> bool:
-    """Return whether the client shows forms to a person.
-
-    Elicitation without a mode is by forms.
-    """
-    capabilities = context.session.client_capabilities
-    modes = capabilities.elicitation if capabilities is not None else None
-    return modes is not None and (modes.form is not None or modes.url is None)
-
-
-def _is_modern(context: _Context) -> bool:
+def _is_modern(context: Context) -> bool:
     """Return whether the client uses the protocol of 2026-07-28 or a later one."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 

@@ -30,13 +30,21 @@ UNLISTED: Final = frozenset(
         "embed.text",
         "file.advertise",
         "market.export",
+        "market.hide",
+        "market.lend",
+        "market.mute",
+        "market.reserve",
+        "market.unhide",
         "node.contract",
         "rag.progress",
     }
 )
-"""Capabilities for programs and the mesh itself, listed only for clients whose scope names them."""
+"""Capabilities for programs, moderators and the mesh, listed only for clients whose scope names them."""
 _FIELDS: Final = {
     "llm.chat": ("model", "messages", "max_tokens", "temperature"),
+    "rag.query": ("corpus", "query", "k", "filter", "include_text"),
+    "rag.list_documents": ("corpus", "limit"),
+    "rag.share": ("corpus", "shared"),
     "llm.complete": ("model", "prompt", "max_tokens", "temperature", "stop"),
 }
 _SHORT_SCHEMAS: Final[dict[tuple[str, str], Schema]] = {

@@ -149,7 +149,7 @@ class Chat:
         return client
 
     async def _whole(self, client: Client, completion: OpenAIRequest, form: Form) -> dict[str, object]:
-        with self._gateway.limits.held(client.id):
+        with self._gateway.limits.held(client.account):
             frames, of_run = await self._source.frames(client, completion)
             answer = OpenAIAnswer(of_run=of_run, texts=completion.texts)
             async with aclosing(frames):
@@ -161,7 +161,7 @@ class Chat:
         self, client: Client, completion: OpenAIRequest, form: Form
     ) -> AsyncGenerator[bytes, None]:
         """Yield the chunks; raises the errors of the model or the run."""
-        with self._gateway.limits.held(client.id):
+        with self._gateway.limits.held(client.account):
             frames, of_run = await self._source.frames(client, completion)
             answer = OpenAIAnswer(of_run=of_run, texts=completion.texts)
             begun = False

@@ -32,6 +32,7 @@ from hearthnet.gateway.runs.requested_tools import is_prewarming, is_run
 from hearthnet.gateway.runs.run import NewRun
 from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization.approval import Approval, sign_approval
+from hearthnet.trust.authorization.authority import WRAPPER
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
@@ -113,6 +114,18 @@ async def run_or_call(bus: Bus, runs: GatewayRuns, client: Client, call: CallBod
     if not is_prewarming(call.contract, call.body):
         return call
     return msgspec.structs.replace(call, body=await runs.prewarming(client, call.body))
+
+
+def is_question(asked: NewRun | CallBody) -> bool:
+    """Return whether `asked` is put to a model that answers, and not only read in advance."""
+    return isinstance(asked, NewRun) or asks_model(asked.contract, asked.body)
+
+
+def asks_model(contract: Contract, body: dict[str, Any]) -> bool:
+    """Return whether a call is answered by a model; one that calls another capability counts as such."""
+    given = body.get("input")
+    is_silent = isinstance(given, dict) and given.get("max_tokens") == 0
+    return contract.name == WRAPPER or (contract.has_event("token") and not is_silent)
 
 
 async def answer(bus: Bus, call: MeshCall) -> dict[str, Any]:

@@ -63,17 +63,17 @@ class RunPrincipals:
         Raises:
             HearthNetError: `capacity_exceeded` for more than `most` at a time.
         """
-        principal = client.principal
-        if self._driven[principal] >= most:
+        payer = client.payer
+        if self._driven[payer] >= most:
             raise HearthNetError(
                 "capacity_exceeded", f"{most} runs of yours are under way; wait for one, or cancel it"
             )
-        self._driven[principal] += 1
+        self._driven[payer] += 1
 
         def end() -> None:
-            self._driven[principal] -= 1
-            if not self._driven[principal]:
-                del self._driven[principal]
+            self._driven[payer] -= 1
+            if not self._driven[payer]:
+                del self._driven[payer]
 
         return end
 

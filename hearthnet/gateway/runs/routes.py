@@ -5,6 +5,7 @@ GET  /v1/runs/{run}                 one run with its calls and its conversation
 POST /v1/runs/{run}/decisions       {"call", "decision", "shown", ...}: the decision that counts
 POST /v1/runs/{run}/preview         {"call", "arguments"}: the call as it would be sent after an edit
 POST /v1/runs/{run}/cancel
+POST /v1/runs/{run}/take            takes it over from another computer of the owner
 """
 
 from __future__ import annotations
@@ -63,6 +64,9 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
     async def cancel(client: Client, request: Request) -> Any:
         return await gateway.runs.cancel(client, request.path_params["run"])
 
+    async def take(client: Client, request: Request) -> Any:
+        return await gateway.runs.take(client, request.path_params["run"])
+
     def of_client(
         work: Callable[[Client, Request], Awaitable[Any]],
     ) -> Callable[[Request], Awaitable[Response]]:
@@ -77,4 +81,5 @@ def routes(gateway: Gateway) -> list[BaseRoute]:
         Route("/v1/runs/{run}/decisions", of_client(decide), methods=["POST"]),
         Route("/v1/runs/{run}/preview", of_client(preview), methods=["POST"]),
         Route("/v1/runs/{run}/cancel", of_client(cancel), methods=["POST"]),
+        Route("/v1/runs/{run}/take", of_client(take), methods=["POST"]),
     ]

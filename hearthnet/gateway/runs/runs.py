@@ -15,13 +15,13 @@ the process that drives the run. After that the process may die: another one con
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
+from hearthnet.agent.devices.other_devices import OtherDevices
 from hearthnet.agent.loop.happened import HAPPENED, happened
 from hearthnet.agent.loop.state import Limits
 from hearthnet.agent.persistence import run_view
@@ -60,57 +60,11 @@ from hearthnet.gateway.runs.run import (
     RunRequest,
     refused_fields,
 )
+from hearthnet.gateway.runs.run_list import DeviceRuns, RunListCache
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import Key, Refusals
 from hearthnet.trust.audit_chain import AuditEntry
 from hearthnet.trust.authorization import approval as approvals
-
-FRESH_MS: Final = 30_000
-"""The time for which a list is valid: offers may change, and with them the approvals to sign."""
-_MOST: Final = 256
-
-
-class _List(NamedTuple):
-    mark: int
-    made_at: int
-    until: int
-    runs: list[dict[str, Any]]
-
-
-class RunListCache:
-    """The lists of a gateway's clients."""
-
-    def __init__(self, store: RunStore, clock: Callable[[], int]) -> None:
-        """Create the cache; `clock` returns milliseconds since the epoch."""
-        self._store = store
-        self._clock = clock
-        self._lists: OrderedDict[tuple[str, str, bool], _List] = OrderedDict()
-
-    async def get(
-        self, client: Client, make: Callable[[Client], Awaitable[list[dict[str, Any]]]]
-    ) -> list[dict[str, Any]]:
-        """Return the client's list, made by `make` where the cached one is outdated.
-
-        The list must not be changed.
-        """
-        name, mark, now = _name(client), await self._store.version(), self._clock()
-        cached = self._lists.get(name)
-        if cached is not None and cached.mark == mark and cached.made_at <= now < cached.until:
-            return cached.runs
-        runs = await make(client)
-        # The expiry of a pending approval changes the list without a write to the store.
-        ends = [one["expires_at"] for run in runs for one in run["pending"]]
-        self._lists[name] = _List(mark, now, min([now + FRESH_MS, *ends]), runs)
-        self._lists.move_to_end(name)
-        if len(self._lists) > _MOST:
-            self._lists.popitem(last=False)
-        return runs
-
-
-def _name(client: Client) -> tuple[str, str, bool]:
-    """Return the cache key: the owner of the runs and the key that signs."""
-    return client.principal, client.key, client.is_owner
-
 
 MOST_AT_ONCE: Final = 32
 """The number of runs of one principal that are driven at a time."""
@@ -132,6 +86,7 @@ class GatewayRuns:
         away_seconds: float = AWAY_SECONDS,
         clock: Callable[[], int] = now_ms,
         fetch_tools: Callable[[dict[str, str]], Awaitable[list[ToolDefinition]]] | None = None,
+        devices: OtherDevices | None = None,
         to_close: tuple[Callable[[], Awaitable[None]], ...] = (),
     ) -> None:
         """Create the runs of a gateway.
@@ -154,6 +109,7 @@ class GatewayRuns:
         self._refused, self._noting = Refusals(self._note, origin, "principal"), asyncio.Lock()
         self._clock = clock
         self._fetch_tools = fetch_tools or _no_tools
+        self._devices = DeviceRuns(devices)
         self._to_close = to_close
         self._proposed = ApprovalCache()
         self._listed = RunListCache(store, self._clock)
@@ -175,6 +131,7 @@ class GatewayRuns:
             results=results,
             settings=lambda: tool_settings(load_config(home).llm),
             fetch_tools=lambda providers: dynamic_tools(bus, providers, providers),
+            devices=OtherDevices(home, bus),
             to_close=(store.close, results.close),
         )
 
@@ -288,8 +245,18 @@ class GatewayRuns:
         )
 
     async def listing(self, client: Client) -> list[dict[str, Any]]:
-        """Return the client's runs of the last day, newest first, as `run_view.summary`."""
-        return await self._listed.get(client, self._list)
+        """Return the client's runs of the last day, newest first, as `run_view.summary`.
+
+        For a page of the owner, those that were copied from the person's other nodes follow, with `device`.
+        """
+        found = await self._listed.get(client, self._list)
+        return found + await self._devices.listing(client, {run["run"] for run in found})
+
+    async def take(self, client: Client, run: str) -> dict[str, Any]:
+        """Take a run over from another node of the owner; return its page. Raises as `DeviceRuns.take`."""
+        peer = self._bus.peer
+        await self._devices.take(client, SavedRuns(self._store, peer.identity, peer.community), run)
+        return await self.page(client, run)
 
     async def _list(self, client: Client) -> list[dict[str, Any]]:
         saved = self._saved_runs(client)

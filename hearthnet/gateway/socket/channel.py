@@ -138,10 +138,14 @@ class ChannelWork(Protocol):
 class Channel:
     """One stream of one client; `work` is the work behind it."""
 
-    def __init__(self, stream: str, owner: str, *, sums_up: bool) -> None:
-        """Create a stream for the principal `owner`; with `sums_up`, snapshots replace old frames."""
+    def __init__(self, stream: str, owner: str, *, sums_up: bool, payer: str = "") -> None:
+        """Create a stream for the principal `owner`, counted with those of `payer` if that is another one.
+
+        With `sums_up`, snapshots replace old frames.
+        """
         self.stream = stream
         self.owner = owner
+        self.payer = payer or owner
         self.run = ""
         """The run behind it, if any."""
         self.work: ChannelWork | None = None
@@ -286,13 +290,16 @@ class Channels:
     def __iter__(self) -> Iterator[Channel]:
         return iter(list(self._streams.values()))
 
-    def open(self, owner: str, *, sums_up: bool) -> Channel:
-        """Return a new stream of `owner`, which may replace its oldest ended one.
+    def open(self, owner: str, payer: str = "", *, sums_up: bool) -> Channel:
+        """Return a new stream of `owner`, which may replace the oldest ended one of `payer`.
+
+        `payer` is with whose streams it is counted, by default those of `owner`.
 
         Raises:
             HearthNetError: `capacity_exceeded` if all of them are under way.
         """
-        own = self._of.get(owner, {})
+        payer = payer or owner
+        own = self._of.get(payer, {})
         if len(own) >= self.most_of_one:
             over = next((one for one in own.values() if one.ended and not one.read), None)
             if over is None:
@@ -302,8 +309,8 @@ class Channels:
                     retry_after_ms=1_000,
                 )
             self.drop(over)
-        channel = Channel(ids.new_ulid(), owner, sums_up=sums_up)
-        self._of.setdefault(owner, own)[channel.stream] = channel
+        channel = Channel(ids.new_ulid(), owner, sums_up=sums_up, payer=payer)
+        self._of.setdefault(payer, own)[channel.stream] = channel
         self._streams[channel.stream] = channel
         return channel
 
@@ -324,7 +331,7 @@ class Channels:
 
     def of_run(self, run: str, owner: str) -> Channel | None:
         """Return the stream of `owner` behind which this run is under way, if any."""
-        own = self._of.get(owner, {}).values()
+        own = (channel for channel in self._streams.values() if channel.owner == owner)
         return next((channel for channel in own if channel.run == run and not channel.ended), None)
 
     def drop(self, channel: Channel) -> None:
@@ -332,10 +339,10 @@ class Channels:
         if self._streams.pop(channel.stream, None) is None:
             return
         channel.close()
-        own = self._of[channel.owner]
+        own = self._of[channel.payer]
         del own[channel.stream]
         if not own:
-            del self._of[channel.owner]
+            del self._of[channel.payer]
 
     def sweep(self, now: float) -> list[Channel]:
         """Remove and return the streams that were unread for too long."""

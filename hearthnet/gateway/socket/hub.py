@@ -12,7 +12,7 @@ from hearthnet.agent.runtime.driver import Outcome
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.auth.clients import Client
 from hearthnet.gateway.http.errors import STATUS, as_hearthnet_error
-from hearthnet.gateway.runs.calls import CallBody, MeshCall, run_or_call, with_client_id
+from hearthnet.gateway.runs.calls import CallBody, MeshCall, is_question, run_or_call, with_client_id
 from hearthnet.gateway.runs.run import FollowUp, NewRun, RunRequest
 from hearthnet.gateway.socket import protocol
 from hearthnet.gateway.socket.channel import Channel, Channels
@@ -71,7 +71,7 @@ class Hub:
         """Handle a first frame; frame 0 of the answer is `opened` or `error`."""
         try:
             client = await self._authenticated(conversation, frame)
-            self._gateway.limits.opened(client.id)
+            self._gateway.limits.opened(client.account)
             conversation.client = client
             conversation.scope["extensions"][KNOWN]["known"]()
             match frame:
@@ -87,7 +87,7 @@ class Hub:
     def _left(self, conversation: Conversation) -> None:
         client = conversation.client
         if client is not None:
-            self._gateway.limits.closed(client.id)
+            self._gateway.limits.closed(client.account)
             if isinstance(conversation.source, Topic):
                 self.feeds.left(conversation.source.name, client)
 
@@ -123,6 +123,8 @@ class Hub:
         gateway = self._gateway
         call = CallBody(frame.capability, frame.body, frame.version, frame.timeout_ms or None)
         request = await run_or_call(gateway.bus, gateway.runs, client, call)
+        if is_question(request):
+            gateway.clients.count_question(client)
         if isinstance(request, NewRun):
             await self._run(conversation, client, request)
             return
@@ -132,7 +134,7 @@ class Hub:
         sent = MeshCall(contract, body, gateway.clients.token(client), request.timeout_seconds)
         if contract.side_effects and contract.stream_schema is not None:
             raise HearthNetError("not_implemented", f"{contract.id} is not called from here; use a tool run")
-        channel = self.channels.open(client.principal, sums_up=contract.has_event("token"))
+        channel = self.channels.open(client.principal, client.payer, sums_up=contract.has_event("token"))
         channel.work = CallWork(channel, gateway.bus, client, sent)
         _read(conversation, channel, 0)
 
@@ -146,7 +148,7 @@ class Hub:
 
     async def _run(self, conversation: Conversation, client: Client, request: RunRequest) -> None:
         """Drive a new or a saved run; it continues while no socket follows it."""
-        channel = self.channels.open(client.principal, sums_up=True)
+        channel = self.channels.open(client.principal, client.payer, sums_up=True)
         channel.work = behind = RunWork(self._gateway.runs, client, channel)
         try:
             task = await behind.begin(request)
@@ -212,7 +214,7 @@ def _read(conversation: Conversation, channel: Channel, after: int) -> None:
 
 def _refuse(conversation: Conversation, error: HearthNetError) -> None:
     conversation.answer("error", error.to_body())
-    if STATUS[error.code] == _UNAUTHORIZED:
+    if STATUS[error.code] == _UNAUTHORIZED or error.code == "revoked":
         code = protocol.NOT_AUTHENTICATED
     else:
         code = protocol.LIMITS if error.code in _FULL else protocol.END

@@ -245,7 +245,7 @@ class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
     linger_seconds: float = 60.0
     opening_seconds: float = 10.0
     stall_seconds: float = 30.0
-    check_seconds: float = 5.0
+    check_seconds: float = 1.0
     max_frame_bytes: int = 1 << 20
     most_streams: int = 64
 

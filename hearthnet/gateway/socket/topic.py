@@ -248,7 +248,8 @@ class MarketLook:
 
     async def look(self) -> list[tuple[str, dict[str, Any]]]:
         """Read the posts that were published or ended since the previous look."""
-        found = await self._ask({"since_lamport": self._seen, "limit": MOST_POSTS})
+        # Shared by all clients: whom one of them has muted, its page leaves out itself.
+        found = await self._ask({"since_lamport": self._seen, "limit": MOST_POSTS, "muted": True})
         if found["max_lamport"] < self._seen:
             # The log was replaced: start again.
             self._seen, self._posts = 0, {}

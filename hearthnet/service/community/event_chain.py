@@ -14,7 +14,8 @@ from collections.abc import Callable
 from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import LOG
 from hearthnet.bus.session.session import Session
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.restore_mark import read_mark
 from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.trust.community.events import CommunityEvent
 from hearthnet.trust.community.roster import Roster
@@ -34,6 +35,11 @@ class EventChain:
         self._log = log
         self._one_at_a_time = asyncio.Lock()
 
+    @property
+    def roster(self) -> Roster:
+        """The events that the node has now."""
+        return self._peer.membership.roster
+
     async def append(self, make: Make, check: Callable[[], None]) -> tuple[CommunityEvent, bool]:
         """Store, merge and publish the event that `make` returns.
 
@@ -42,8 +48,9 @@ class EventChain:
         stored; a repeated call finds it through `make`.
 
         Raises:
-            HearthNetError: any error of `make`; `partition` if the store does not answer; `capacity_exceeded`
-                if the disk is full; `internal_error` if a stored event is not valid.
+            HearthNetError: any error of `make`; `partition` if the store does not answer, or if the home was
+                restored and has not heard yet which events it had written; `capacity_exceeded` if the disk is
+                full; `internal_error` if a stored event is not valid.
         """
         membership = self._peer.membership
         async with self._one_at_a_time:
@@ -53,6 +60,7 @@ class EventChain:
                 if membership.roster.history.get(own.hash) is not None:
                     return own, True
                 check()
+                await asyncio.to_thread(self._check_restored, membership.roster)
                 for other in others:
                     await self._log.keep(other)
                 stored = await self._log.claim(own)
@@ -64,6 +72,21 @@ class EventChain:
                 await self._publish([*others, stored])
                 if stored.hash == own.hash:
                     return own, False
+
+    def _check_restored(self, roster: Roster) -> None:
+        """Check that a new event cannot take the place of one that was written after a backup.
+
+        Raises:
+            HearthNetError: `partition` while no other member has announced its events.
+        """
+        mark = read_mark(self._peer.home)
+        others = len(roster.members) > 1
+        if mark is not None and others and not mark.may_write_events:
+            raise Unavailable(
+                "this node was restored from a backup, and waits for another member that knows which events "
+                "it wrote later; connect to one, or, if there is none any more: hearthnet backup alone",
+                rule="provider_starting",
+            )
 
     async def _publish(self, events: list[CommunityEvent]) -> None:
         """Publish `events`; a node that misses them fetches them after comparing heads."""

@@ -25,7 +25,7 @@ from hearthnet.core.canonical_json import canonical_json, content_hash
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet
-from hearthnet.core.times import now_ms
+from hearthnet.core.times import least_ms
 from hearthnet.service.effects import jetstream_records
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.revocation import TokenRevocation
@@ -96,7 +96,7 @@ class CommunityLog:
             HearthNetError: As `claim`.
         """
         # At most RETENTION_MS from now: its author chose the date, and the server refuses one too far away.
-        left = min(revoked.forget_at - now_ms(), revocation.RETENTION_MS)
+        left = min(revoked.forget_at - least_ms(), revocation.RETENTION_MS)
         seconds = left // 1000 + 1
         if seconds > 0:
             subject = f"cm.revoked.{ids.token_form(revoked.issuer)}.{revoked.token_id}"

@@ -23,7 +23,6 @@ from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.jetstream_records import StoreTimeout
-from hearthnet.trust.community.roster import Roster
 
 RULE: Final = "bytes_a_day"
 BLOCK_BYTES: Final = 64 * 1024
@@ -38,12 +37,6 @@ class _Usage(NamedTuple):
 
     taken: int = 0
     left: int = 0
-
-
-def account_of(caller: str, roster: Roster) -> str:
-    """Return the account for calls of `caller`: of an invite key, which is free, its inviter's line."""
-    invite = None if roster.member(caller) else roster.invite(caller)
-    return caller if invite is None else f"{roster.line(invite.inviter)[-1]}//invites"
 
 
 class DayQuota:
@@ -67,8 +60,8 @@ class DayQuota:
     async def charge(self, caller: str, principal: str, size: int, *, reserve: bool = False) -> None:
         """Count `size` bytes that a call of `caller` for `principal` is about to add.
 
-        `caller` is its node or `account_of` it. With `reserve` more is allowed: for calls that take back what
-        earlier ones have added.
+        `caller` is its node or account (`Roster.account`). With `reserve` more is allowed: for calls that
+        take back what earlier ones have added.
 
         Raises:
             HearthNetError: `rate_limited` with the time until the next day; `partition` or
@@ -94,13 +87,16 @@ class DayQuota:
                 self._usage[account] = known._replace(left=known.left + size)
 
     def _accounts(self, caller: str, principal: str) -> list[tuple[str, int]]:
-        """Return whose quotas a call counts against, each with its part of a quota: 2 is half."""
+        """Return whose quotas a call counts against, each with its part of a quota: 2 is half.
+
+        The node's own comes first: names of principals are free, and each begins a counter that is kept.
+        """
         if not self._limit or caller == principal == self._own:
             return []
         if caller == self._own:
             return [(principal, 1)]
         whole = [(caller, 1)]
-        return whole if principal == caller else [(f"{caller}//{principal}", 2), *whole]
+        return whole if principal == caller else [*whole, (f"{caller}//{principal}", 2)]
 
     async def _charge(self, sender: str, size: int, limit: int) -> None:
         now = now_ms()

@@ -1,9 +1,13 @@
 """An event log in which claim, effect and outcome are one append.
 
-Each event has a subject of its own, `<prefix>.<author>.<client_id>`, in a stream that accepts one message per
+Each event has a subject of its own, `<prefix>.<owner>.<client_id>`, in a stream that accepts one message per
 subject, permanently. The first to append wins; all later calls read that event: the same digest is a
 repetition and returns the first outcome, another digest is refused. The message's sequence is the event's
 lamport.
+
+Events that happened at other homes are kept in the same stream, as their texts came, under
+`<prefix>.<home>.<sequence>-<hash>`: so both are in one order, that of this home
+(service/eventlog/topic_log.py).
 
 See: docs/protocol/effects.md#event-sourced-effects.
 """
@@ -11,6 +15,7 @@ See: docs/protocol/effects.md#event-sourced-effects.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
@@ -21,6 +26,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import content_hash, read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.core.restore_mark import read_mark
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.call import Call
 from hearthnet.service.effects import jetstream_records
@@ -35,6 +41,7 @@ larger one, which has members that nobody knows, the event holds the hash.
 MAX_DAY_BYTES: Final = 4_000_000
 """Maximum of bytes that another node, or a guest of this one, may add in a day: some 1,700 posts."""
 _PAUSE_SECONDS: Final = 0.2
+_KEEP_SECONDS: Final = 8.0
 _LOG: Final = "the event log"
 
 
@@ -66,11 +73,15 @@ class LogAdvanced(Exception):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """An event and its place in the community's order; `repeated`: older than this call."""
+    """An event and its place in this home's log; `repeated`: older than this call.
+
+    `home` is the node where it happened, empty for this one.
+    """
 
     event: Event
     lamport: int
     repeated: bool = False
+    home: str = ""
 
 
 class EventLog:
@@ -95,6 +106,8 @@ class EventLog:
         self._prefix = prefix
         self._community = community
         self._room = DiskGuard(home)
+        mark = None if home is None else read_mark(home)
+        self._restored = "" if mark is None else f"restored at {mark.restored_at}"
         self._quota = DayQuota(store, own, stream.lower(), MAX_DAY_BYTES) if own else None
 
     async def append(
@@ -107,7 +120,7 @@ class EventLog:
         takes_back: bool = False,
         for_good: bool = False,
     ) -> Recorded:
-        """Append the event of `call`, at most once ever for its author and client id.
+        """Append the event of `call`, at most once ever for its owner and client id.
 
         With `after` it becomes the next event of the log behind that place or is not appended, so that a
         decision made from the log still holds. For an event that `takes_back` others the caller's quota
@@ -124,7 +137,7 @@ class EventLog:
         subject = self._subject(call)
         if call.evidence is None:
             raise HearthNetError("invalid_signature", "an event takes its author's signed frame")
-        if (earlier := await self._read(subject, call.allowed())) is not None:
+        if (earlier := await self._find(call)) is not None:
             return _same(earlier, call)
         call.check_consent()
         now = now_ms()
@@ -161,7 +174,7 @@ class EventLog:
 
     async def known(self, call: Call[Any, Any]) -> bool:
         """Return whether the effect of `call` has happened before."""
-        return await self._read(self._subject(call), call.allowed()) is not None
+        return await self._find(call) is not None
 
     async def outcome(
         self, principal: str, idempotency_key: str, arguments_digest: str
@@ -178,10 +191,14 @@ class EventLog:
         return {"event_id": found.event.event_id, "lamport": found.lamport}
 
     async def place(self) -> tuple[str, int]:
-        """Return the identity of this log and its last event; a log made anew is another one."""
+        """Return the identity of this log and its last event.
+
+        A log that was made anew, or restored from a backup, is another one.
+        """
         async with jetstream_records.answering(_LOG):
             info = await self._store.js.stream_info(self._stream)
-        return f"{self._stream} {info.created}", int(info.state.last_seq)
+        restored = f" {self._restored}" if self._restored else ""
+        return f"{self._stream} {info.created}{restored}", int(info.state.last_seq)
 
     async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
         """Yield the events after place `after`, in order and in batches, up to the present end.
@@ -189,11 +206,54 @@ class EventLog:
         Raises:
             HearthNetError: `partition` if the log does not answer.
         """
+        async for batch in self.messages(after):
+            yield [_decode(message) for message in batch]
+
+    async def messages(self, after: int) -> AsyncIterator[list[Message]]:
+        """Yield the messages after place `after` as they are stored, as `read`.
+
+        Raises:
+            HearthNetError: As `read`.
+        """
         _, upto = await self.place()
         async for batch in jetstream_records.read(
             self._store, self._stream, f"{self._prefix}.>", after, upto, _LOG
         ):
-            yield [_decode(message) for message in batch]
+            yield batch
+
+    async def keep(self, home: str, sequence: int, hash_: str, text: str) -> None:
+        """Store the text of the event of another home that its entry `hash_` names, once.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full; `partition` if the log cannot be reached.
+        """
+        await self._room.check()
+        with contextlib.suppress(WrongSequence):
+            await jetstream_records.write_until(
+                self._store,
+                self._stream,
+                self._kept(home, sequence, hash_),
+                text.encode(),
+                expected={"Nats-Expected-Last-Subject-Sequence": "0"},
+                until=asyncio.get_running_loop().time() + _KEEP_SECONDS,
+                room=self._room,
+                what=_LOG,
+            )
+
+    async def text(self, lamport: int, home: str, sequence: int, hash_: str) -> str:
+        """Return the text of the event at place `lamport`, or, with 0, the one kept of another home.
+
+        Empty if it was erased.
+
+        Raises:
+            HearthNetError: `partition` if the log does not answer.
+        """
+        if lamport:
+            found = await jetstream_records.at(self._store, self._stream, lamport, _LOG)
+        else:
+            subject = self._kept(home, sequence, hash_)
+            found = await jetstream_records.last(self._store, self._stream, subject, _LOG, ANSWER_SECONDS)
+        return "" if found is None else found.data.decode()
 
     async def watch(self, woken: asyncio.Event) -> None:
         """Set `woken` at every new event, and whenever the connection is restored."""
@@ -207,7 +267,20 @@ class EventLog:
     def _subject(self, call: Call[Any, Any]) -> str:
         if call.idempotency_key != call.body["input"].get("client_id"):
             raise HearthNetError("bad_request", "the header's idempotency_key is not the body's client_id")
-        return self._place_of(call.principal, call.idempotency_key)
+        return self._place_of(call.owner, call.idempotency_key)
+
+    async def _find(self, call: Call[Any, Any]) -> Recorded | None:
+        """Return the event of `call`, of its owner or of its principal.
+
+        The principal's is from before it was known whose device that is.
+        """
+        owners = dict.fromkeys((call.owner, call.principal))
+        places = (self._place_of(one, call.idempotency_key) for one in owners)
+        found = await asyncio.gather(*(self._read(place, call.allowed()) for place in places))
+        return next(filter(None, found), None)
+
+    def _kept(self, home: str, sequence: int, hash_: str) -> str:
+        return f"{self._prefix}.{ids.token_form(home)}.{sequence}-{hash_[-16:]}"
 
     def _place_of(self, principal: str, client_id: str) -> str:
         return f"{self._prefix}.{ids.subject_token(principal)}.{client_id}"
@@ -255,9 +328,27 @@ def _evidence(frame: bytes) -> str:
     return ids.b64(frame) if len(frame) <= MAX_FRAME_BYTES else content_hash(frame)
 
 
+def decode_event(text: str | bytes) -> Event:
+    """Read the text of an event.
+
+    Raises:
+        HearthNetError: `bad_request` for anything else.
+    """
+    return read_json(text.encode() if isinstance(text, str) else text, _EVENT)
+
+
+def home_of(message: Message) -> str:
+    """Return the other home where the event in `message` happened, empty for this one.
+
+    A client id is a ULID, in which there is no hyphen.
+    """
+    owner, _, name = message.subject.rpartition(".")
+    return ids.from_token_form(owner.rpartition(".")[2]) if "-" in name else ""
+
+
 def _decode(message: Message) -> Recorded:
     try:
-        return Recorded(read_json(message.data, _EVENT), message.sequence)
+        return Recorded(decode_event(message.data), message.sequence, home=home_of(message))
     except HearthNetError as error:
         raise HearthNetError(
             "internal_error", f"event {message.sequence} of the log is malformed: {error.message}"

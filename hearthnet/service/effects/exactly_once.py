@@ -5,8 +5,9 @@ r"""Exactly one effect per key: claim, effect, outcome.
                         \----it was stopped, failed or died------> unknown   a repetition returns this error
 
 For capabilities whose effect is not an append to an event log, which is claim and outcome in one
-(`service/effects/event_log.py`). The claim is on `(principal, idempotency_key)`; for a call without key, on
-its approval or the use of its standing grant. An approval is also claimed for that one effect. A claim whose
+(`service/effects/event_log.py`). The claim is on `(owner, idempotency_key)`, so that of several devices of
+one person that go on with one run only one has the effect; for a call without key, it is on the principal's
+approval or use of a standing grant. An approval is also claimed for that one effect. A claim whose
 process lives is waited for; one whose process is gone has an unknown outcome permanently.
 
 See: docs/protocol/effects.md#order.
@@ -18,7 +19,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Literal
 
 import msgspec
@@ -79,9 +80,9 @@ class Effects:
                 approval that was; `expired` for one that is too old and was never used; `outcome_unknown`;
                 and the errors of `work`.
         """
-        key, waits = key_of(call), itertools.chain(_WAITS, itertools.repeat(_WAITS[-1]))
+        waits = itertools.chain(_WAITS, itertools.repeat(_WAITS[-1]))
         while True:
-            held = await self._claims.get(key, call.allowed())
+            key, held = await self._find(call)
             effect = None if held is None else msgspec.convert(held.record, Effect)
             if held is None or effect is None or effect.state == "free":
                 taken = await self._claim(call, key, held)
@@ -121,7 +122,7 @@ class Effects:
 
     async def has_begun(self, call: Call[Any, Any]) -> bool:
         """Return whether an earlier call had, or may have had, the effect of `call`."""
-        held = await self._claims.get(key_of(call), call.allowed())
+        _, held = await self._find(call)
         return held is not None and msgspec.convert(held.record, Effect).state != "free"
 
     async def was_used(self, call: Call[Any, Any]) -> bool:
@@ -129,14 +130,29 @@ class Effects:
         held = await self._claims.get(_consent_key(call), call.allowed())
         return held is not None and held.record == _use(call)
 
-    async def outcome(self, entry: AuditEntry) -> Effect | None:
-        """Return the effect of a call that is on record as begun; None if it claimed nothing."""
-        key = _key(entry.principal, entry.idempotency_key, entry.approval, entry.grant, entry.use)
-        held = await self._claims.get(key, ANSWER_SECONDS)
-        if held is None:
-            return None
-        effect = msgspec.convert(held.record, Effect)
-        return effect if effect.digest == entry.digest else None
+    async def outcome(self, entry: AuditEntry, owners: Iterable[str]) -> Effect | None:
+        """Return the effect of a call that is on record as begun; None if it claimed nothing.
+
+        `owners` may have claimed it, because the record does not say whose the effect is.
+        """
+        for owner in owners:
+            key = _key(owner, entry.idempotency_key, entry.approval, entry.grant, entry.use)
+            held = await self._claims.get(key, ANSWER_SECONDS)
+            effect = None if held is None else msgspec.convert(held.record, Effect)
+            if effect is not None and effect.digest == entry.digest:
+                return effect
+        return None
+
+    async def _find(self, call: Call[Any, Any]) -> tuple[str, Claim | None]:
+        """Return the key under which the effect of `call` is claimed, and its claim.
+
+        The principal may have claimed it before it was known whose device it is: then it stays there.
+        """
+        keys = [key_of(call)]
+        if call.idempotency_key and call.owner != call.principal:
+            keys.insert(0, claims.key("ef", call.owner, "key", call.idempotency_key))
+        found = await asyncio.gather(*(self._claims.get(key, call.allowed()) for key in keys))
+        return next(((key, held) for key, held in zip(keys, found, strict=True) if held), (keys[0], None))
 
     async def close(self) -> None:
         """Stop trying to write outcomes."""
@@ -223,7 +239,7 @@ def claimable(call: Call[Any, Any]) -> bool:
 
 
 def key_of(call: Call[Any, Any]) -> str:
-    """Return the key under which the effect of `call` is claimed."""
+    """Return the key of the effect of `call` for its principal, which consent is bound to."""
     approval, grant = call.approval.id if call.approval else "", call.grant.id if call.grant else ""
     return _key(call.principal, call.idempotency_key, approval, grant, call.use)
 

@@ -25,21 +25,23 @@ import msgspec
 
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
+from hearthnet.contracts.namespaces import is_provider_defined
 from hearthnet.core import process_lock
 from hearthnet.core.canonical_json import content_hash, digest
 from hearthnet.core.config import AuditConfig
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import HearthNetError, OutcomeUnknown
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
 from hearthnet.core.process_lock import DeadProcess, ProcessLock
+from hearthnet.core.restore_mark import RestoreMark, read_mark
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.header import Header
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.audit_log import AuditLog
 from hearthnet.service.effects.claims import ClaimStore
-from hearthnet.service.effects.day_quota import DayQuota, account_of
-from hearthnet.service.effects.exactly_once import Effects, Work
+from hearthnet.service.effects.day_quota import DayQuota
+from hearthnet.service.effects.exactly_once import Effects, Work, claimable
 from hearthnet.service.effects.jetstream_records import DiskGuard
 from hearthnet.service.effects.refusal_audit import ConsentRefused, Key, Refusals, of_call
 from hearthnet.trust import audit_chain
@@ -57,11 +59,16 @@ _CLOSING_BYTES: Final = 1024
 _TAKES_BACK: Final = 0.25
 """The reserve of the quota for calls that take back what earlier ones have added."""
 _MB: Final = 1_000_000
+_BEFORE_RESTORE: Final = (
+    "this node was restored from a backup, and may have done this after the backup was made; look, then let "
+    "it be requested anew"
+)
 Outcome = Callable[[str, str, str], Awaitable[dict[str, Any] | None]]
 """Returns the output of an earlier call, by principal, idempotency key and digest of the arguments."""
 
 
 class _Parts(NamedTuple):
+    restored: RestoreMark | None
     audit: AuditLog
     effects: Effects
     quota: DayQuota
@@ -124,6 +131,7 @@ class Records:
         Raises:
             HearthNetError: `unauthorized` for an approval or the use of a standing grant that was used for
                 another effect; `expired` for consent that is too old for an effect that is not known;
+                `outcome_unknown` for an effect that this node may have had before it was restored;
                 `rate_limited` if the caller's calls have used up their quota of today; `capacity_exceeded` if
                 the disk is full; `partition` if the store does not answer in time.
         """
@@ -131,7 +139,7 @@ class Records:
         evidence = call.evidence or b""
         frame = content_hash(evidence) if erasable else audit_chain.evidence(evidence)
         parts = await self._parts()
-        await self._check_time(parts.effects, call, event_sourced)
+        await self._check_time(parts, call, event_sourced)
         entry = self._entry(
             kind="began",
             call=call.id,
@@ -148,7 +156,7 @@ class Records:
             frame=frame,
         )
         size = len(msgspec.json.encode(entry)) + _CLOSING_BYTES
-        payer = account_of(call.caller, self._peer.roster)
+        payer = self._peer.roster.account(call.caller)
         principal = payer if call.principal == call.caller else call.principal
         await parts.quota.charge(payer, principal, size, reserve=takes_back)
         await parts.effects.claim_consent(call, event_sourced=event_sourced)
@@ -234,29 +242,35 @@ class Records:
         if self._lock is not None:
             self._lock.close(settled=not self._open)
 
-    async def _check_time(self, effects: Effects, call: Call[Any, Any], event_sourced: bool) -> None:
+    async def _check_time(self, parts: _Parts, call: Call[Any, Any], event_sourced: bool) -> None:
         """Check the age of consent, unless the effect of `call` may have happened before.
 
         Nothing is recorded for a call that is refused. Appending to an event log checks the age again.
 
         Raises:
-            HearthNetError: `expired` for consent that is too old.
+            HearthNetError: `expired` for consent that is too old; `outcome_unknown` for an effect that is not
+                on record, and may have happened between a backup and its restore.
         """
         try:
             call.check_consent()
+            if parts.restored is not None and _may_be_lost(call, parts.restored, event_sourced):
+                raise OutcomeUnknown(_BEFORE_RESTORE)
         except HearthNetError:
+            if not claimable(call):
+                raise
             if not event_sourced:
-                known = await effects.has_begun(call)
+                known = await parts.effects.has_begun(call)
             else:
-                known = await effects.was_used(call) or await self._has_outcome(call)
+                known = await parts.effects.was_used(call) or await self._has_outcome(call)
             if not known:
                 raise
 
     async def _has_outcome(self, call: Call[Any, Any]) -> bool:
         if self._outcome is None:
             return False
-        output = await self._outcome(call.principal, call.idempotency_key, call.arguments_digest)
-        return output is not None
+        owners = dict.fromkeys((call.owner, call.principal))
+        found = [await self._outcome(one, call.idempotency_key, call.arguments_digest) for one in owners]
+        return any(output is not None for output in found)
 
     async def _put(self, entry: AuditEntry) -> int:
         return await (await self._parts()).audit.append(entry, _LEAST_SECONDS)
@@ -267,6 +281,7 @@ class Records:
                 store, room = await self._store(), DiskGuard(self._home)
                 lives = functools.partial(process_lock.lives, self._home)
                 self._opened = _Parts(
+                    await asyncio.to_thread(read_mark, self._home),
                     AuditLog(store, self._peer.identity, room),
                     Effects(ClaimStore(store, room), self._peer.instance, lives),
                     DayQuota(store, self._peer.node_id, "audit", self._day_bytes, reserve=_TAKES_BACK),
@@ -318,12 +333,38 @@ class Records:
 
     async def _outcome_of(self, effects: Effects, entry: AuditEntry, outcome: Outcome) -> tuple[str, str]:
         """Return the code and the hash of the answer of a call that was cut off."""
-        effect = await effects.outcome(entry)
+        owners = self._owners_of(entry.principal)
+        effect = await effects.outcome(entry, owners)
         if effect is not None:
             done = digest(effect.output) if effect.state == "done" else ""
             return {"done": "", "free": effect.code}.get(effect.state, UNKNOWN), done
-        output = await outcome(entry.principal, entry.idempotency_key, entry.digest)
-        return (UNKNOWN, "") if output is None else ("", digest(output))
+        for owner in owners:
+            output = await outcome(owner, entry.idempotency_key, entry.digest)
+            if output is not None:
+                return "", digest(output)
+        return UNKNOWN, ""
+
+    def _owners_of(self, principal: str) -> tuple[str, ...]:
+        """Return those whose an effect of `principal` may be: of a guest, the record lacks the key."""
+        roster = self._peer.roster
+        if "/" in principal:
+            return (principal, *(one.person for one in roster.persons))
+        return tuple(dict.fromkeys((roster.owner(principal), principal)))
+
+
+def _may_be_lost(call: Call[Any, Any], restored: RestoreMark, event_sourced: bool) -> bool:
+    """Return whether the effect of `call` may have happened without being on record, before the restore.
+
+    Consent that was signed before it may have been used. So may a key, of a run or a caller, that is as old;
+    what such a key would append to an event log, or do to things of this home, was lost with it.
+    """
+    if restored.may_be_older(*(one.time for one in (call.approval, call.grant) if one is not None)):
+        return True
+    # A tool of a package or an MCP server reaches out of the home, though its contract is "natural", too.
+    at_home = call.contract.idempotent == "natural" and not is_provider_defined(call.contract.name)
+    if event_sourced or at_home:
+        return False
+    return restored.is_key_older(call.run or call.idempotency_key)
 
 
 def _check_names(call: Call[Any, Any]) -> None:

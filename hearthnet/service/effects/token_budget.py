@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Literal
 
 from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.rate_limits import Rates
+from hearthnet.core.restore_mark import RestoreMark, read_mark
 from hearthnet.core.times import steady_ms
 from hearthnet.service.effects import claims, jetstream_records
 from hearthnet.service.effects.jetstream_records import DiskGuard, StoreTimeout
@@ -42,6 +43,9 @@ class Budget:
         self, store: Callable[[], Awaitable[Store]], peer: Session, instances: Callable[[], int]
     ) -> None:
         self._store = store
+        self._home = peer.home
+        self._mark: RestoreMark | Literal[False] | None = False
+        """False until it is read."""
         self._room = DiskGuard(peer.home)
         self._instances = instances
         self._rates = Rates()
@@ -51,11 +55,14 @@ class Budget:
 
         Raises:
             HearthNetError: `rate_limited` with the time to wait; `token_scope_insufficient` if the token is
-                used up; `partition` or `capacity_exceeded` if the store cannot count.
+                used up, or older than the backup of a node that was restored; `partition` or
+                `capacity_exceeded` if the store cannot count.
         """
         if claims is None or not claims.scope.counted:
             return
         scope = claims.scope
+        if await asyncio.to_thread(self._is_uncounted, claims):
+            raise _restored()
         if scope.rate_limit_per_minute is not None:
             self._check_rate(claims, scope.rate_limit_per_minute)
         if effect and scope.max_effects == 0:
@@ -64,6 +71,13 @@ class Budget:
             await self._count_call(claims, scope.max_calls_total)
         if effect and scope.max_effects is not None:
             await self._count_effect(claims, scope.max_effects, idempotency_key or ids.new_ulid())
+
+    def _is_uncounted(self, claims: Claims) -> bool:
+        """Return whether calls under the token may have been counted in what a restore lost."""
+        if self._mark is False:
+            self._mark = read_mark(self._home)
+        limited = claims.scope.max_calls_total is not None or claims.scope.max_effects is not None
+        return limited and self._mark is not None and self._mark.may_be_older(claims.iat * 1000)
 
     def _check_rate(self, claims: Claims, limit: int) -> None:
         share = max(1, limit // max(1, self._instances()))
@@ -109,6 +123,15 @@ def _used_up(what: str, limit: int) -> HearthNetError:
         "token_scope_insufficient",
         f"the token is used up: it allows {limit} {what} at this node; ask its issuer for a new one",
         rule=f"max_{what}",
+    )
+
+
+def _restored() -> HearthNetError:
+    return HearthNetError(
+        "token_scope_insufficient",
+        "this node was restored from a backup since the token was issued, and does not know how often it was "
+        "used; ask its issuer for a new one",
+        rule="restored",
     )
 
 

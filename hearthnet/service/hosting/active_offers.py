@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,9 +20,11 @@ from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol import subjects
-from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord, places_of_other
+from hearthnet.protocol.offer import LIFETIME_MS, OfferRecord
 from hearthnet.service.decorators import Endpoint, Offer, Statistics
-from hearthnet.trust.authorization.authority import HOME, SELF, CallRequirement
+from hearthnet.service.sharing.places import Places
+from hearthnet.service.sharing.shared_service import SharedService
+from hearthnet.trust.authorization.authority import HOME, SELF, CallRequirement, guest_of, is_to_home
 from hearthnet.trust.authorization.token import Claims
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.contract_signature import ContractSignature, check_contract, decode, shared_contract
@@ -36,7 +38,9 @@ _log = logging.getLogger(__name__)
 class OfferSet:
     """All present offers of a process; the lookup by capability is cached."""
 
-    def __init__(self, hosted: Iterable[ActiveOffer]) -> None:
+    def __init__(self, hosted: Iterable[ActiveOffer], terms: SharedService | None = None) -> None:
+        """Take the offers, and the terms under which other homes may call them."""
+        self.terms = terms
         self._hosted = list(hosted)
         self._serving: dict[str, list[ActiveOffer]] = {}
 
@@ -83,42 +87,40 @@ class ActiveOffer:
         self.fits = contract.matcher(offer.params)
         """Tells whether the offer can answer a request body."""
         self._fields = matched_fields(contract.match, offer.params)
-        self._places_of_other = places_of_other(places)
-        self.in_flight = 0
-        self._held: dict[str, int] = {}
+        self.places: Places[Any] = Places(places)
+        """Held and waited for by calls (service/hosting/call_execution.py)."""
         self._demand: CallRequirement | None = None
+        self.is_closed = False
+        """Whether the terms of sharing keep it from other homes now."""
+        self.least_level = ""
+        """The level that the terms of sharing require of other homes."""
 
-    def has_place(self, node: str) -> bool:
-        """Return whether a place is free; `node` is "" for the own one, another has half of them."""
-        if self.in_flight >= self.offer.max_concurrent:
-            return False
-        return not node or self._held.get(node, 0) < self._places_of_other
-
-    def occupy(self, node: str) -> None:
-        """Record that a call of `node`, or of those for whom it answers, takes a place."""
-        self.in_flight += 1
-        if node:
-            self._held[node] = self._held.get(node, 0) + 1
-
-    def vacate(self, node: str) -> None:
-        """Record that the call has ended."""
-        self.in_flight -= 1
-        if not node:
-            return
-        held = self._held[node] - 1
-        if held:
-            self._held[node] = held
-        else:
-            del self._held[node]
+    @property
+    def in_flight(self) -> int:
+        """The number of running calls."""
+        return self.places.in_flight
 
     @property
     def is_public(self) -> bool:
         """Whether other nodes may learn of the offer."""
-        return self.trust not in (SELF, HOME)
+        return self.trust != SELF and not (self.is_to_home or self.is_closed)
+
+    @property
+    def is_to_home(self) -> bool:
+        """Whether the offer is for the home alone, or for one person of it."""
+        return is_to_home(self.trust)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the owner's lists show the offer: what one person alone has, they do not."""
+        return not guest_of(self.trust)
 
     def is_there_for(self, node: str, caller: str, claims: Claims | None) -> bool:
         """Return whether the offer of `node` to its home exists for this caller."""
-        return caller == node and (claims is None or claims.is_of_home(node, self._fields))
+        if caller != node:
+            return False
+        guest = guest_of(self.trust)
+        return not guest if claims is None else claims.is_of_home(node, self._fields, guest)
 
     def demand(self, node: str) -> CallRequirement:
         """Return the demand of a call of this offer of `node`."""
@@ -145,11 +147,17 @@ class ActiveOffer:
             in_flight=self.in_flight,
             issued_at=issued,
             expires_at=issued + LIFETIME_MS,
-            trust=self.offer.trust,
+            trust=self._announced_trust(),
             service=service,
             version=version,
             packs=True,
         )
+
+    def _announced_trust(self) -> str:
+        """Return the trust to announce: calls of this home are not under terms, and do not look at it."""
+        if _STRICTNESS.get(self.least_level, 0) > _STRICTNESS.get(self.trust, _UNKNOWN):
+            return self.least_level
+        return self.offer.trust
 
     def __str__(self) -> str:
         """Return the capability and its matched params: `rag.query@1.0 corpus=system`."""
@@ -189,7 +197,7 @@ def shared_offers(offers: Iterable[Offer], endpoints: dict[str, SharedEndpoint])
     return [
         msgspec.structs.replace(offer, capability=endpoints[offer.capability].endpoint.contract.id)
         for offer in offers
-        if offer.capability in endpoints and offer.trust not in (SELF, HOME)
+        if offer.capability in endpoints and offer.trust != SELF and not is_to_home(offer.trust)
     ]
 
 

@@ -16,14 +16,17 @@
         for this community, and not a bearer token           else `unauthorized`
         for its sender,                                      else `invalid_signature`
         not revoked                                          else `token_revoked`
+        for no device that its person has removed            else `revoked`
         and made for this run, if for one                    else `token_scope_insufficient`
      8  the body is JSON, and an offer fits its params       else `bad_request`, `not_found`
      9  roster and token allow it (trust/authorization/authority.py)       else `revoked`, `unauthorized`,
                                                                   `token_scope_insufficient`
+        and the terms of sharing (service/sharing/)          else `unauthorized`, `rate_limited`
     10  the body fits the contract                           else `bad_request`
     11  an approval or a use of a standing grant, if one is  else `unauthorized`, `invalid_signature`,
         required, is for exactly this call                        `token_revoked`, `bad_request`
-    12  a place is free, for another node within its half   else `capacity_exceeded`
+    12  a place is free, for another node within its half,  else `capacity_exceeded`
+        or a member's call waits for one (service/sharing/places.py)
 
 Then, before the handler (service/hosting/call_execution.py): the token's budget
 (service/effects/token_budget.py), and the use of a grant. The expiry of an approval is checked before
@@ -44,10 +47,11 @@ import msgspec
 
 from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
+from hearthnet.bus.session.usage_meter import home_of
 from hearthnet.contracts.contract import Contract
 from hearthnet.core.canonical_json import digest, read_json, refuse_repeated_keys
 from hearthnet.core.capability_name import parse_capability
-from hearthnet.core.errors import HearthNetError
+from hearthnet.core.errors import PLACES_TAKEN, HearthNetError, Overloaded
 from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import subjects
@@ -62,7 +66,6 @@ from hearthnet.trust.authorization import approval as approvals
 from hearthnet.trust.authorization import grant as grants
 from hearthnet.trust.authorization.approval import Approval, Claimed
 from hearthnet.trust.authorization.authority import (
-    HOME,
     Authority,
     CallerStatus,
     PresentedToken,
@@ -71,6 +74,7 @@ from hearthnet.trust.authorization.authority import (
 )
 from hearthnet.trust.authorization.grant import Grant
 from hearthnet.trust.authorization.token import Claims
+from hearthnet.trust.community.person_statements import REMOVED_DEVICE
 
 RETRY_AFTER_MS: Final = 250
 MOST_HOPS: Final = 6
@@ -82,7 +86,7 @@ class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     """A call that may run: endpoint, offer, body as sent, principal, token and consent.
 
     The consent is an approval or a use of a standing grant, whose expiry is not checked yet. `holder` is the
-    node that its place is charged to, "" for the own one.
+    node or person that its place is charged to, "" for this home. `must_wait`: no place is free for it.
     """
 
     endpoint: Endpoint
@@ -93,6 +97,7 @@ class AdmittedCall(msgspec.Struct, frozen=True, gc=False):
     approval: Approval | None
     grant: Grant | None
     holder: str
+    must_wait: bool = False
 
 
 def open_directed(peer: Session, subject: str, data: bytes) -> Frame:
@@ -158,7 +163,7 @@ def admit(
     caller = peer.membership.status(header.sender)
     refuse_revoked(caller, "you were")
     if header.sender != peer.node_id:
-        _charge(rates, header, endpoints)
+        _charge(rates, peer.membership.account(header.sender), header.capability, endpoints)
     if header.hops > MOST_HOPS:
         raise HearthNetError(
             "bad_request",
@@ -174,22 +179,42 @@ def admit(
     there = [
         entry
         for entry in serving
-        if entry.trust != HOME or entry.is_there_for(peer.node_id, header.sender, claims)
+        if not entry.is_to_home or entry.is_there_for(peer.node_id, header.sender, claims)
     ]
     chosen = _choose(contract, body, there)
     token = None if claims is None else PresentedToken(claims, _issuer(peer, claims, caller))
     authority = authorize(caller, token, chosen.demand(peer.node_id), body)
+    holder = _holder(peer, header.sender, authority.principal)
+    if holder and offered.terms is not None:
+        nodes = {header.sender, authority.principal.partition("/")[0]} - {peer.node_id}
+        offered.terms.check(contract.name, holder, nodes, now_ms())
     contract.check_request(body)
     approval, grant = _consent(peer, header, contract, authority, body)
-    holder = "" if header.sender == peer.node_id else peer.roster.line(header.sender)[-1]
-    if not chosen.has_place(holder):
+    must_wait = not chosen.places.is_free(holder)
+    if must_wait and not (header.waits and peer.membership.is_member(header.sender)):
         whose = " for your node" if holder else ""
-        raise HearthNetError(
-            "capacity_exceeded",
+        raise Overloaded(
             f"all places of {contract.id}{whose} are taken; try again in a moment",
+            rule=PLACES_TAKEN,
             retry_after_ms=RETRY_AFTER_MS,
         )
-    return AdmittedCall(endpoint, chosen, body, authority.principal, claims, approval, grant, holder)
+    return AdmittedCall(
+        endpoint, chosen, body, authority.principal, claims, approval, grant, holder, must_wait
+    )
+
+
+def _holder(peer: Session, sender: str, principal: str) -> str:
+    """Return the person or node that a call's place is charged to, "" for this home and its owner.
+
+    A call that this node makes for a client of another one, through its gateway, is that node's.
+    """
+    own, roster = peer.node_id, peer.roster
+    node = principal.partition("/")[0] if sender == own else sender
+    if node == own or not home_of(roster, own, node):
+        return ""
+    # Not "" where this node answers for it: a member that it invited is another home.
+    account = roster.answerable(node)
+    return roster.person_of(account) or account
 
 
 def _check_kind(contract: Contract, frame: Frame) -> None:
@@ -201,10 +226,9 @@ def _check_kind(contract: Contract, frame: Frame) -> None:
         raise HearthNetError("bad_request", f"{contract.id} does not stream; send it as a call")
 
 
-def _charge(rates: PeerRates, header: Header, endpoints: dict[str, Endpoint]) -> None:
+def _charge(rates: PeerRates, account: str, capability: str, endpoints: dict[str, Endpoint]) -> None:
     """Count a call of another node; all capabilities that are not offered here count as one."""
-    capability = header.capability
-    refused = rates.charge(header.sender, capability if capability in endpoints else OTHERS, steady_ms())
+    refused = rates.charge(account, capability if capability in endpoints else OTHERS, steady_ms())
     if refused is not None:
         what = f"calls of {refused.capability}" if refused.capability else "calls"
         raise HearthNetError(
@@ -230,6 +254,8 @@ def _claims(peer: Session, header: Header) -> Claims | None:
     claims.check_use(caller=header.sender, community=peer.community, now_ms=now_ms())
     if peer.membership.revocations.revoked(claims.iss, claims.jti):
         raise HearthNetError("token_revoked", "the token was revoked; ask its issuer for a new one")
+    if claims.cnf is not None and peer.roster.is_removed_device(claims.cnf.key):
+        raise HearthNetError("revoked", REMOVED_DEVICE)
     if claims.run not in ("", header.run):
         raise HearthNetError("token_scope_insufficient", "the token was made for another run")
     return claims
@@ -300,4 +326,5 @@ def _claimed(
         idempotency_key=header.idempotency_key,
         run=header.run,
         shared_effect=contract.is_shared_effect,
+        is_device=peer.roster.is_device,
     )

@@ -24,7 +24,6 @@ from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
 from hearthnet.protocol.offer import FIND_JITTER_MS, REPUBLISH_MS, Notice
 from hearthnet.service.hosting.active_offers import ActiveOffer
-from hearthnet.trust.authorization.authority import HOME
 from hearthnet.trust.community.roster import RANK
 
 _log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class Announcer:
         self._service = service
         self._version = version
         self._tasks = tasks
-        self.budget = FrameBudget(peer.node_id, "find", _BURST, _PER_SECOND)
+        self.budget = FrameBudget(peer.node_id, "find", _BURST, _PER_SECOND, peer.membership.account)
         self._drop_log = RationedLog(_log)
         self._hosted: list[ActiveOffer] = []
         self._built_in: list[ActiveOffer] = []
@@ -84,12 +83,19 @@ class Announcer:
                 raise
             _log.warning("not announced, it will be when the server is back: %s", error)
 
+    async def withhold(self, hosted: list[ActiveOffer]) -> None:
+        """Withdraw the public ones of `hosted`, before terms of sharing keep them from other homes."""
+        try:
+            await self._publish([entry for entry in hosted if entry.is_public], withdrawn=True)
+        except HearthNetError as error:
+            _log.warning("not withdrawn, the offers will expire: %s", error)
+
     async def withdraw(self) -> None:
         """Withdraw every offer.
 
         Those to the home are not withdrawn: while this process is away, calls for them go nowhere else.
         """
-        gone, self._hosted = [entry for entry in self._hosted if entry.trust != HOME], []
+        gone, self._hosted = [entry for entry in self._hosted if not entry.is_to_home], []
         try:
             await self._listen()
             await self._publish(gone, withdrawn=True)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +20,8 @@ from hearthnet.bus.session.session import Session
 from hearthnet.bus.session.tracing import CANCELLED, span_ended, span_started
 from hearthnet.core import ids
 from hearthnet.core.canonical_json import digest
-from hearthnet.core.errors import HearthNetError, Unavailable
+from hearthnet.core.errors import HearthNetError, Overloaded, Unavailable
+from hearthnet.core.timer_wheel import Timer
 from hearthnet.protocol.frame import Frame
 from hearthnet.service.call import Call, Reply
 from hearthnet.service.effects.exactly_once import claimable
@@ -26,10 +30,17 @@ from hearthnet.service.effects.refusal_audit import ConsentRefused
 from hearthnet.service.effects.token_budget import Budget
 from hearthnet.service.hosting.admission import AdmittedCall
 from hearthnet.service.hosting.reply_sender import ReplySender
+from hearthnet.service.sharing.places import Places
 from hearthnet.service.stream import Stream, check_output
+from hearthnet.trust.authorization.authority import owner_of
 from hearthnet.trust.authorization.token import Claims
 
 _log = logging.getLogger(__name__)
+_ANSWER_SECONDS: Final = 1.0
+_ANSWER_SHARE: Final = 0.2
+"""A call that waits for a place is answered so long before its deadline, at most this share of its time."""
+_LATER_MS: Final = 5_000
+"""Longer than a caller waits by itself (bus/calls/candidates.py): its time is over."""
 _UNRECORDED: Final = "it was done, but cannot be put on record now; ask again with the same client_id"
 
 
@@ -60,7 +71,17 @@ class CallExecution:
         self._began: tuple[Call[Any, Any], int] | None = None
         self._late = False
         self._stopped = self._effected = False
+        self._refusal: HearthNetError | None = None
+        self._began_at: float | None = None
+        """The loop time at which it took its place."""
+        self._timers: set[Timer] | None = None
+        """Set while it waits for a place."""
+        self._resume: Callable[[], None] | None = None
+        self._until = asyncio.get_running_loop().time() + min(
+            max(frame.header.deadline, 1) / 1000, LONGEST_SECONDS
+        )
         self._started_ns = time.perf_counter_ns()
+        self._meta: dict[str, Any] = {}
         contract = admitted.endpoint.contract
         self.trace = peer.traces.serving(frame.header, len(frame.body))
         self.outbox = ReplySender(peer, frame.header, self.trace, signed=contract.side_effects, packed=packed)
@@ -82,11 +103,18 @@ class CallExecution:
         """The claims of the call's token, None without one."""
         return self._admitted.claims
 
+    @property
+    def has_effect(self) -> bool:
+        """Return whether it may have begun an effect, which is left to end."""
+        return self._admitted.endpoint.contract.side_effects and not self.is_waiting
+
     async def run(self) -> None:
         """Run the handler within the caller's deadline, and answer."""
         try:
             if not self._stopped:
                 await self._work()
+            elif self._refusal is not None:
+                await self._fail(self._refusal)
             elif self._late:
                 await self._fail(self._timeout())
             else:
@@ -97,13 +125,62 @@ class CallExecution:
 
     def stop(self) -> None:
         """Cancel the handler, or keep it from beginning."""
-        if self.task is None:
-            self._stopped = True
-        else:
+        if self.task is not None:
             self.task.cancel()
+            return
+        self._stopped = True
+        if self._timers is not None:
+            self._leave_line()
+            self.resume()
+
+    def refuse(self, error: HearthNetError) -> None:
+        """Answer a call that has not begun with `error`."""
+        self._refusal = error
+        self.stop()
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether no place was free for it when it arrived."""
+        return self._admitted.must_wait
+
+    def wait_for_slot(self, begin: Callable[[CallExecution], None]) -> CallExecution | None:
+        """Wait in line until `acquire_slot` and `resume`; return the call that has no room in the line.
+
+        It is begun by `begin` in the present context, also to answer that it is refused or stopped. It ends
+        with an answer shortly before its deadline: a timeout would count as a failure of the provider.
+        """
+        now, admitted = asyncio.get_running_loop().time(), self._admitted
+        crowded_out: CallExecution | None = admitted.hosted.places.wait(self, admitted.holder, now)
+        before = min(_ANSWER_SECONDS, (self._until - now) * _ANSWER_SHARE)
+        self._timers = self._peer.timers.at(self._until - before, self)
+        # Else it would begin in the context of the call whose place it takes.
+        self._resume = partial(copy_context().run, begin, self)
+        return crowded_out
+
+    def resume(self) -> None:
+        """Begin the call that waited."""
+        if self._resume is not None:
+            self._resume()
+
+    def seconds_of(self, home: str) -> float:
+        """Return for how long it has been running, if it is a call of that home; else 0."""
+        if self._began_at is None or home != self._admitted.holder:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._began_at
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for a place."""
+        return self._timers is not None
+
+    def _leave_line(self) -> None:
+        if self._timers is not None:
+            self._timers.discard(self)
+            self._timers = None
+            self._admitted.hosted.places.leave(self, self._admitted.holder)
 
     async def _work(self) -> None:
-        until = asyncio.get_running_loop().time() + min(max(self.header.deadline, 1) / 1000, LONGEST_SECONDS)
+        until = self._until
         timers = self._peer.timers.at(until, self)
         try:
             try:
@@ -140,7 +217,11 @@ class CallExecution:
         return HearthNetError(UNKNOWN, f"it was done, but its answer cannot be given: {wire_error.message}")
 
     def due(self) -> None:
-        """Stop the handler, since the caller's deadline has passed."""
+        """Stop the handler, since the caller's deadline has passed; the wait for a place ends before."""
+        if self.is_waiting:
+            self._timers = set()  # the one that it is in is being walked through
+            self.refuse(self._no_place())
+            return
         self._late = True
         self.stop()
 
@@ -154,13 +235,31 @@ class CallExecution:
     def _timeout(self) -> HearthNetError:
         return HearthNetError("timeout", f"{self.header.capability} did not finish in time")
 
+    def _no_place(self) -> HearthNetError:
+        return Overloaded(
+            f"no place of {self._admitted.endpoint.contract.id} came free in time; ask again with more time",
+            rule="no_place_in_time",
+            retry_after_ms=_LATER_MS,
+        )
+
     def acquire_slot(self) -> None:
         """Occupy one of the offer's places, now, so that calls arriving together are counted."""
-        self._admitted.hosted.occupy(self._admitted.holder)
+        self._leave_line()
+        self._began_at = asyncio.get_running_loop().time()
+        self._started_ns = time.perf_counter_ns()
+        self._admitted.hosted.places.take(self._admitted.holder, self._began_at)
 
-    def release_slot(self) -> None:
-        """Release the place."""
-        self._admitted.hosted.vacate(self._admitted.holder)
+    def release_slot(self) -> Places[CallExecution]:
+        """Release the place, if it has one; return the places of its offer."""
+        places: Places[CallExecution] = self._admitted.hosted.places
+        if self._began_at is not None:
+            holder, now = self._admitted.holder, asyncio.get_running_loop().time()
+            places.release(holder, self._began_at, now)
+            if holder:
+                capability = self._admitted.endpoint.contract.id
+                self._peer.usage.served(holder, capability, now - self._began_at, self._meta)
+            self._began_at = None
+        return places
 
     def lost_caller(self) -> bool:
         """Return whether the caller of a stream is lost."""
@@ -170,6 +269,10 @@ class CallExecution:
         admitted = self._admitted
         endpoint = admitted.endpoint
         body = endpoint.contract.with_defaults(admitted.body)
+        owner = ""
+        if endpoint.contract.side_effects:
+            approver = "" if admitted.approval is None else admitted.approval.approver
+            owner = owner_of(self._peer.roster, admitted.principal, admitted.claims, approver)
         return Call(
             header=self.header,
             contract=endpoint.contract,
@@ -184,6 +287,7 @@ class CallExecution:
             until=until,
             traceparent=self.trace.traceparent,
             claims=admitted.claims,
+            owner=owner,
         )
 
     async def _carry_out(self, call: Call[Any, Any]) -> Reply:
@@ -217,7 +321,9 @@ class CallExecution:
                 reply = await endpoint.method(call, self.stream)
         finally:
             span_ended(self.trace, token)
-        return msgspec.convert(reply, Reply)
+        answer = msgspec.convert(reply, Reply)
+        self._meta = answer.meta
+        return answer
 
     def _answer(self, reply: Reply) -> None:
         """Answer a plain call."""

@@ -16,6 +16,7 @@ import msgspec
 from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
+from hearthnet.bus.session.usage_meter import is_of_community
 from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.config import LimitsConfig
@@ -23,7 +24,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rate_limits import TokenBucket
 from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.tasks import TaskSet, end
-from hearthnet.core.times import steady_ms
+from hearthnet.core.times import now_ms, steady_ms
 from hearthnet.nats.client import payload_too_large
 from hearthnet.protocol import batch, subjects
 from hearthnet.protocol.frame import MAX_FOREIGN_BYTES, Frame, FrameError
@@ -33,6 +34,7 @@ from hearthnet.service.hosting import admission
 from hearthnet.service.hosting.active_offers import ActiveOffer, OfferSet, shared_endpoints, shared_offers
 from hearthnet.service.hosting.announcer import Announcer
 from hearthnet.service.hosting.call_execution import CallExecution, as_wire_error
+from hearthnet.service.hosting.caller_watch import CallerWatch
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.micro import Monitor, Served
 from hearthnet.service.hosting.node_endpoints import ContractEndpoint, TraceEndpoint
@@ -40,6 +42,8 @@ from hearthnet.service.hosting.peer_rates import PeerRates
 from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
+from hearthnet.service.sharing.places import line_full
+from hearthnet.service.sharing.shared_service import SharedService
 from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
@@ -73,7 +77,7 @@ class Host:
         peer = node.bus.peer
         self.peer: Final[Session] = peer
         self._rates = PeerRates(node.config.limits)
-        self._call_budget = _call_budget(peer.node_id, node.config.limits)
+        self._call_budget = _call_budget(peer, node.config.limits)
         self._control_budget = FrameBudget(peer.node_id, "ctl", _CONTROLS, _CONTROLS_PER_SECOND)
         self._refusals = TokenBucket(node.config.limits.total_hard or _CONTROLS, _REFUSALS_PER_SECOND)
         self._oversized = TokenBucket(1, _OVERSIZED_PER_SECOND)
@@ -93,6 +97,9 @@ class Host:
         self._active: list[ActiveOffer] = []
         self._offer_set = OfferSet([])
         self._running: dict[str, CallExecution] = {}
+        self._callers = CallerWatch(peer, self._running)
+        self._terms = SharedService(peer, service.name, self._seconds_of)
+        peer.usage.service = service.name
         self._scheduler = CallScheduler(self._on_end)
         self._draining = False
         self._dropped = 0
@@ -115,7 +122,7 @@ class Host:
     @property
     def offers(self) -> list[str]:
         """One line per offer, for people."""
-        return sorted(str(entry) for entry in self._active)
+        return sorted(str(entry) for entry in self._active if entry.is_shown)
 
     async def open(self) -> None:
         """Listen for calls, then offer; an offer is never announced before calls can arrive.
@@ -130,6 +137,7 @@ class Host:
         await link.subscribe(subjects.calls_to(node, instance), self._on_call)
         await link.subscribe(subjects.control_to(node, instance), self._on_control)
         self.peer.sender.local = self
+        await asyncio.to_thread(self._terms.refresh, now_ms())
         await self._announcer.open(self._built_in)
         await self._monitor.open()
         await self.refresh()
@@ -147,12 +155,35 @@ class Host:
         offers = self._service.offers()
         fresh = [self._host(offer) for offer in (*offers, *shared_offers(offers, self._shared))]
         self._active = [known.get(repr(entry.offer), entry) for entry in fresh]
-        self._offer_set = OfferSet([*self._active, *self._built_in])
+        self._offer_set = OfferSet([*self._active, *self._built_in], self._terms)
+        self._apply_terms()
         await self._announcer.offer(self._active)
+
+    def _apply_terms(self) -> None:
+        for entry in self._under_terms():
+            entry.is_closed = not self._terms.is_offered
+            entry.least_level = self._terms.least_level
+
+    def _under_terms(self) -> list[ActiveOffer]:
+        return [entry for entry in self._active if not is_of_community(entry.capability.name)]
+
+    async def _renew_terms(self) -> None:
+        """Put terms that have changed into force, and announce what others are to know of them."""
+        if await asyncio.to_thread(self._terms.refresh, now_ms()) and not self._draining:
+            if not self._terms.is_offered:
+                await self._announcer.withhold(self._under_terms())
+            self._apply_terms()
+            await self._announcer.offer(self._active)
+
+    def _seconds_of(self, home: str) -> float:
+        """Return the seconds for which calls of that home have been running."""
+        return sum(running.seconds_of(home) for running in self._running.values())
 
     async def close(self, drain_seconds: float) -> None:
         """Withdraw, refuse new calls, and stop running ones after at most `drain_seconds`."""
         self._draining = True
+        for running in [one for one in self._running.values() if one.is_waiting]:
+            running.refuse(_stopping())
         await self._announcer.withdraw()
         await self._scheduler.wait_begun()
         tasks = [running.task for running in self._running.values() if running.task is not None]
@@ -247,7 +278,7 @@ class Host:
                 self._dropped += 1
                 return
             if self._draining:
-                raise HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
+                raise _stopping()
             admitted = admission.admit(self.peer, self._rates, self._endpoints, self._offer_set, frame)
             running = CallExecution(self.peer, self._records, self._budget, frame, admitted, packed=packed)
         except HearthNetError as error:
@@ -279,26 +310,35 @@ class Host:
 
         A batch counts as one.
         """
+        account = self.peer.membership.account(sender)
         if error.code in _RATIONED:
-            if self._refusals.take(sender, 1 / batch.MOST if packed else 1, steady_ms()):
+            if self._refusals.take(account, 1 / batch.MOST if packed else 1, steady_ms()):
                 return True
             self._dropped += 1
             return False
         if error.details.get("rule") != CLOCK_RULE:
             return True
-        self._stale_answers[sender] += 1 if packed else batch.MOST
-        if self._stale_answers[sender] > _MAX_STALE_ANSWERS * batch.MOST:
+        self._stale_answers[account] += 1 if packed else batch.MOST
+        if self._stale_answers[account] > _MAX_STALE_ANSWERS * batch.MOST:
             self._dropped += 1
             return False
         return True
 
     def _start(self, running: CallExecution) -> None:
         self._running[running.header.id] = running
-        running.acquire_slot()
-        self._scheduler.begin(running)
+        if not running.must_wait:
+            running.acquire_slot()
+            self._scheduler.begin(running)
+            return
+        crowded_out = running.wait_for_slot(self._scheduler.begin)
+        if crowded_out is not None:
+            crowded_out.refuse(line_full())
 
     def _on_end(self, running: CallExecution, error: BaseException | None) -> None:
-        running.release_slot()
+        places = running.release_slot()
+        while (following := places.next(self._loop.time())) is not None:
+            following.acquire_slot()
+            following.resume()
         self._running.pop(running.header.id, None)
         self.peer.traces.end(running.trace)
         if not (error is None or isinstance(error, asyncio.CancelledError)):
@@ -375,10 +415,15 @@ class Host:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._stale_answers.clear()
-            self._records.refusals.tick()
-            for running in list(self._running.values()):
-                self._check_running(running)
+            try:
+                self._stale_answers.clear()
+                self._records.refusals.tick()
+                self._callers.probe()
+                for running in list(self._running.values()):
+                    self._check_running(running)
+                await self._renew_terms()
+            except Exception:  # of whatever kind: the next tick comes all the same
+                _log.exception("a tick failed")
 
     def _check_running(self, running: CallExecution) -> None:
         if running.lost_caller():
@@ -390,14 +435,19 @@ class Host:
             _log.info("no sign of life sent: %s", error)
 
 
-def _call_budget(own: str, limits: LimitsConfig) -> FrameBudget:
+def _stopping() -> HearthNetError:
+    return HearthNetError("capacity_exceeded", "this process is stopping", retry_after_ms=0)
+
+
+def _call_budget(peer: Session, limits: LimitsConfig) -> FrameBudget:
     """Return the budget for calls: as many at once as the hard limit, and twice the soft one in the long run.
 
     Of a node that stays within the soft limit none is dropped, and of one that does not enough are read to
     tell it so.
     """
     burst = limits.total_hard
-    return FrameBudget(own, "call", burst, min(burst, 2 * limits.total_soft) if limits.total_soft else burst)
+    rate = min(burst, 2 * limits.total_soft) if limits.total_soft else burst
+    return FrameBudget(peer.node_id, "call", burst, rate, peer.membership.account)
 
 
 def _built_in(service: Service, shares: bool) -> list[Offer]:

@@ -18,6 +18,7 @@ from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.errors import HearthNetError, Unavailable, first_of
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
+from hearthnet.core.times import CLOCK
 from hearthnet.service.authoring.frozen import check_frozen
 from hearthnet.service.hosting.context import NodeContext
 from hearthnet.service.hosting.host import Host
@@ -26,6 +27,7 @@ from hearthnet.service.hosting.service import GROUP, Service
 from hearthnet.service.hosting.status import Status, hold_lifeline
 
 DRAIN_SECONDS: Final = 2.5
+_CLOCK_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -107,16 +109,22 @@ async def _host(service: Service, host: Host, status: Status, stop: asyncio.Even
     await host.open()
     status.ready(host.offers, service.note, service.address)
     stopping, lost = asyncio.create_task(stop.wait()), asyncio.create_task(host.peer.link.closed())
+    before = CLOCK.set_back()
     try:
-        while not (stopping.done() or lost.done()):
+        while not (stopping.done() or lost.done()) and CLOCK.set_back() == before:
             changing = asyncio.create_task(changed.wait())
-            await asyncio.wait({changing, stopping, lost}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {changing, stopping, lost}, timeout=_CLOCK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             changing.cancel()
             if changed.is_set():
                 changed.clear()
                 await _refresh(service, host, status)
         if lost.done():
             raise Unavailable("the server refuses this node; the service starts again", rule="server_refuses")
+        # Ids of frames were forgotten whose time now comes once more; none of them is for a new instance.
+        if not stopping.done():
+            raise Unavailable("the home's time was set back; the service starts again", rule="clock_set_back")
     finally:
         stopping.cancel()
         lost.cancel()
@@ -137,6 +145,7 @@ async def until_signal(make: Callable[[], Service], home: Home, status: Status) 
 
     A failure is reported to `status` and logged.
     """
+    CLOCK.follow(home)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from hearthnet.bus.bus import Bus
-from hearthnet.bus.session import keyring
+from hearthnet.bus.session import gossip_frames, keyring
+from hearthnet.bus.session.gossip_frames import LINKED
+from hearthnet.bus.session.session import Session
 from hearthnet.bus.store import Store
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -26,7 +28,7 @@ from hearthnet.core.files import write_whole
 from hearthnet.core.times import now_ms
 from hearthnet.service.effects.community_log import CommunityState
 from hearthnet.supervisor.community.operators import Operators
-from hearthnet.supervisor.nats.access_control import AllowedLogins, admitted_by
+from hearthnet.supervisor.nats.access_control import ServerRoster, admitted_by
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.server_config import BusLogin
 from hearthnet.supervisor.os.cancellation import heed_cancelling
@@ -82,7 +84,7 @@ LINGER_MS: Final = 5_000
 """The time for which a used invite stays connected, so that the answer to its user arrives."""
 _REST_SECONDS: Final = 0.1
 _log = logging.getLogger(__name__)
-Admit = Callable[[AllowedLogins], Awaitable[None]]
+Admit = Callable[[ServerRoster], Awaitable[None]]
 
 
 class Community:
@@ -98,14 +100,17 @@ class Community:
         self._news = news
         self._operators = operators
         self._held = contextlib.AsyncExitStack()
+        self._peer: Session | None = None
         self._reported = ""
         self._known = {member.node_id for member in prepared.roster.members}
-        self._admitted: AllowedLogins | None = None
+        self._begun = set[str]()
+        self._admitted: ServerRoster | None = None
         self._lingering: dict[BusLogin, int] = {}
 
     async def follow(self, url: str) -> None:
         """Join the bus at `url` and follow until cancelled; the connection is restored by itself."""
-        membership = (await self._join(url)).peer.membership
+        self._peer = (await self._join(url)).peer
+        membership = self._peer.membership
         changed = asyncio.Event()
         changed.set()
         membership.on_change(changed.set)
@@ -121,6 +126,12 @@ class Community:
             heed_cancelling()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), wait)
+
+    async def announce_link(self) -> None:
+        """Have the processes of this node compare with other homes at once: the link to them is there."""
+        if self._peer is not None:
+            with contextlib.suppress(HearthNetError):
+                await gossip_frames.publish(self._peer.sender, LINKED, b"{}")
 
     async def close(self) -> None:
         """Leave the bus."""
@@ -157,11 +168,12 @@ class Community:
         allowed, now = await self._update_server(roster, problems)
         self._report(problems)
         self._report_members(roster)
+        self._report_recoveries(roster)
         return RETRY_SECONDS if problems else _until(_ends(allowed, roster, self._lingering), now)
 
     async def _update_server(
         self, roster: Roster, problems: list[HearthNetError]
-    ) -> tuple[AllowedLogins, int]:
+    ) -> tuple[ServerRoster, int]:
         """Have the server admit those in `roster`; return their logins and the present time."""
         now = now_ms()
         allowed = self._logins(roster, now)
@@ -173,7 +185,7 @@ class Community:
                 problems.append(error)
         return allowed, now
 
-    def _logins(self, roster: Roster, now: int) -> AllowedLogins:
+    def _logins(self, roster: Roster, now: int) -> ServerRoster:
         """Return the logins to admit: members, open invites, and briefly those just used.
 
         A withdrawn invite goes at once: its node answers it no longer, and a refused login says why.
@@ -208,6 +220,16 @@ class Community:
             self._news(f"{name} does not belong to the community any more")
         self._known = members
 
+    def _report_recoveries(self, roster: Roster) -> None:
+        person = roster.person(roster.person_of(self._own))
+        begun = {one.recovery for one in (person.recoveries if person else ())}
+        if begun - self._begun:
+            self._news(
+                "your helpers have begun to replace your keys: hearthnet person show; to stop them: "
+                "hearthnet recover --object"
+            )
+        self._begun = begun
+
 
 def _always(store: Store) -> Callable[[], Awaitable[Store]]:
     async def open_store() -> Store:
@@ -221,7 +243,7 @@ def _used(roster: Roster) -> set[str]:
     return {event.content.invite_key for event in roster.events if isinstance(event.content, Joined)}
 
 
-def _ends(allowed: AllowedLogins, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
+def _ends(allowed: ServerRoster, roster: Roster, lingering: dict[BusLogin, int]) -> Iterable[int]:
     """Yield the times, in milliseconds, at which an admitted login expires."""
     let_in = {invite.node_id for invite in allowed.invites}
     yield from (invite.expires_at for invite in roster.invites if invite.invite_key in let_in)

@@ -5,7 +5,8 @@
 
 Nothing in the home changes before the community has admitted the node. After an interruption at a later
 point, redeeming the same invite again completes the join, since the node's own key is admitted by then
-(docs/decisions/0045).
+(docs/decisions/0045). A node that becomes a device of a person gets the person key before its roster is
+written, so that no start of it in between founds a person of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.community_sync import LINGER_MS
 from hearthnet.supervisor.community.join_client import JoinClient, temporary_server
 from hearthnet.supervisor.nats import address
+from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.home_setup import Report, make_folders, settings_and_key
 from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
 from hearthnet.supervisor.os.disk import file_errors, make_folder
@@ -49,7 +51,7 @@ class JoinOutcome(NamedTuple):
     """The outcome of joining.
 
     `display_name` is the name of this node for the others, `members` counts it too; `moved_aside` is the new
-    place of the previous community of one.
+    place of the previous community of one. `person` is the person whose device the node becomes, if any.
     """
 
     community_id: str
@@ -59,6 +61,7 @@ class JoinOutcome(NamedTuple):
     members: int
     address: str
     moved_aside: Path | None
+    person: str = ""
 
 
 def redeem(home: Home, text: str, report: Report) -> JoinOutcome:
@@ -72,7 +75,19 @@ def redeem(home: Home, text: str, report: Report) -> JoinOutcome:
             used, withdrawn or is for another node; `invalid_signature` if another server answers at the
             inviter's address; `partition` if none does.
     """
-    invite = invites.decode(text)
+    return _join(home, invites.decode(text), report)
+
+
+def join_as_device(home: Home, text: str, report: Report) -> JoinOutcome:
+    """Join by the `text` of `hearthnet device add`, and become a device of its person.
+
+    Raises:
+        HearthNetError: as `redeem`; `bad_request` for a home that belongs to that community already.
+    """
+    return _join(home, invites.decode_device(text), report)
+
+
+def _join(home: Home, invite: InviteText, report: Report) -> JoinOutcome:
     if now_ms() >= invite.expires_at:
         raise HearthNetError("expired", "the invite has expired; ask for a new one")
     make_folders(home)
@@ -106,7 +121,10 @@ class _Joining:
         upstream = await self._upstream()
         known = held if held is not None and held.community_id == self._invite.community_id else None
         roster = await self._admitted(upstream, known, report)
+        key = await self._person_key(upstream, roster) if self._invite.person else None
         aside = self._set_aside(held, report) if held is not None and known is None else None
+        if key is not None:
+            self._keep_person_key(key, aside)
         with file_errors(self._home.roster):
             content = rosters.encode(rosters.seal(roster, self._identity))
             write_whole(self._home.roster, content, durable=True)
@@ -121,16 +139,19 @@ class _Joining:
             members=len(roster.members),
             address=upstream.address,
             moved_aside=aside,
+            person=self._invite.person,
         )
 
     async def _upstream(self) -> Upstream:
-        """Return the home to link to, with its certificate checked by the invite's fingerprint."""
-        place, fingerprint = address.parse(self._invite.address), self._invite.fingerprint
-        if not fingerprint:
-            return Upstream(str(place))  # LeafRemote accepts it on loopback only
-        from hearthnet.supervisor.nats import certificate
-
-        return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
+        """Return the first place of the invite that answers, its certificate checked by the fingerprint."""
+        failures: list[HearthNetError] = []
+        places = self._invite.places
+        for text, fingerprint in places:
+            try:
+                return await _answering(address.parse(text), fingerprint, is_only=len(places) == 1)
+            except HearthNetError as error:
+                failures.append(error)
+        raise failures[0]
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, report: Report) -> Roster:
         """Return the community's roster with this node in it.
@@ -201,6 +222,41 @@ class _Joining:
             raise HearthNetError("unauthorized", f"this node is no member of {roster.name}")
         return roster
 
+    async def _person_key(self, upstream: Upstream, roster: Roster) -> Identity:
+        """Return the person key, asked for under the node's own key.
+
+        The other home's server knows that key some moments after the node was let in.
+        """
+        owner = roster.owner(self._identity.node_id)
+        if owner not in (self._identity.node_id, self._invite.person):
+            raise HearthNetError("bad_request", "this node is a device of another person already")
+        clock = asyncio.get_running_loop().time
+        end = clock() + PATIENCE_SECONDS
+        while True:
+            try:
+                async with self._at_the_door(upstream, self._identity) as member:
+                    return await member.person_key(self._identity, roster)
+            except HearthNetError as error:
+                if error.code not in ("unauthorized", "partition") or clock() > end:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _keep_person_key(self, key: Identity, aside: Path | None) -> None:
+        """Write the person key; keys of a person that this home had alone are moved to `aside`."""
+        home = self._home
+        wanted = {home.recovery_key: self._invite.person, home.person_key: key.node_id}
+        for path, node_id in wanted.items():
+            if not path.exists() or keyring.load_identity(path).node_id == node_id:
+                continue
+            if aside is None:
+                aside = home.path / f"community-before-{ids.new_ulid()}"
+                make_folder(aside)
+            with file_errors(path):
+                shutil.move(path, aside / path.name)
+        if not home.person_key.exists():
+            with file_errors(home.person_key):
+                keyring.write_new(home.person_key, key.to_text().encode("ascii"))
+
     @contextlib.asynccontextmanager
     async def _at_the_door(self, upstream: Upstream, identity: Identity) -> AsyncIterator[JoinClient]:
         folder = self._home.run / "joining"
@@ -233,6 +289,21 @@ class _Joining:
         return folder
 
 
+async def _answering(place: Address, fingerprint: str, *, is_only: bool) -> Upstream:
+    """Return the server at `place` as a home to link to; on loopback the link itself tries the only one.
+
+    Raises:
+        HearthNetError: `partition` if none answers there; `invalid_signature` if another one does.
+    """
+    from hearthnet.supervisor.nats import certificate
+
+    if fingerprint:
+        return Upstream(str(place), fingerprint, await certificate.fetch(place, fingerprint))
+    if not is_only:
+        await certificate.check_answers(place)
+    return Upstream(str(place))  # LeafRemote accepts it on loopback only
+
+
 def _held(home: Home, identity: Identity) -> Roster | None:
     return keyring.load_roster(home.roster, identity.node_id) if home.roster.exists() else None
 
@@ -240,10 +311,19 @@ def _held(home: Home, identity: Identity) -> Roster | None:
 def _refuse_another(held: Roster | None, identity: Identity, invite: InviteText) -> None:
     """Check that the home does not belong to another community with others in it.
 
+    A device's home may not belong to that community either, where it has a person of its own.
+
     Raises:
         HearthNetError: `bad_request` if it does.
     """
-    if held is None or held.community_id == invite.community_id:
+    if held is None:
+        return
+    if held.community_id == invite.community_id:
+        if invite.person and held.member(identity.node_id) is not None:
+            raise HearthNetError(
+                "bad_request",
+                f"this home belongs to {held.name} already; a device is added with a home that is new",
+            )
         return
     others = len(held.members) - 1
     if held.member(identity.node_id) is not None and others:

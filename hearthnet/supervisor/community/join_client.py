@@ -80,7 +80,7 @@ async def temporary_server(folder: Path, invite: Identity, upstream: Upstream) -
             except HearthNetError as error:
                 # A refused link seems established for a moment.
                 if error.code == "partition" and _REFUSED in log.tail():
-                    raise _refused(upstream) from error
+                    raise _refused(upstream.address) from error
                 raise
         finally:
             await system.close()
@@ -92,7 +92,7 @@ async def _wait_for_link(system: NatsAdmin, log: LogFile, upstream: Upstream) ->
     end = time.monotonic() + LINK_SECONDS
     while not await linked(system):
         if _REFUSED in log.tail():
-            raise _refused(upstream)
+            raise _refused(upstream.address)
         if time.monotonic() >= end:
             raise Unavailable(
                 f"the home at {upstream.address} cannot be reached ({last_words(log)}); is its node "
@@ -102,10 +102,10 @@ async def _wait_for_link(system: NatsAdmin, log: LogFile, upstream: Upstream) ->
         await asyncio.sleep(_POLL_SECONDS)
 
 
-def _refused(upstream: Upstream) -> HearthNetError:
+def _refused(address: str) -> HearthNetError:
     return HearthNetError(
         "unauthorized",
-        f"the home at {upstream.address} does not accept this invite: it was used, withdrawn or has expired; "
+        f"the home at {address} does not accept this invite: it was used, withdrawn or has expired; "
         "ask for a new one",
     )
 
@@ -141,13 +141,20 @@ class JoinClient:
         """Return the community's roster, verified from its id, merged with `held`.
 
         Raises:
-            HearthNetError: `partition` if the inviter's node does not answer; `unauthorized` if the inviter
-                is no longer a member; `bad_request` if the events are not those of that community.
+            HearthNetError: `partition` if the inviter's node does not answer; `unauthorized` for an invite
+                that was used or withdrawn, or if the inviter is no longer a member; `bad_request` if the
+                events are not those of that community.
         """
         events = list(held.events) if held is not None else []
         for _ in range(_MOST_PAGES):
             heads = rosters.derive(self._invite.community_id, events).heads() if events else {}
-            output = await self._call("community.sync@1.0", {"heads": heads})
+            try:
+                output = await self._call("community.sync@1.0", {"heads": heads})
+            except HearthNetError as error:
+                # The server cuts the link of a used invite a moment after its services stop to know it.
+                if error.code == "unauthorized" and self._bus.peer.node_id == self._invite.key().node_id:
+                    raise _refused(self._invite.address) from error
+                raise
             events += signed_document.readable(output["events"], CommunityEvent)
             if not (output["more"] and output["events"]):
                 break
@@ -178,6 +185,24 @@ class JoinClient:
                 "unauthorized", f"the inviter's node let this one in, but its events do not: {why}"
             )
         return joined
+
+    async def person_key(self, own: Identity, roster: Roster) -> Identity:
+        """Return the person key that the inviter hands to the node `own`, which has joined for it.
+
+        Raises:
+            HearthNetError: `unauthorized` if the node did not join by this text, or the key is not that of
+                the person in the text; `expired` after the end of the text; `invalid_signature` if the key
+                does not open.
+        """
+        output = await self._call("community.device.key@1.0", {})
+        key = self._invite.opened_key(own, str(output["sealed"]))
+        person = roster.person(self._invite.person)
+        if person is None or person.key != key.node_id:
+            raise HearthNetError(
+                "unauthorized",
+                "the inviter's node handed over a key that is not the person's; ask for a new text",
+            )
+        return key
 
     async def _call(self, capability: str, fields: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -10,6 +10,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin, ServerConnection
 from hearthnet.supervisor.nats.server_config import BusLogin
+from hearthnet.trust.community.doors import Door
 from hearthnet.trust.community.roster import Roster
 
 CLEAR_SECONDS: Final = 5.0
@@ -18,17 +19,21 @@ _PAUSE_SECONDS: Final = 0.05
 _CLEAN_LOOKS: Final = 2
 
 
-class AllowedLogins(NamedTuple):
-    """The logins of members, open invites, and operators of this home."""
+class ServerRoster(NamedTuple):
+    """What servers are configured from.
+
+    The logins of members, open invites, and operators of this home; the doors that are open.
+    """
 
     members: tuple[BusLogin, ...]
     invites: tuple[BusLogin, ...]
     operators: tuple[str, ...] = ()
+    doors: tuple[Door, ...] = ()
 
 
-def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> AllowedLogins:
-    """Return the logins in `roster`: members and invites open at `now_ms`; and `operators`."""
-    return AllowedLogins(
+def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) -> ServerRoster:
+    """Return the logins in `roster`: members and invites open at `now_ms`; `operators`; and the doors."""
+    return ServerRoster(
         tuple(BusLogin(member.node_id, member.login) for member in roster.members),
         tuple(
             BusLogin(invite.invite_key, invite.login)
@@ -36,6 +41,7 @@ def admitted_by(roster: Roster, now_ms: int, operators: tuple[str, ...] = ()) ->
             if invite.expires_at > now_ms
         ),
         operators,
+        roster.doors,
     )
 
 
@@ -46,7 +52,7 @@ class AccessControl:
     """
 
     def __init__(
-        self, own: BusLogin, peer_login: str, allowed: AllowedLogins, news: Callable[[str], None]
+        self, own: BusLogin, peer_login: str, allowed: ServerRoster, news: Callable[[str], None]
     ) -> None:
         self._own = own
         self._peer_login = peer_login
@@ -55,12 +61,12 @@ class AccessControl:
         self._shut_out: set[str] = set()
 
     @property
-    def admitted(self) -> AllowedLogins:
+    def admitted(self) -> ServerRoster:
         """The logins that are allowed now."""
         members = (self._own, *(entry for entry in self._allowed.members if entry.login != self._own.login))
         return self._allowed._replace(members=self._open(members), invites=self._open(self._allowed.invites))
 
-    def admit(self, allowed: AllowedLogins) -> AllowedLogins:
+    def admit(self, allowed: ServerRoster) -> ServerRoster:
         """Replace the allowed logins; return the previous ones."""
         before, self._allowed = self._allowed, allowed
         return before
@@ -112,7 +118,7 @@ class AccessControl:
         return bool(new)
 
     def _strangers(self, sessions: list[ServerConnection], hubs: set[int]) -> list[ServerConnection]:
-        members, invites, operators = self.admitted
+        members, invites, operators, _ = self.admitted
         known = {*(entry.login for entry in (*members, *invites)), *operators, self._peer_login}
         return [session for session in sessions if session.login not in known or session.connection in hubs]
 

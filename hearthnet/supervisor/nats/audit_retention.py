@@ -25,7 +25,7 @@ from hearthnet.core.config import AuditConfig
 from hearthnet.core.config_follower import ConfigFollower
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.core.times import now_ms
+from hearthnet.core.times import least_ms, now_ms
 from hearthnet.service.effects import jetstream_records
 from hearthnet.service.effects.audit_log import STREAM, AuditLog
 from hearthnet.service.effects.jetstream_records import DiskGuard
@@ -148,7 +148,7 @@ class Retention:
         there, now, settings = await log.extent(), now_ms(), self._settings
         before, most = there.first - 1, settings.max_mb * _MB
         excess = there.size_bytes - _TRIMMED_SHARE * most if 0 < most < there.size_bytes else 0.0
-        oldest = now - settings.keep_days * _DAY_MS if settings.keep_days else 0
+        oldest = least_ms() - settings.keep_days * _DAY_MS if settings.keep_days else 0
         ends = [await log.line(number) for number in (there.first, there.last)]
         first, newest = [None if line is None else audit_chain.read(line) for line in ends]
         # A clock that was put back says nothing about ages.

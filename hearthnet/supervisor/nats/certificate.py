@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.files import write_whole
 from hearthnet.supervisor.nats.address import Address
@@ -36,8 +37,8 @@ from hearthnet.supervisor.os.disk import file_errors
 
 FETCH_SECONDS: Final = 5.0
 _NAME: Final = "HearthNet home"
-# Wide, since the clock of a small computer without a battery may be far off until it is set.
-_BEGIN: Final = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+# Wide, since nats-server goes by the computer's clock: without a battery it may begin in 1970 at each start.
+_BEGIN: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _END: Final = datetime.datetime(2120, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -76,6 +77,28 @@ async def fetch(address: Address, fingerprint: str) -> str:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    writer = await _open(address, context)
+    data = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    await _close(writer)
+    found = x509.load_der_x509_certificate(data or b"")
+    public = found.public_key()
+    if isinstance(public, Ed25519PublicKey) and hmac.compare_digest(_fingerprint(public), fingerprint):
+        return found.public_bytes(Encoding.PEM).decode("ascii")
+    raise HearthNetError(
+        "invalid_signature", f"the server at {address} is not the one of the invite; ask for a new invite"
+    )
+
+
+async def check_answers(address: Address) -> None:
+    """Check that a server answers at `address`.
+
+    Raises:
+        HearthNetError: `partition` if none does.
+    """
+    await _close(await _open(address, None))
+
+
+async def _open(address: Address, context: ssl.SSLContext | None) -> asyncio.StreamWriter:
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
@@ -84,18 +107,45 @@ async def fetch(address: Address, fingerprint: str) -> str:
         raise Unavailable(
             f"no home answers at {address} ({reason}); is its node running?", rule="no_home"
         ) from error
-    data = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return writer
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(1):
             await writer.wait_closed()
-    found = x509.load_der_x509_certificate(data or b"")
-    public = found.public_key()
-    if isinstance(public, Ed25519PublicKey) and hmac.compare_digest(_fingerprint(public), fingerprint):
-        return found.public_bytes(Encoding.PEM).decode("ascii")
-    raise HearthNetError(
-        "invalid_signature", f"the server at {address} is not the one of the invite; ask for a new invite"
+
+
+def key_id(key: Path) -> str:
+    """Return the public half of the key in the PEM file `key`, as an id.
+
+    Raises:
+        HearthNetError: `bad_request` for a damaged file.
+    """
+    return ids.node_id(_load_key(key).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))
+
+
+def fingerprint_of(key: str) -> str:
+    """Return the fingerprint of the public key `key`, an id."""
+    return _fingerprint(Ed25519PublicKey.from_public_bytes(ids.public_key(key)))
+
+
+def authority(key: str) -> str:
+    """Return a certificate (PEM) to trust, by which all certificates that the key `key` has signed are valid.
+
+    TLS reads names, key and constraints of a trusted certificate, not its signature, which is by a constant
+    key; so the certificate is the same each time.
+    """
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+    public = Ed25519PublicKey.from_public_bytes(ids.public_key(key))
+    builder = (
+        x509.CertificateBuilder(name, name, public, 1, _BEGIN, _END)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
     )
+    signed = builder.sign(Ed25519PrivateKey.from_private_bytes(bytes(32)), None)
+    return signed.public_bytes(Encoding.PEM).decode("ascii")
 
 
 def _new_key(path: Path) -> Ed25519PrivateKey:
@@ -124,7 +174,8 @@ def _covers(path: Path, public: Ed25519PublicKey, names: tuple[str, ...]) -> boo
     with contextlib.suppress(ValueError, OSError):
         found = x509.load_pem_x509_certificate(path.read_bytes())
         extension = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        return found.public_key() == public and set(_subjects(names)) <= set(extension.value)
+        is_wide = found.not_valid_before_utc <= _BEGIN and found.not_valid_after_utc >= _END
+        return is_wide and found.public_key() == public and set(_subjects(names)) <= set(extension.value)
     return False
 
 

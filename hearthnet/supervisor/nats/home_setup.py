@@ -1,8 +1,8 @@
 """The first run, which makes a folder a home; later runs make only missing parts.
 
-The order is: folders, settings, device key, root key, roster. So the next run completes one that was
-interrupted anywhere, and a roster without its device key is reported as a loss and not treated as a first
-run. Nothing that exists is ever overwritten.
+The order is: folders, settings, device key, root key, roster, then the keys of the owner's person. So the
+next run completes one that was interrupted anywhere, and a roster without its device key is reported as a
+loss and not treated as a first run. Nothing that exists is ever overwritten.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def prepare(home: Home, report: Report) -> Prepared:
     config, identity = settings_and_key(home, report)
     if not founded:
         _found_community(home, identity, config.display_name, report)
-    return Prepared(home, identity, _load_roster(home.roster, identity), config)
+    return Prepared(home, identity, load_own_roster(home.roster, identity), config)
 
 
 def settings_and_key(home: Home, report: Report) -> tuple[Config, Identity]:
@@ -89,6 +89,22 @@ def settings_and_key(home: Home, report: Report) -> tuple[Config, Identity]:
         _write_new(home.config_file, DEFAULT_CONFIG.encode("utf-8"))
         report(f"settings written to {home.config_file}")
     return load_config(home), _identity(home.device_key, "device key", report)
+
+
+def make_person(prepared: Prepared, report: Report) -> None:
+    """Make the keys of the owner's person, once; not where the roster has this node as a device already.
+
+    Nor where helpers recover a person at this home, whose node it is to be.
+    The recovery key comes first, so that the person key is there only with a person to add devices for.
+    """
+    home, own = prepared.home, prepared.identity.node_id
+    if home.person_key.exists() or home.recovering.exists() or prepared.roster.owner(own) != own:
+        return
+    with file_errors(home.recovery_key):
+        is_new = not home.recovery_key.exists()
+        person = (keyring.create_identity if is_new else keyring.load_identity)(home.recovery_key)
+        keyring.create_identity(home.person_key)
+    report(f"new person {ids.short_id(person.node_id)}; keep a copy of {home.recovery_key} elsewhere")
 
 
 def _identity(path: Path, what: str, report: Report) -> Identity:
@@ -110,8 +126,13 @@ def _found_community(home: Home, identity: Identity, display_name: str, report: 
     report(f"founded {name}, a community of one")
 
 
-def _load_roster(path: Path, identity: Identity) -> Roster:
-    """Return the roster in `path`, which must list this node with the login of its key."""
+def load_own_roster(path: Path, identity: Identity) -> Roster:
+    """Return the roster in `path`, which must list this node with the login of its key.
+
+    Raises:
+        HearthNetError: `revoked` if this node is no member any more; `unauthorized` if it never was one with
+            this key; as `load_roster`.
+    """
     roster = keyring.load_roster(path, identity.node_id)
     if roster.is_revoked(identity.node_id):
         raise HearthNetError(

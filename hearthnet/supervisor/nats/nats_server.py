@@ -7,36 +7,38 @@ import contextlib
 import logging
 import random
 import re
-import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import blake3
 import msgspec
 
+from hearthnet.bus.store import Store
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.files import write_whole
 from hearthnet.core.node_state import ServerState
-from hearthnet.core.times import now_ms
+from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.nats.client import NatsClient
 from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.supervisor.nats import streams
-from hearthnet.supervisor.nats.access_control import AccessControl, AllowedLogins, admitted_by
+from hearthnet.supervisor.nats.access_control import AccessControl, ServerRoster, admitted_by
+from hearthnet.supervisor.nats.guarded_server import GuardedServer
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.leaf_links import Leaf, LinkWatch, linked
 from hearthnet.supervisor.nats.leaf_ports import LeafPorts
-from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NAME, NatsProcess
+from hearthnet.supervisor.nats.restored_logs import settle_restored
 from hearthnet.supervisor.nats.server_config import ANY_PORT, BusLogin, ServerSettings, render
 from hearthnet.supervisor.os.cancellation import heed_cancelling
 from hearthnet.supervisor.os.disk import file_errors
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.os.os_process import Backoff, exit_text
-from hearthnet.trust.keys import Login
 
 _NO_ROOM: Final = re.compile(rb"no space left|disk quota exceeded|critical write error", re.IGNORECASE)
 LINK_LOOK_SECONDS: Final = 2.0
+_MISSING_LOOK_SECONDS: Final = 0.5
+"""Pause between looks for a link that is missing: processes exchange what they missed once it is back."""
+_RESTART_SECONDS: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -58,20 +60,20 @@ class Server:
         self._log_file = log
         log.watch_for(_NO_ROOM)
         self._news = news
-        self._nats = NatsProcess(log, prepared.home.log(NAME))
-        # Made anew at every start and kept in memory only: no other process can command the server.
-        self._system_login = Login(secrets.token_bytes(32))
-        self._system: NatsAdmin | None = None
-        self._leaf = Leaf(prepared)
-        self._door = AccessControl(
+        self.on_linked: Callable[[], Awaitable[None]] = _nothing
+        """Called when the link to the upstream home has come about."""
+        self.leaf: Final = Leaf(prepared)
+        access = AccessControl(
             BusLogin(prepared.identity.node_id, prepared.identity.login().public),
             prepared.identity.peer_login().public,
             admitted_by(prepared.roster, now_ms(), operators),
             news,
         )
-        self._changing = asyncio.Lock()
-        self._unread = False
-        """Whether the server may not have read its configuration as it is now."""
+        process = NatsProcess(log, prepared.home.log(NAME))
+        self.guarded: Final = GuardedServer(
+            process, self._home.server_config, self._home.run, access, self._text
+        )
+        self._restarting = False
         self.state = ServerState("", 0, 0)
 
     async def start(self) -> None:
@@ -87,7 +89,8 @@ class Server:
         """
         configured = self._prepared.config.community.port
         ports = LeafPorts(self._home, self._prepared.roster, configured)
-        self._leaf.prepare()
+        self.leaf.prepare()
+        self.leaf.follow(self._prepared.roster.doors)
         await self._start_at(self._prepared.config.server.port or ANY_PORT, ports)
         await self._check()
         port = self.state.leaf_port
@@ -105,7 +108,7 @@ class Server:
             try:
                 return await self._start(port, candidates[0])
             except HearthNetError as error:
-                in_use = self._nats.port_in_use()
+                in_use = self.guarded.nats.port_in_use()
                 if in_use == "leaf" and candidates[1:]:
                     candidates.pop(0)
                 elif in_use == "leaf" and ports.is_fixed:
@@ -121,10 +124,13 @@ class Server:
         began = time.monotonic()
         while True:
             heed_cancelling()
-            if self._nats.running:
-                code = await self._nats.ended()
-                _log.error("%s %s", NAME, exit_text(code, self._log_file.last_line()))
-                self._news(f"{NAME} {exit_text(code, '')}; it is started again")
+            nats = self.guarded.nats
+            if nats.running:
+                code = await nats.ended()
+                if not self._restarting:
+                    _log.error("%s %s", NAME, exit_text(code, self._log_file.last_line()))
+                    self._news(f"{NAME} {exit_text(code, '')}; it is started again")
+                self._restarting = False
             await asyncio.sleep(backoff.wait(time.monotonic() - began))
             began = time.monotonic()
             try:
@@ -134,119 +140,89 @@ class Server:
             else:
                 self._news(f"{NAME} is back at {self.state.url}")
 
-    async def admit(self, allowed: AllowedLogins) -> None:
-        """Allow only the logins of `allowed` from now on, and disconnect all others.
+    async def admit(self, roster: ServerRoster) -> None:
+        """Admit only the logins of `roster` from now on, and link to its doors.
 
-        Leaf links are disconnected too. Connections that stay allowed are not affected.
-
-        Raises:
-            HearthNetError: `internal_error` if the server refuses the configuration (the previous one stays);
-                `partition` if it does not answer: then it uses the new one once it is back.
+        Raises as `GuardedServer.admit`.
+        Where the door of this home opens or closes, the server is restarted by `keep`, as no server reads
+        anew where it listens for links.
         """
-        async with self._changing:
-            before = self._door.admit(allowed)
-            if self._nats.running and self._system is not None:
-                try:
-                    await self._reload(self._system)
-                except HearthNetError as error:
-                    if error.code != "partition":
-                        self._door.admit(before)
-                    raise
-        await self.clear()
-
-    async def clear(self) -> None:
-        """Disconnect all connections that are not allowed, repeatedly until none is left."""
-        if self._system is None or not self._nats.running:
+        listened = self.leaf.listens
+        self.leaf.follow(roster.doors)
+        self._note_address()
+        if self.leaf.listens == listened:
+            await self.guarded.admit(roster)
             return
-        shut = await self._door.unmask(self._system)
-        while True:
-            if shut:
-                async with self._changing:
-                    await self._reload(self._system)
-            shut = await self._door.clear(self._system)
-            if not shut:
-                return
-
-    async def guard(self) -> None:
-        """Check every incoming leaf link at once; until cancelled."""
-        arrived = asyncio.Event()
-        if self._system is not None:
-            await self._system.on_leaf_link(arrived.set)
-        while True:
-            heed_cancelling()
-            await arrived.wait()
-            arrived.clear()
-            try:
-                await self.clear()
-            except HearthNetError as error:
-                _log.error("%s", error.message)
+        self.guarded.access.admit(roster)
+        self._restarting = self.guarded.nats.running
+        await self.guarded.nats.stop(_RESTART_SECONDS)
 
     async def watch_link(self) -> None:
-        """Report when the link to the upstream home is made and lost; until cancelled.
-
-        A home without an upstream has nothing to watch.
-        """
-        if self._leaf.upstream is None or self._system is None:
-            return
-        watch = LinkWatch(self._leaf.upstream.address, self._log_file.tail)
-        while True:
+        """Report when the link to the doors, or to the hub, is made and lost; until cancelled."""
+        watch, is_linked = LinkWatch(self._log_file.tail), False
+        while self.guarded.system is not None:
             heed_cancelling()
+            if self.leaf.remote is None:
+                is_linked = False
+                await asyncio.sleep(LINK_LOOK_SECONDS)
+                continue
             # A server that does not answer is being started again, which is reported elsewhere.
             with contextlib.suppress(HearthNetError):
-                if news := watch.look(await linked(self._system), time.monotonic()):
+                was_linked, is_linked = is_linked, await linked(self.guarded.system)
+                if news := watch.look(is_linked, time.monotonic(), self.leaf.place):
                     self.state = msgspec.structs.replace(self.state, upstream=watch.state)
                     self._news(news)
-            await asyncio.sleep(LINK_LOOK_SECONDS)
+                if is_linked and not was_linked:
+                    await self.on_linked()
+            await asyncio.sleep(LINK_LOOK_SECONDS if is_linked else _MISSING_LOOK_SECONDS)
 
     @property
     def met_full_disk(self) -> bool:
         """Return whether this server failed to write; it does not recover from that by itself."""
-        return self._nats.running and self._log_file.alarmed
+        return self.guarded.nats.running and self._log_file.alarmed
+
+    @property
+    def pid(self) -> int:
+        """The id of its process, 0 while there is none."""
+        return self.guarded.nats.pid
 
     async def stop(self, grace: float) -> None:
         """Stop the server, by force after `grace` seconds; a running `keep` starts it again."""
-        await self._nats.stop(grace)
+        await self.guarded.nats.stop(grace)
 
     async def close(self) -> None:
         """Close the connection to the server, before its end."""
-        if self._system is not None:
-            await self._system.close()
+        await self.guarded.close()
 
     def kill(self) -> None:
         """Kill the server at once."""
-        self._nats.kill()
+        self.guarded.nats.kill()
 
     async def _start(self, port: int, leaf_port: int) -> None:
-        async with self._changing:
-            text = render(self._settings(port, leaf_port))
-            await self._nats.start(self._home.server_config, text, self._home.run)
-            self._unread = False
-            url = self._nats.url
-            self.state = msgspec.structs.replace(
-                self.state, url=url, port=int(url.rpartition(":")[2]), pid=self._nats.pid
-            )
+        await self.guarded.start(render(self._settings(port, leaf_port)))
+        url = self.guarded.nats.url
+        self.state = msgspec.structs.replace(
+            self.state, url=url, port=int(url.rpartition(":")[2]), pid=self.guarded.nats.pid
+        )
 
-    async def _reload(self, system: NatsAdmin) -> None:
-        path = self._home.server_config
-        text = render(self._settings(self.state.port, self.state.leaf_port))
-        with file_errors(path):
-            before = path.read_bytes()
-            if before == text.encode("utf-8") and not self._unread:
-                return
-            write_whole(path, text.encode("utf-8"))
-        self._unread = True
-        try:
-            await system.reload()
-        except HearthNetError as error:
-            if error.code != "partition":
-                with file_errors(path):
-                    write_whole(path, before)
-            raise
-        self._unread = False
+    def _note_address(self) -> None:
+        """Set the addresses in invites, and whether this home links to another."""
+        doors = self.leaf.addresses(self.state.leaf_port)
+        linking = self.leaf.remote is not None
+        self.state = msgspec.structs.replace(
+            self.state,
+            address=doors[0].address,
+            fingerprint=doors[0].fingerprint,
+            doors=doors[1:],
+            upstream=(self.state.upstream or "lost") if linking else "",
+        )
+
+    def _text(self) -> str:
+        return render(self._settings(self.state.port, self.state.leaf_port))
 
     def _settings(self, port: int, leaf_port: int) -> ServerSettings:
         store_login = self._prepared.identity.store_login().public
-        members, invites, operators = self._door.admitted
+        members, invites, operators, _ = self.guarded.access.admitted
         return ServerSettings(
             name=_name(store_login),
             port=port,
@@ -254,13 +230,13 @@ class Server:
             jetstream=self._home.jetstream,
             members=members,
             store_login=store_login,
-            system_login=self._system_login.public,
+            system_login=self.guarded.system_login.public,
             own=self._prepared.identity.node_id,
             peer_login=self._prepared.identity.peer_login().public,
             invites=invites,
             operators=operators,
-            listener=self._leaf.listener(leaf_port),
-            remote=self._leaf.remote,
+            listener=self.leaf.listener(leaf_port) if self.leaf.listens else None,
+            remote=self.leaf.remote,
         )
 
     async def _check(self) -> None:
@@ -268,22 +244,31 @@ class Server:
         identity = self._prepared.identity
         bus = await NatsClient.connect(self.state.url, identity.login(), "up")
         await bus.close()
-        self._system = await NatsAdmin.connect(self.state.url, self._system_login)
-        await self._system.check_sync(self._home.server_config)
-        leaf_port = await self._system.leaf_port()
-        address, fingerprint = self._leaf.reachable(leaf_port)
-        self.state = msgspec.structs.replace(
-            self.state,
-            leaf_port=leaf_port,
-            address=address,
-            fingerprint=fingerprint,
-            upstream="" if self._leaf.upstream is None else "lost",
-        )
+        system = await self.guarded.connect()
+        await system.check_sync(self._home.server_config)
+        # 0 where the door of this home listens in its place.
+        leaf_port = await system.leaf_port() or self.leaf.door_port
+        self.state = msgspec.structs.replace(self.state, leaf_port=leaf_port)
+        self._note_address()
         store = await StoreLink.connect(self.state.url, identity.store_login(), "up")
         try:
             await streams.ensure(store.client.jetstream(), self._home.jetstream)
         finally:
             await store.close()
+        await self._settle_restored()
+
+    async def _settle_restored(self) -> None:
+        """Have the logs of a home that was restored say so, before the services start."""
+        if not self._home.restored.exists():
+            return
+        async with await Store.join(self._home, self.state.url, "up") as store:
+            community = self._prepared.roster.community_id
+            mark = await settle_restored(self._home, store, self._prepared.identity, community)
+        if mark is not None:
+            self._news(
+                f"this home was restored from the backup of {rfc3339(mark.time)}; what it did after that is "
+                "not known to it (docs/operations.md, Backups)"
+            )
 
 
 def _name(store_login: str) -> str:
@@ -293,3 +278,7 @@ def _name(store_login: str) -> str:
     member could cut another's link.
     """
     return f"hearthnet-{blake3.blake3(store_login.encode('ascii')).hexdigest(16)}"
+
+
+async def _nothing() -> None:
+    """Do nothing about a link."""

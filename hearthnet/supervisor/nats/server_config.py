@@ -31,8 +31,8 @@ from hearthnet.trust.keys import Login, is_login
 
 MAX_PAYLOAD: Final = 8 * 1024 * 1024
 ANY_PORT: Final = -1
-# A silent loss is noticed after 12-20 s (docs/protocol/subjects.md#server-settings). The server has
-# one interval for leaf links and clients alike.
+# A silent loss is noticed after 12-20 s (docs/protocol/subjects.md#server-settings). The server has one
+# interval for leaf links and clients alike, and a client answers behind all that waits for it (0214).
 _PINGS: Final = "ping_interval: 5s\nping_max: 2"
 
 
@@ -68,23 +68,40 @@ class LeafListener:
 
 @dataclass(frozen=True, slots=True)
 class LeafRemote:
-    """The server that this one links to.
+    """The servers that this one links to, to one of them at a time, the first that answers.
 
     `login_file` is a file beside the configuration with the text of `login_line`, so that the secret seed is
-    in a file of its own. `trusted` is the PEM file of the other server's certificate, None on loopback only.
+    in a file of its own. `trusted` is the PEM file of the certificates to trust, None on loopback only.
     """
 
-    address: Address
+    addresses: tuple[Address, ...]
     login_file: str
     trusted: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.trusted is None and not self.address.on_loopback:
+        beyond = [address for address in self.addresses if not address.on_loopback]
+        if self.trusted is None and beyond:
             raise HearthNetError(
                 "bad_request",
-                f"{self.address} is beyond this computer, and the invite names no certificate for it; ask "
+                f"{beyond[0]} is beyond this computer, and the invite names no certificate for it; ask "
                 "for a new invite from a home that listens there",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRoutes:
+    """The links of a door to the others, at `routes`; it takes theirs at `host` and `port`.
+
+    Both ends show a certificate that one in the PEM file `trusted` has signed, of a key in `pins` (SHA-256 of
+    the public key, in hex).
+    """
+
+    host: str
+    port: int
+    tls: Certificate
+    trusted: Path
+    pins: tuple[str, ...]
+    routes: tuple[Address, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +110,8 @@ class ServerSettings:
 
     With `port` -1 the server chooses one, and writes it to the folder `ports`. `own` is the id of the node
     that owns the server: only that node receives and answers requests of operators. Its processes have a
-    second connection under `peer_login`. A temporary server of the holder of an invite has no `jetstream`,
-    and needs no `store_login`.
+    second connection under `peer_login`. A door, and the temporary server of the holder of an invite, have no
+    `jetstream`, and need no `store_login`. A door has `routes`, and a `system_account` whose name is secret.
     """
 
     name: str
@@ -110,6 +127,8 @@ class ServerSettings:
     own: str = ""
     peer_login: str = ""
     operators: tuple[str, ...] = ()
+    routes: DoorRoutes | None = None
+    system_account: str = "SYS"
 
 
 def login_line(login: Login) -> bytes:
@@ -136,14 +155,14 @@ max_payload: {MAX_PAYLOAD}
 {users}
     ]
   }}
-{_store(settings)}  SYS {{
+{_store(settings)}  {settings.system_account} {{
     users: [
       {{ nkey: {settings.system_login} }}
     ]
   }}
 }}
-system_account: SYS
-{_leafnodes(settings.listener, settings.remote)}"""
+system_account: {settings.system_account}
+{_cluster(settings.routes)}{_leafnodes(settings.listener, settings.remote)}"""
 
 
 def _jetstream(folder: Path | None) -> str:
@@ -211,6 +230,40 @@ def _bus_user(login: str, permissions: Permissions, more: str = "") -> str:
       }}"""
 
 
+def _cluster(routes: DoorRoutes | None) -> str:
+    """Return the section `cluster` of a door.
+
+    One connection for each route, since those of a pool give the system account one of its own. Subjects
+    other than the bus's are neither announced to other doors nor sent there, so that none of them knows the
+    name of the system account, without which it can send nothing to it.
+    """
+    if routes is None:
+        return ""
+    return f"""\
+cluster {{
+  name: hearthnet
+  host: {_quote(routes.host)}
+  port: {routes.port}
+  no_advertise: true
+  compression: off
+  pool_size: -1
+  permissions {{
+    import: {{ allow: ["hn.>"] }}
+    export: {{ allow: ["hn.>"] }}
+  }}
+  tls {{
+    cert_file: {_quote(str(routes.tls.certificate))}
+    key_file: {_quote(str(routes.tls.key))}
+    ca_file: {_quote(str(routes.trusted))}
+    verify: true
+    pinned_certs: [{_list(routes.pins)}]
+    timeout: 5
+  }}
+  routes: [{_list(f"nats-route://{address}" for address in routes.routes)}]
+}}
+"""
+
+
 def _leafnodes(listener: LeafListener | None, remote: LeafRemote | None) -> str:
     """Return the section `leafnodes`.
 
@@ -242,7 +295,7 @@ def _remote(remote: LeafRemote) -> str:
     return f"""\
   remotes: [
     {{
-      url: {_quote(f"nats-leaf://{remote.address}")}
+      urls: [{_list(f"nats-leaf://{address}" for address in remote.addresses)}]
       account: HN
       include './{remote.login_file}'
       deny_imports: ["$SYS.>", "$JS.>", "$SRV.>", "{OPERATOR_INBOX}.>"]

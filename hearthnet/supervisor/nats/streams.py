@@ -1,6 +1,9 @@
 """The streams of JetStream: made by the supervisor alone, refused if weaker than promised.
 
-    MARKET      mk.post.<author>.<client id>      one event a subject; what is deleted is erased
+    MARKET      mk.post.<owner>.<client id>,      one event a subject; what is deleted is erased
+                mk.post.<home>.<sequence>-<hash>  those of other homes, likewise
+    CHAINS      ch.<topic>.<community>.        entries of the community's event log, permanently
+                <author>.<sequence>
     COMMUNITY   cm.event.<author>.<sequence>,     one event a subject, permanently
                 cm.revoked.<issuer>.<token id>
     COUNTERS    ct.<issuer>.<token id>.calls,     counters (`Nats-Incr`), gone 25 h after the last increment
@@ -58,6 +61,8 @@ def promised_streams() -> tuple[StreamConfig, ...]:
         # One subject, so that its sequence is the chain's.
         _stream(AUDIT, "au.entry"),
         _stream("RUNS", "rn.run.*", "rn.said.*.*", max_age=RUN_SECONDS, **newest),
+        # An entry stays when the words of its event are erased (decisions/0211).
+        _stream("CHAINS", "ch.*.*.*.*", **first),
         # It cannot deny purging: an object's entry replaces the previous one by a roll-up, which the server
         # forbids together with purging. Its content is addressed by hash.
         _stream(

@@ -10,12 +10,12 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.supervisor.os import parent_death
+from hearthnet.service.hosting import parent_death
 from hearthnet.supervisor.os.log_file import LogFile
 
 LINE_BYTES: Final = 256 * 1024
@@ -67,10 +67,22 @@ _CHUNK: Final = 65536
 _DRAIN_SECONDS: Final = 0.3
 
 
-class Process:
-    """A running process, leader of its own session and process group. Made by `start`."""
+class Child(Protocol):
+    """A process that this one has started or had forked."""
 
-    def __init__(self, child: asyncio.subprocess.Process, output: int, log: LogFile) -> None:
+    @property
+    def pid(self) -> int:
+        """Its id."""
+
+    async def wait(self) -> int:
+        """Wait for its end and return the exit code, negative for a signal."""
+
+
+class Process:
+    """A running process, leader of its own session and process group. Made by `start` or a `ForkServer`."""
+
+    def __init__(self, child: Child, output: int, log: LogFile) -> None:
+        """`output` is the reading end of the pipe to which it writes."""
         self._child = child
         self._log = log
         self._pump = asyncio.create_task(self._copy_output(output))
@@ -83,12 +95,12 @@ class Process:
         log: LogFile,
         *,
         environment: Mapping[str, str] | None = None,
-        descriptors: Iterable[int] = (),
+        descriptors: Mapping[str, int] | None = None,
     ) -> Process:
         """Start `command`, an absolute path and its arguments.
 
         It has no terminal (Ctrl-C reaches the supervisor alone), its output goes to `log`, and it inherits
-        only `descriptors`.
+        only `descriptors`, whose numbers are in the variables that name them.
 
         Raises:
             HearthNetError: `capacity_exceeded` if it cannot be started.
@@ -97,6 +109,7 @@ class Process:
         # Not a pipe of asyncio's own: its `wait` would last until the last grandchild has closed it.
         output, child_end = os.pipe()
         wrapper = [sys.executable, "-I", "-S", str(Path(parent_death.__file__)), str(os.getpid())]
+        inherited = {name: str(number) for name, number in (descriptors or {}).items()}
         try:
             child = await asyncio.create_subprocess_exec(
                 *wrapper,
@@ -104,8 +117,8 @@ class Process:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=child_end,
                 stderr=child_end,
-                env={**os.environ, **(environment or {})},
-                pass_fds=tuple(descriptors),
+                env={**os.environ, **(environment or {}), **inherited},
+                pass_fds=tuple((descriptors or {}).values()),
                 start_new_session=True,
             )
         except BaseException as error:

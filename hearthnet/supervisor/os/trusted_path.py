@@ -1,7 +1,8 @@
 """The check that nobody but the node's user and root can replace a path or what leads to it.
 
 Settings name commands that the node runs, so whoever can replace them, their folder or a folder above it can
-run a program as the node's user.
+run a program as the node's user. Whoever can write to a folder in the home can put a client of the gateway
+there, or a call that the node makes when it starts.
 
 See: docs/security.md#the-folder-of-a-home.
 """
@@ -24,14 +25,20 @@ _LINKS: Final = 40
 
 
 def check_trusted(home: Home) -> None:
-    """Check that no other user can write to the home, a folder above it, or its settings, where they exist.
+    """Check that no other user can write to the home, a folder above it, or what lies in it, where it exists.
 
     Raises:
         HearthNetError: `unauthorized` with exit code 1, naming the path, who can replace it and the remedy.
     """
-    for path in (home.path, home.config_file):
-        for step, is_end in _steps(path):
-            _check(step, is_end=is_end)
+    _check_way(home.path)
+    if home.path.is_dir():
+        for path in sorted(home.path.iterdir()):
+            _check_way(path)
+
+
+def _check_way(path: Path) -> None:
+    for step, is_end in _steps(path):
+        _check(step, is_end=is_end)
 
 
 def _steps(path: Path) -> Iterator[tuple[Path, bool]]:

@@ -21,6 +21,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import ServiceState
 from hearthnet.core.times import now_ms
 from hearthnet.service.hosting.status import LIFELINE_VARIABLE, STATUS_VARIABLE
+from hearthnet.supervisor.os.forks import ForkServer
 from hearthnet.supervisor.os.log_file import LogFile
 from hearthnet.supervisor.os.os_process import LINE_BYTES, Backoff, Process, exit_text, reading
 from hearthnet.supervisor.services.specs import ChildSpec
@@ -107,11 +108,15 @@ class StatusPipe:
 class ServiceProcess:
     """A supervised service; `news` is called after each change of `state` or `progress`."""
 
-    def __init__(self, spec: ChildSpec, log: LogFile, lifeline: int, news: _NEWS) -> None:
+    def __init__(
+        self, spec: ChildSpec, log: LogFile, lifeline: int, news: _NEWS, forks: ForkServer | None = None
+    ) -> None:
+        """`lifeline` is the end of a pipe of which this process holds the other; `forks` may be shared."""
         self.spec: Final = spec
         self._log_file = log
         self._lifeline = lifeline
         self._news = news
+        self._forks = forks
         self._process: Process | None = None
         self._failed_starts = 0
         self._reason: str | None = None
@@ -155,12 +160,7 @@ class ServiceProcess:
         """Start the service and wait for its end; return a description of the end."""
         pipe = StatusPipe(self.spec.name, self._on_status)
         try:
-            process = await Process.start(
-                self.spec.command,
-                self._log_file,
-                environment=self._environment(pipe),
-                descriptors=(pipe.child_end, self._lifeline),
-            )
+            process = await self._start({STATUS_VARIABLE: pipe.child_end, LIFELINE_VARIABLE: self._lifeline})
         except HearthNetError as error:
             pipe.abandon()
             return error.message
@@ -174,12 +174,15 @@ class ServiceProcess:
         reason, self._reason = self._reason, None
         return exit_text(code, reason or self._log_file.last_line())
 
-    def _environment(self, pipe: StatusPipe) -> Mapping[str, str]:
-        return {
-            STATUS_VARIABLE: str(pipe.child_end),
-            LIFELINE_VARIABLE: str(self._lifeline),
-            "PYTHONUNBUFFERED": "1",
-        }
+    async def _start(self, descriptors: Mapping[str, int]) -> Process:
+        """Fork the service where that is possible; else start its command."""
+        if self._forks is not None and self.spec.module:
+            return await self._forks.start(
+                self.spec.name, self.spec.module, self._log_file, descriptors=descriptors
+            )
+        return await Process.start(
+            self.spec.command, self._log_file, environment={"PYTHONUNBUFFERED": "1"}, descriptors=descriptors
+        )
 
     def _on_status(self, status: StatusReport) -> None:
         if status.state == "failed":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,19 +12,27 @@ from hearthnet.core.entry_points import scan_entry_points
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import GATEWAY
 from hearthnet.service.hosting.service import GROUP
+from hearthnet.supervisor.os.forks import ForkServer
+from hearthnet.supervisor.os.log_file import LogFile
 
-_GATEWAY: Final = "hearthnet.gateway"
+_GATEWAY: Final = "hearthnet.gateway.__main__"
 _RUNNER: Final = "hearthnet.service.hosting.main"
 _PYTHON: Final = (sys.executable, "-P", "-m")
 """-P: nothing is imported from the folder in which the node was started."""
+_IMPORTED_BY_ALL: Final = ("nats", "setproctitle")
+"""Modules that services import when they start, and their own modules do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """A service process: its name and the command that starts it, an absolute path first."""
+    """A service process: its name and the command that starts it, an absolute path first.
+
+    `module` is the module with its arguments, where the process may be forked instead.
+    """
 
     name: str
     command: tuple[str, ...]
+    module: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +62,21 @@ def choose(home: Home, config: Config, available: tuple[str, ...]) -> ServiceSel
 
 
 def _spec(home: Home, name: str) -> ChildSpec:
-    return ChildSpec(name, (*_PYTHON, _RUNNER, name, "--home", str(home.path)))
+    return _python(name, _RUNNER, name, "--home", str(home.path))
 
 
 def gateway_spec(home: Home) -> ChildSpec:
     """Return the gateway's process."""
-    return ChildSpec(GATEWAY, (*_PYTHON, _GATEWAY, "--home", str(home.path)))
+    return _python(GATEWAY, _GATEWAY, "--home", str(home.path))
+
+
+def _python(name: str, *words: str) -> ChildSpec:
+    return ChildSpec(name, (*_PYTHON, *words), words)
+
+
+def fork_server(home: Home, specs: Sequence[ChildSpec]) -> ForkServer | None:
+    """Return the fork server for those of `specs` that are modules; None without any, or without Linux."""
+    modules = dict.fromkeys(spec.module[0] for spec in specs if spec.module)
+    if not modules or sys.platform != "linux":
+        return None
+    return ForkServer(home.path, (*modules, *_IMPORTED_BY_ALL), LogFile(home.log("fork-server")))

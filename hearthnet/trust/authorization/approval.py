@@ -5,6 +5,7 @@ See: docs/protocol/approvals.md#approval.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -30,7 +31,8 @@ MAX_NAME: Final = 64
 class Consent(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members that an approval and a standing grant share.
 
-    `time` and `expires` are milliseconds since the epoch.
+    `time` and `expires` are milliseconds since the epoch. `person` is set only if the approver is another
+    device of the person whose device has to approve.
     """
 
     KIND: ClassVar[str]
@@ -44,6 +46,18 @@ class Consent(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_
     time: Count
     expires: Count
     v: int = 1
+    person: str | msgspec.UnsetType = msgspec.UNSET
+
+    def approver_for(self, call: Claimed) -> str:
+        """Return the approver if its consent counts for `call`, else the one that is required.
+
+        The approver is the required key itself, or another device of the same person, which is named then.
+        That takes a key of the person's own: what a gateway approves for a guest, it approves itself.
+        """
+        if self.person is msgspec.UNSET or self.approver == call.approver or call.via:
+            return call.approver if self.person is msgspec.UNSET else ""
+        devices = (call.approver, self.approver)
+        return self.approver if all(call.is_device(key, self.person) for key in devices) else ""
 
     def check_members(self, *members: tuple[str, object, object]) -> None:
         """Check `members` in their order: name, consented value, claimed value.
@@ -91,11 +105,16 @@ class Approval(Consent, frozen=True, kw_only=True, forbid_unknown_fields=True):
     via: Literal["gateway"] | msgspec.UnsetType = msgspec.UNSET
 
 
+def _no_device(key: str, person: str) -> bool:
+    """Return False: without a roster there are no devices."""
+    return False
+
+
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     """The call that claims an approval or a standing grant, as the provider authenticated it.
 
     `approver` is the key whose consent counts for the call's principal, `via` its required origin
-    (trust/authorization/authority.py).
+    (trust/authorization/authority.py); `is_device` tells whether a key is a device of a person now.
     """
 
     community: str
@@ -108,6 +127,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str
     run: str
     shared_effect: bool
+    is_device: Callable[[str, str], bool] = _no_device
 
 
 def sign_approval(identity: Identity, approval: Approval) -> Approval:
@@ -136,7 +156,7 @@ def check_binding(approval: Approval, call: Claimed) -> None:
     may_be_any = call.shared_effect and approval.provider == ANY_PROVIDER
     approval.check_members(
         ("version", approval.v, 1),
-        ("approver", approval.approver, call.approver),
+        ("approver", approval.approver, approval.approver_for(call)),
         ("way of consent", approval.via or "", call.via),
         ("community", approval.community, call.community),
         ("actor", approval.actor, call.actor),

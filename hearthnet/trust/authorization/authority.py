@@ -18,16 +18,34 @@ from hearthnet.core.capability_name import Capability, parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.approval import Via
 from hearthnet.trust.authorization.token import Claims
-from hearthnet.trust.community.roster import RANK
+from hearthnet.trust.community.roster import RANK, Roster
 
 SELF: Final = "self"
 HOME: Final = "home"
 """Requirement of an offer for the home alone: its node and the clients that `is_let_in` of token.py names.
 
-It is announced to nobody else, and a call of anybody else is answered as if there were no such offer.
+It is announced to nobody else, and a call of anybody else is answered as if there were no such offer. With a
+slash and a guest's name it is for that person of the home alone.
 """
-UNDELEGABLE: Final = frozenset({"auth.token.issue"})
-"""Capabilities that no token covers, so that the holder of a token cannot pass it on.
+UNDELEGABLE: Final = frozenset(
+    {
+        "auth.token.issue",
+        "community.device.conversations",
+        "community.device.copy",
+        "community.device.decide",
+        "community.device.key",
+        "community.device.run",
+        "community.device.runs",
+        "community.device.take",
+        "community.door.check",
+        "community.log.sync",
+        "community.recovery.give",
+        "community.recovery.keep",
+        "rag.manifest",
+        "rag.read_document",
+    }
+)
+"""Capabilities that no token covers: its holder cannot pass it on, nor ask for what is a person's or home's.
 
 See: docs/protocol/tokens.md#effective-authority.
 """
@@ -36,6 +54,17 @@ See: docs/protocol/tokens.md#effective-authority.
 WRAPPER: Final = "llm.tools.call"
 """Makes the call that its body names: the token must cover both, and its constraints apply to that body."""
 MOST_WRAPPED: Final = 6
+
+
+def is_to_home(trust: str) -> bool:
+    """Return whether an offer that requires `trust` is for its home or one person of it."""
+    return trust == HOME or bool(guest_of(trust))
+
+
+def guest_of(trust: str) -> str:
+    """Return the guest to whom alone an offer with `trust` is made, without which it is empty."""
+    home, _, guest = trust.partition("/")
+    return guest if home == HOME else ""
 
 
 class CallerStatus(msgspec.Struct, frozen=True):
@@ -143,6 +172,21 @@ def approver_of(claims: Claims) -> tuple[str, Via]:
     return (claims.sub, "gateway") if claims.cnf is None else (claims.cnf.key, "")
 
 
+def owner_of(roster: Roster, principal: str, claims: Claims | None, approver: str = "") -> str:
+    """Return the person in whose name a call under `claims` is made; the principal itself without one.
+
+    A guest is its gateway's word. It is taken for the person whose device the guest's key is where that
+    person's own node says so, or where a device of the person, `approver`, approved this very call.
+
+    See: docs/protocol/persons.md#ownership.
+    """
+    if claims is None or claims.cnf is None:
+        return roster.owner(principal)
+    person = roster.person_of(claims.cnf.key)
+    is_vouched = roster.owner(claims.iss) == person or roster.is_device(approver, person)
+    return person if person and is_vouched else principal
+
+
 def refuse_revoked(standing: CallerStatus, who: str) -> None:
     """Check that the node was not revoked; the error message begins with `who`.
 
@@ -159,8 +203,9 @@ def _check_trust(caller: CallerStatus, issuer: CallerStatus, principal: str, dem
         # another member's token nor a guest's reaches them through the node.
         if not caller.node == principal == demand.node:
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own node")
-    elif demand.trust == HOME:
-        if not caller.node == principal.partition("/")[0] == demand.node:
+    elif is_to_home(demand.trust):
+        node, _, guest = principal.partition("/")
+        if not caller.node == node == demand.node or guest_of(demand.trust) not in ("", guest):
             raise HearthNetError("unauthorized", f"{demand.capability} serves only its own home")
     elif demand.trust not in RANK:
         raise HearthNetError("unauthorized", f"{demand.capability} takes {demand.trust}, a rule unknown here")

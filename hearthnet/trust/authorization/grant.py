@@ -78,7 +78,7 @@ def check_binding(grant: Grant, use: int, call: Claimed, tool_hash: str, body: d
     signed_document.check(grant, grant.approver, PURPOSE)
     grant.check_members(
         ("version", grant.v, 1),
-        ("approver", grant.approver, call.approver),
+        ("approver", grant.approver, grant.approver_for(call)),
         ("community", grant.community, call.community),
         ("actor", grant.actor, call.actor),
         ("provider", grant.provider, call.provider),

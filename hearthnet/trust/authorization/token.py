@@ -193,12 +193,25 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         """
         return f"{self.iss}/{self.principal}" if self.principal else self.iss
 
-    def is_of_home(self, node: str, fields: Mapping[str, Any]) -> bool:
+    def is_of_home(self, node: str, fields: Mapping[str, Any], guest: str = "") -> bool:
         """Return whether a call with `fields` under this token reaches an offer of `node` to its home alone.
+
+        With `guest`, an offer to that person of the home alone.
 
         See: docs/protocol/admission.md#offers-to-the-home
         """
+        if guest:
+            return self.person_at(node) == guest
         return is_let_in(self.on_behalf_of, self.scope, node, fields)
+
+    def person_at(self, node: str) -> str:
+        """Return the guest of `node` that is a person of its home beside the owner; empty for all others.
+
+        It has a key of its own, so that another client to which the owner gave the same name is not taken
+        for it.
+        """
+        is_person = self.iss == node and self.cnf is not None and self.principal != OWNER
+        return self.principal if is_person else ""
 
     def check_use(self, *, caller: str, community: str, now_ms: int) -> None:
         """Check that `caller` may present this token in `community` now.

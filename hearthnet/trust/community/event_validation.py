@@ -14,6 +14,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import from_rfc3339
 from hearthnet.trust import signed_document
 from hearthnet.trust.community import events
+from hearthnet.trust.community.doors import DoorClosed, DoorOpened, check_door
 from hearthnet.trust.community.events import (
     CREATED,
     POLICY,
@@ -26,7 +27,20 @@ from hearthnet.trust.community.events import (
     Promoted,
     Revoked,
 )
+from hearthnet.trust.community.person_statements import (
+    DeviceAdded,
+    DeviceRemoved,
+    PersonKeyed,
+    check_statement,
+)
 from hearthnet.trust.community.quorum import check_signatures, cosign_payload
+from hearthnet.trust.community.recovery_statements import (
+    HelpersNamed,
+    RecoveryBegun,
+    RecoveryObjected,
+    RecoveryWitnessed,
+    check_recovery_statement,
+)
 from hearthnet.trust.keys import verify, verify_login
 
 MAX_BYTES: Final = 16 * 1024
@@ -58,6 +72,12 @@ def validate_event(event: CommunityEvent, community_id: str) -> None:
             _check_joined(event, content)
         case Promoted(new_level=what) | Demoted(new_level=what) | Revoked(reason=what) as content:
             _check_co_signers(event, content, what)
+        case DoorOpened() | DoorClosed() as content:
+            check_door(content)
+        case PersonKeyed() | DeviceAdded() | DeviceRemoved() as content:
+            check_statement(community_id, event.author, content)
+        case HelpersNamed() | RecoveryBegun() | RecoveryWitnessed() | RecoveryObjected() as content:
+            check_recovery_statement(community_id, content)
         case _:
             pass
 

@@ -22,6 +22,8 @@ from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import rfc3339
 from hearthnet.trust import signed_document
+from hearthnet.trust.community import doors, person_statements, recovery_statements
+from hearthnet.trust.community.person_statements import Statement
 from hearthnet.trust.keys import Identity, Login
 
 PURPOSE: Final = "community"
@@ -205,9 +207,8 @@ class PolicyUpdated(Data, frozen=True, kw_only=True):
     heads: dict[str, HeadHashes]
 
 
-Content = (
-    Created | Invited | Joined | Admitted | Promoted | Demoted | Revoked | Withdrawn | PolicyUpdated | None
-)
+_Membership = Created | Invited | Joined | Admitted | Promoted | Demoted | Revoked | Withdrawn | PolicyUpdated
+Content = _Membership | doors.Content | person_statements.Content | recovery_statements.Content | None
 _CONTENTS: Final[dict[str, Any]] = {
     CREATED: Created,
     INVITED: Invited,
@@ -218,7 +219,13 @@ _CONTENTS: Final[dict[str, Any]] = {
     REVOKED: Revoked,
     WITHDRAWN: Withdrawn,
     POLICY: PolicyUpdated,
+    **doors.CONTENTS,
+    **recovery_statements.STATEMENTS,
 }
+
+
+_UNKNOWN_MEMBER: Final = "Object contains unknown field"
+"""The beginning of what msgspec says of a member that a type does not have."""
 
 
 class CommunityEvent(
@@ -244,7 +251,10 @@ class CommunityEvent(
 
     @cached_property
     def content(self) -> Content:
-        """The typed data of the event; None for a kind or schema of a later version.
+        """The typed data of the event; None for a kind, schema or member of a later version.
+
+        Data with an unknown member have no effect, since it may be a limit; but the event is kept: all that
+        its author writes after it would be refused without it.
 
         Raises:
             HearthNetError: `bad_request` if the data are malformed.
@@ -254,6 +264,9 @@ class CommunityEvent(
         try:
             content: Content = msgspec.convert(self.data, _CONTENTS[self.event_type])
         except msgspec.ValidationError as error:
+            # A community is what its first event says, so that one is read whole or not at all.
+            if self.event_type != CREATED and str(error).startswith(_UNKNOWN_MEMBER):
+                return None
             raise HearthNetError("bad_request", f"malformed {self.event_type}: {error}") from error
         return content
 
@@ -268,9 +281,10 @@ class CommunityEvent(
 
 
 def co_signatures(event: CommunityEvent) -> int:
-    """Return the number of co-signatures in `event`; 0 if it is malformed."""
+    """Return the number of signatures in the content of `event`; 0 if it is malformed."""
     with contextlib.suppress(HearthNetError):
-        return len(getattr(event.content, "co_signers", ()))
+        statement = 2 * isinstance(event.content, Statement)
+        return len(getattr(event.content, "co_signers", ())) + statement
     return 0
 
 
@@ -362,7 +376,7 @@ def write(
     identity: Identity,
     community: str,
     event_type: str,
-    content: Data,
+    content: Data | doors.Content | Statement,
     *,
     place: tuple[int, str, int],
     now_ms: int,

@@ -6,8 +6,7 @@ is ever taken back (docs/decisions/0040). It does not decide which events count.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Final
@@ -25,12 +24,11 @@ from hearthnet.trust.community.events import (
     Revoked,
     Withdrawn,
 )
+from hearthnet.trust.community.person_statements import DeviceRemoved
+from hearthnet.trust.eventlog.chain_ends import MAX_ENDS, Heads, read_head
 
-Heads = dict[str, list[str]]
-"""The ends of each author's chain, as `<sequence>:<hash>`; several after two events in one place."""
-
-MAX_ENDS: Final = 64
-_HEAD: Final = re.compile("([1-9][0-9]{0,15}):(blake3:[0-9a-f]{64})")
+MAX_LEAP: Final = 1_000_000
+"""Maximum step of the community's lamport by one event; otherwise a single event could use up all numbers."""
 
 
 class History:
@@ -47,7 +45,12 @@ class History:
 
     def has_place(self, event: CommunityEvent) -> bool:
         """Return whether all that `event` builds on is held, including what admits its author."""
-        return _has_its_place(event, self._by_hash, self.community_id)
+        return _has_its_place(event, self._by_hash, self.community_id, self.founders)
+
+    @cached_property
+    def founders(self) -> frozenset[str]:
+        """The nodes that events which found the community name; more than one only if the root forks."""
+        return frozenset(map(_founder, self.events)) - {""}
 
     @cached_property
     def tips(self) -> dict[str, list[CommunityEvent]]:
@@ -58,6 +61,17 @@ class History:
         for event in sorted(ends, key=lambda one: (one.sequence, one.hash)):
             found.setdefault(event.author, []).append(event)
         return found
+
+    @cached_property
+    def leaps(self) -> frozenset[str]:
+        """The events whose lamport is too far beyond those before them to count."""
+        found, reached = set(), 0
+        for event in self.events:
+            if event.lamport > reached + MAX_LEAP:
+                found.add(event.hash)
+            else:
+                reached = event.lamport
+        return frozenset(found)
 
     def below(self, author: str, heads: Iterable[str]) -> frozenset[str]:
         """Return the hashes of the events of `author` up to and including `heads`."""
@@ -85,7 +99,9 @@ class History:
         Raises:
             HearthNetError: `bad_request` if `heads` are malformed.
         """
-        return any(hash_ not in self._by_hash for texts in heads.values() for _, hash_ in map(_head, texts))
+        return any(
+            hash_ not in self._by_hash for texts in heads.values() for _, hash_ in map(read_head, texts)
+        )
 
     def missing(self, heads: Mapping[str, Sequence[str]]) -> tuple[CommunityEvent, ...]:
         """Return the events that a node with `heads` may lack, in their order.
@@ -99,7 +115,7 @@ class History:
         have: set[str] = set()
         ahead: set[str] = set()
         for author, texts in heads.items():
-            ends = [_head(text) for text in texts]
+            ends = [read_head(text) for text in texts]
             longest = max((tip.sequence for tip in self.tips.get(author, ())), default=0)
             known = [hash_ for _, hash_ in ends if hash_ in self._by_hash]
             have |= self.below(author, known)
@@ -126,28 +142,20 @@ class History:
         Events that are held already cost no check of a signature; invalid ones are left out, as are valid
         ones for which `admits` returns False: it is called in the order, just before an event is added.
         """
-        held = dict(self._by_hash)
+        held, founders = dict(self._by_hash), set(self.founders)
         waiting = []
         # An event comes after those that it builds on in the order, so one walk finds all that can be added.
         for event in sorted(_hashable(events), key=attrgetter("order")):
             if event.hash in held:
                 continue
-            if not _has_its_place(event, held, self.community_id):
+            if not _has_its_place(event, held, self.community_id, founders):
                 waiting.append(event)
             elif _holds(event, held, self.community_id) and (admits is None or admits(event)):
                 held[event.hash] = event
+                founders.add(_founder(event))
         if len(held) == len(self._by_hash):
             return self, tuple(waiting)
         return History(self.community_id, held.values()), tuple(waiting)
-
-
-def _head(text: str) -> tuple[int, str]:
-    found = _HEAD.fullmatch(text)
-    if found is None:
-        raise HearthNetError(
-            "bad_request", f"{text[:80]!r} is not a head (sequence, colon, hash of an event)"
-        )
-    return int(found[1]), found[2]
 
 
 def _hashable(events: Iterable[CommunityEvent]) -> Iterable[CommunityEvent]:
@@ -168,7 +176,7 @@ def _builds_on(event: CommunityEvent) -> set[str]:
             found.add(hash_)
         case Admitted(joined_event_hash=hash_):
             found.add(hash_)
-        case Demoted(target_heads=heads) | Revoked(target_heads=heads):
+        case Demoted(target_heads=heads) | Revoked(target_heads=heads) | DeviceRemoved(target_heads=heads):
             found.update(heads)
         case PolicyUpdated(heads=known):
             found.update(*known.values())
@@ -177,8 +185,16 @@ def _builds_on(event: CommunityEvent) -> set[str]:
     return found
 
 
-def _has_its_place(event: CommunityEvent, held: Mapping[str, CommunityEvent], community_id: str) -> bool:
-    """Return whether all that `event` builds on is held, including what admits its author."""
+def _has_its_place(
+    event: CommunityEvent,
+    held: Mapping[str, CommunityEvent],
+    community_id: str,
+    founders: Collection[str],
+) -> bool:
+    """Return whether all that `event` builds on is held, including what admits its author.
+
+    `founders` are those that `held` names. Any member can send events of strangers: nothing is searched.
+    """
     try:
         if not all(hash_ in held for hash_ in _builds_on(event)):
             return False
@@ -186,7 +202,7 @@ def _has_its_place(event: CommunityEvent, held: Mapping[str, CommunityEvent], co
         return True  # left out at once instead of waited for
     if event.previous or event.author == community_id or isinstance(event.content, Joined):
         return True
-    return any(_founder(one) == event.author for one in held.values())
+    return event.author in founders
 
 
 def _founder(event: CommunityEvent) -> str:

@@ -3,12 +3,14 @@
     hninvite://v1/<base64url of canonical JSON>.<first 8 characters of its BLAKE3, in hex>
 
 The text holds the seed of the invite's one-time key, the address of a server and the inviter to call there.
-Every holder can join by it, so it must be handed over like a key.
+Every holder can join by it, so it must be handed over like a key. A text by which a new node becomes a
+device of the inviter's person names that person, too, and begins with `hndevice://v1/`
+(docs/protocol/persons.md#a-second-node).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
@@ -24,24 +26,42 @@ from hearthnet.trust.community.roster import Invite, Roster, merge
 from hearthnet.trust.keys import Identity
 
 SCHEME: Final = "hninvite://v1/"
+DEVICE_SCHEME: Final = "hndevice://v1/"
 MAX_LENGTH: Final = 2048
 DAY_MS: Final = 86_400_000
+MAX_DOORS: Final = 3
+"""Maximum of further places in an invite, so that it can still be shown as a QR code."""
+Address = Annotated[str, msgspec.Meta(min_length=3, max_length=300)]
+Fingerprint = Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")]
 
 
-class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The contents of an invite.
 
     `address` is `host:port`; `fingerprint` the SHA-256 of the certificate there, in hex, empty without one;
-    `expires_at` in milliseconds.
+    `expires_at` in milliseconds. `person` is the person whose device the newcomer becomes, if any. `doors`
+    are further places at which the invite can be redeemed, each an address with its fingerprint.
     """
+
+    key_purpose: ClassVar[str] = "person key for a device"
+    """The purpose for which the person key is sealed, with the seed as the secret."""
 
     community_id: str = msgspec.field(name="c")
     seed: str = msgspec.field(name="k")
-    address: Annotated[str, msgspec.Meta(min_length=3, max_length=300)] = msgspec.field(name="a")
-    fingerprint: Annotated[str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?\Z")] = msgspec.field(name="t")
+    address: Address = msgspec.field(name="a")
+    fingerprint: Fingerprint = msgspec.field(name="t")
     inviter: str = msgspec.field(name="i")
     name: Annotated[str, msgspec.Meta(max_length=200)] = msgspec.field(name="n")
     expires_at: Count = msgspec.field(name="x")
+    person: str = msgspec.field(name="p", default="")
+    doors: Annotated[tuple[tuple[Address, Fingerprint], ...], msgspec.Meta(max_length=MAX_DOORS)] = (
+        msgspec.field(name="d", default=())
+    )
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """The addresses at which the invite can be redeemed, with their fingerprints, best first."""
+        return (self.address, self.fingerprint), *self.doors
 
     def key(self) -> Identity:
         """Return the invite's one-time key."""
@@ -49,7 +69,17 @@ class InviteText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def encode(self) -> str:
         """Return the text to hand over."""
-        return text_armor.armor(SCHEME, msgspec.to_builtins(self))
+        scheme = DEVICE_SCHEME if self.person else SCHEME
+        return text_armor.armor(scheme, msgspec.to_builtins(self))
+
+    def opened_key(self, own: Identity, sealed: str) -> Identity:
+        """Return the person key that the inviter has sealed for the node `own`.
+
+        Raises:
+            HearthNetError: `invalid_signature` if it does not open; `bad_request` if it is no key.
+        """
+        data = own.open_from(self.inviter, self.key_purpose, ids.unb64(sealed), ids.unb64(self.seed))
+        return Identity.from_text(data.decode("ascii", "replace"))
 
     def __repr__(self) -> str:
         return f"InviteText({self.name!r}, {self.address})"
@@ -64,9 +94,34 @@ def decode(text: str) -> InviteText:
     Raises:
         HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
     """
+    if text.startswith(DEVICE_SCHEME):
+        raise HearthNetError(
+            "bad_request", "this makes a computer another device of a person: hearthnet device join"
+        )
     invite = text_armor.unarmor(text, SCHEME, MAX_LENGTH, _DECODER, "invite")
-    for node in (invite.community_id, invite.inviter):
-        ids.public_key(node)
+    return _checked(invite, is_for_device=False)
+
+
+def decode_device(text: str) -> InviteText:
+    """Read the text by which a new node becomes a device of a person.
+
+    Raises:
+        HearthNetError: `bad_request`, worded for people, if it is malformed or damaged.
+    """
+    if text.startswith(SCHEME):
+        raise HearthNetError(
+            "bad_request", "this lets in a home of its own, with a person of its own: hearthnet invite redeem"
+        )
+    invite = text_armor.unarmor(text, DEVICE_SCHEME, MAX_LENGTH, _DECODER, "text of a device")
+    return _checked(invite, is_for_device=True)
+
+
+def _checked(invite: InviteText, *, is_for_device: bool) -> InviteText:
+    if bool(invite.person) != is_for_device:
+        raise HearthNetError("bad_request", "the text is damaged; ask for another")
+    named = (invite.community_id, invite.inviter, *((invite.person,) if is_for_device else ()))
+    for one in named:
+        ids.public_key(one)
     invite.key()
     return invite
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Final
 
@@ -51,9 +51,18 @@ ROLES: Final = (
 """Phrases by which the page and the command line tell homes apart, in their languages: no part of a name."""
 RESERVED: Final = (
     "me",
+    "self",
+    "own",
+    "my node",
+    "my home",
+    "local",
+    "local node",
+    "local home",
+    "localhost",
     "you",
     "here",
     "owner",
+    "the owner",
     "admin",
     "administrator",
     "system",
@@ -61,6 +70,17 @@ RESERVED: Final = (
     "everybody",
     "nobody",
     "ich",
+    "selbst",
+    "eigen",
+    "eigener knoten",
+    "eigenes zuhause",
+    "mein knoten",
+    "mein zuhause",
+    "mein haushalt",
+    "unser knoten",
+    "lokaler knoten",
+    "der besitzer",
+    "die besitzerin",
     "du",
     "sie",
     "hier",
@@ -69,9 +89,11 @@ RESERVED: Final = (
     "alle",
     "niemand",
 )
-"""Words that stand for a role and are no whole name."""
-_LOOKS_LIKE: Final = str.maketrans("0134578i", "oleastbl")
-"""Digits and the letter that are read as another letter; Unicode's tables have none of them."""
+"""Words that stand for a role, most of them for the own node, in the page's languages: no whole name."""
+_LOOKS_LIKE: Final = str.maketrans("012345789i", "olzeastbgl")
+"""Digits and the letter that are read as another letter; the library's tables have none of them."""
+_READ_AS_ONE: Final = (("rn", "m"), ("vv", "w"), ("cl", "d"))
+"""Pairs of letters that are read as one; the library's tables leave them out."""
 _SHORT_ID: Final = re.compile(r"[a-z0-9]{4}(?:\s*[^\w\s]\s*[a-z0-9]{4}){3}")
 
 
@@ -154,6 +176,36 @@ def look_alike(name: str, other: str) -> bool:
     return _key(_clean(name)) == _key(_clean(other))
 
 
+def nodes_called(text: str, shown: Mapping[str, str]) -> list[str]:
+    """Return the nodes that a person or a model may mean by `text`; `shown` are the names they are shown by.
+
+    A full id, or a short one with or without its prefix, means its node alone, whatever others call
+    themselves. Names are found as they are shown, then in any case, then by their looks among those that are
+    shown with ids: several nodes are never told apart here.
+    """
+    wanted = text.strip()
+    by_id = [node for node in shown if wanted == node or wanted.upper() in _short_forms(node)]
+    if by_id or not wanted:
+        return by_id
+    for found in (
+        [node for node, name in shown.items() if name == wanted],
+        [node for node, name in shown.items() if name.casefold() == wanted.casefold()],
+    ):
+        if found:
+            return found
+    ends = {node: f" ({ids.short_id(node)})" for node in shown}
+    return [
+        node
+        for node, name in shown.items()
+        if name.endswith(ends[node]) and look_alike(wanted, name.removesuffix(ends[node]))
+    ]
+
+
+def _short_forms(node: str) -> tuple[str, str]:
+    short = ids.short_id(node).upper()
+    return short, short.removeprefix(ids.PREFIX.upper())
+
+
 def _clean(name: str) -> str:
     """Return `name` without what is not shown as it is."""
     seen = " ".join("".join(letter for letter in name if letter.isspace() or not is_hidden(letter)).split())
@@ -163,7 +215,10 @@ def _clean(name: str) -> str:
 def _key(name: str) -> str:
     """Return the key that all names share which a reader may take for `name`."""
     start = name[:SHOWN_LENGTH]
-    return "".join(words(start)) or skeleton(start)
+    key = "".join(words(start)) or skeleton(start)
+    for pair, letter in _READ_AS_ONE:
+        key = key.replace(pair, letter)
+    return key
 
 
 def _is_taken(name: str) -> bool:

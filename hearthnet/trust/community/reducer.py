@@ -21,6 +21,7 @@ from typing import Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.community.history import History
+from hearthnet.trust.community.person_statements import DeviceRemoved
 from hearthnet.trust.community.removals import Removal
 from hearthnet.trust.community.replay import RosterReplay
 
@@ -43,7 +44,7 @@ def replay(history: History) -> RosterReplay:
     while state.removals:
         rounds += 1
         decided += _next(state.removals) if rounds < MAX_ROUNDS else state.removals
-        state = RosterReplay(history, decided)
+        state = RosterReplay(history, decided, state.statements)
     if not state.name:
         raise HearthNetError("bad_request", "is of no community: nothing founds it")
     return state
@@ -61,10 +62,17 @@ def _next(removals: list[Removal]) -> list[Removal]:
 def _threatened(removal: Removal, by_target: dict[str, list[Removal]]) -> bool:
     """Return whether another removal targets one of its signers or their sponsors.
 
-    A removal that knew this one does not threaten it.
+    A removal that knew this one does not threaten it. Nor do those of one device by persons threaten each
+    other: what they say comes to the same in any order, and one for each round would be most of the rounds.
     """
     return any(
-        rival is not removal and removal.event.hash not in rival.known
+        rival is not removal and removal.event.hash not in rival.known and not _is_sibling(removal, rival)
         for node in removal.relies_on
         for rival in by_target.get(node, ())
     )
+
+
+def _is_sibling(removal: Removal, rival: Removal) -> bool:
+    """Return whether persons remove the same device by both."""
+    both = isinstance(removal.event.content, DeviceRemoved), isinstance(rival.event.content, DeviceRemoved)
+    return all(both) and removal.content.target_node_id == rival.content.target_node_id

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.community.events import RANK, CommunityEvent, Demoted, Revoked
 from hearthnet.trust.community.history import History
+from hearthnet.trust.community.person_statements import DeviceRemoved
 
 
 class Removal(NamedTuple):
@@ -28,26 +29,49 @@ class Removal(NamedTuple):
 def removal_target(event: CommunityEvent) -> str:
     """Return whom `event` would revoke or demote; empty if it is no removal, or malformed."""
     try:
-        content = event.content
+        content = removal_of(event)
     except HearthNetError:
         return ""
-    return content.target_node_id if isinstance(content, Demoted | Revoked) else ""
+    return "" if content is None else content.target_node_id
+
+
+def removal_of(event: CommunityEvent) -> Demoted | Revoked | None:
+    """Return what `event` removes, that of a person as a revocation of the device; None if it is no removal.
+
+    Raises:
+        HearthNetError: `bad_request` if it is malformed.
+    """
+    match event.content:
+        case Demoted() | Revoked() as content:
+            return content
+        case DeviceRemoved(device=device, person=person, reason=reason, target_heads=heads):
+            return Revoked(target_node_id=device, reason=reason, client_id=person, target_heads=heads)
+        case _:
+            return None
+
+
+def is_own(event: CommunityEvent) -> bool:
+    """Return whether a node is removed by itself alone, or by its person."""
+    return isinstance(event.content, DeviceRemoved) or event.author == removal_target(event)
 
 
 Agreement = tuple[str, str, str, str]
-"""Kind of removal, target, new level or reason, and client id."""
+"""Kind of removal, target, new level or reason, and client id; of a person, kind, target, and the person."""
 
 
 def known_of(history: History, event: CommunityEvent, content: Demoted | Revoked) -> frozenset[str]:
     """Return the events of the target that a removal leaves as they are."""
     # All earlier events of a member that leaves stay valid: else it could undo its admissions by leaving.
-    leaving = event.author == content.target_node_id
+    leaving = event.author == content.target_node_id and not isinstance(event.content, DeviceRemoved)
     return history.below(content.target_node_id, (event.previous,) if leaving else content.target_heads)
 
 
-def cosigned_terms(content: Demoted | Revoked) -> Agreement | None:
-    """Return the agreement of the co-signers of a removal, None without co-signers."""
-    if not content.co_signers:
+def agreement_of(event: CommunityEvent) -> Agreement | None:
+    """Return the agreement of the co-signers of a removal, or of a person; None if there is none."""
+    content = event.content
+    if isinstance(content, DeviceRemoved):
+        return type(content).__name__, content.device, content.person, ""
+    if not isinstance(content, Demoted | Revoked) or not content.co_signers:
         return None
     what = content.reason if isinstance(content, Revoked) else content.new_level
     return type(content).__name__, content.target_node_id, what, content.client_id
@@ -61,7 +85,7 @@ def executed(decided: Iterable[Removal]) -> dict[Agreement | None, int]:
     """
     found: dict[Agreement | None, int] = {}
     for removal in decided:
-        agreement = cosigned_terms(removal.content)
+        agreement = agreement_of(removal.event)
         if agreement is not None:
             found[agreement] = min(removal.place, found.get(agreement, removal.place))
     return found
@@ -77,6 +101,6 @@ def rank_limits(decided: Sequence[Removal]) -> dict[str, list[tuple[int, frozens
     for removal in decided:
         content = removal.content
         rank = RANK[content.new_level] if isinstance(content, Demoted) else 0
-        until = first.get(cosigned_terms(content), removal.place)
+        until = first.get(agreement_of(removal.event), removal.place)
         found.setdefault(content.target_node_id, []).append((until, removal.known, rank))
     return found

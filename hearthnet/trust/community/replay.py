@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from hearthnet.core.times import from_rfc3339
+from hearthnet.trust.community import recovery_statements
+from hearthnet.trust.community.doors import Door, DoorClosed, DoorOpened, OpenDoors
 from hearthnet.trust.community.events import (
     INVITED,
     RANK,
@@ -27,56 +27,38 @@ from hearthnet.trust.community.events import (
     Revoked,
     Withdrawn,
 )
+from hearthnet.trust.community.history import MAX_LEAP as MAX_LEAP
 from hearthnet.trust.community.history import History
+from hearthnet.trust.community.member_state import (
+    FAR,
+    MemberState,
+    OpenInvite,
+    RevokedMember,
+    depth_of,
+    weigh,
+)
+from hearthnet.trust.community.person_statements import DeviceAdded, DeviceRemoved, PersonKeyed
+from hearthnet.trust.community.persons import Persons, PersonStatements
 from hearthnet.trust.community.quorum import min_rank, required_signatures
-from hearthnet.trust.community.removals import Removal, cosigned_terms, executed, known_of, rank_limits
+from hearthnet.trust.community.removals import (
+    Removal,
+    agreement_of,
+    executed,
+    is_own,
+    known_of,
+    rank_limits,
+    removal_of,
+)
 
-MAX_LEAP: Final = 1_000_000
-"""Maximum step of the community's lamport by one event; otherwise a single event could use up all numbers."""
 MAX_OPEN_INVITES: Final = 100
 """Maximum of unused invites per member: each is a login in the configuration of every server."""
+MAX_REMOVALS: Final = 8
+"""Maximum of removals of one node by its person that have an effect, those first in the order."""
 SKEW_MS: Final = 60_000
 
 _ROOT: Final = 99
 _MEMBER, _TRUSTED, _ANCHOR = RANK["member"], RANK["trusted"], RANK["anchor"]
 LEVELS: Final[dict[int, Level]] = {_MEMBER: "member", _TRUSTED: "trusted", _ANCHOR: "anchor"}
-_FAR: Final = 2**31
-
-
-class MemberState(msgspec.Struct):
-    """A member; `sponsor` made it trusted or more, `depth` promotions away from the founder."""
-
-    entry: EventEntry
-    rank: int
-    added_at: str
-    sponsor: str = ""
-    depth: int = _FAR
-
-
-class OpenInvite(msgspec.Struct):
-    """An invite at its `place` in the order, with the highest rank and all signers behind it.
-
-    `signers` include its author; `able` nodes other than the invitee could have signed; `by_trusted` tells
-    whether its author was trusted there.
-    """
-
-    event: CommunityEvent
-    content: Invited
-    place: int
-    rank: int
-    signers: set[str]
-    able: int
-    by_trusted: bool
-    open: bool = True
-
-
-class RevokedMember(msgspec.Struct, frozen=True):
-    """A revoked node: by which event, at which place, when by its author's clock, and why."""
-
-    place: int
-    event_hash: str
-    revoked_at: str
-    reason: str
 
 
 class _Flaw(Exception):
@@ -91,7 +73,9 @@ class RosterReplay:
     invited last.
     """
 
-    def __init__(self, history: History, decided: Sequence[Removal]) -> None:
+    def __init__(
+        self, history: History, decided: Sequence[Removal], statements: PersonStatements | None = None
+    ) -> None:
         self.name = ""
         self.created_at = ""
         self.policy = Policy()
@@ -103,10 +87,12 @@ class RosterReplay:
         self.flaws: dict[str, str] = {}
         self.removals: list[Removal] = []
         self._history = history
+        self.statements = statements or PersonStatements(history)
         self._root = history.community_id
         self.founder = ""
         self.inviters: dict[str, str] = {}
         self.free: set[str] = set()
+        self.doors = OpenDoors()
         self._logins: dict[str, str] = {}
         self._open: Counter[str] = Counter()
         self._named: dict[tuple[str, str], OpenInvite] = {}
@@ -114,7 +100,9 @@ class RosterReplay:
         self._decided = {removal.event.hash for removal in decided}
         self._carried_out = executed(decided)
         self._limits = rank_limits(decided)
+        self._limits_by_others = rank_limits([one for one in decided if not is_own(one.event)])
         self._covered: dict[tuple[int, str], frozenset[str]] = {}
+        self._removals_by: dict[tuple[str, str], set[tuple[str, ...]]] = {}
         self._policies = [
             (place, event.content)
             for place, event in enumerate(history.events)
@@ -133,10 +121,15 @@ class RosterReplay:
             Revoked: self._removed,
             Withdrawn: self._withdrawn,
             PolicyUpdated: self._updated,
+            DoorOpened: self._door_opened,
+            DoorClosed: self._door_closed,
+            **dict.fromkeys((PersonKeyed, *recovery_statements.CONTENTS.values()), self._about_person_key),
+            DeviceAdded: self._device_added,
+            DeviceRemoved: self._device_removed,
         }
         for place, event in enumerate(self._history.events):
             try:
-                if event.lamport > self.reached + MAX_LEAP:
+                if event.hash in self._history.leaps:
                     raise _Flaw("its lamport is far beyond the events before it")
                 self.reached = event.lamport
                 judge = judges.get(type(event.content))
@@ -145,6 +138,9 @@ class RosterReplay:
                 judge(place, event, event.content)
             except _Flaw as flaw:
                 self.flaws[event.hash] = str(flaw)
+        nodes = {self.founder, *self.inviters}
+        self.persons = Persons(self.statements, nodes, self.revoked.keys(), self.flaws)
+        self.flaws.update(self.persons.flaws)
 
     # Rights of the author of an event
 
@@ -275,12 +271,12 @@ class RosterReplay:
         if entry.login in self._logins:
             raise _Flaw("its login is another member's")
         revoked = self.revoked.get(entry.node_id)
-        if revoked is not None and not _recalls(invite, entry.node_id, revoked):
+        if revoked is not None and not invite.recalls_revocation(entry.node_id, revoked):
             raise _Flaw("a revoked node comes back only by an invite of a trusted member that names it")
         self._close(invite)
         self.inviters[entry.node_id] = invite.event.author
         (self.free.add if invite.by_trusted else self.free.discard)(entry.node_id)
-        self._let_in(entry, event.wall_clock, _MEMBER, _FAR)
+        self._let_in(entry, event.wall_clock, _MEMBER, FAR)
 
     def _withdrawn(self, place: int, event: CommunityEvent, content: Withdrawn) -> None:
         invite = self.invites.get(content.invite_event_hash)
@@ -299,7 +295,7 @@ class RosterReplay:
         target = self.members.get(content.target_node_id)
         if target is None:
             raise _Flaw("the target is no member")
-        depth = self._depth(event.author) + 1
+        depth = depth_of(event.author, self.members, self._root) + 1
         if depth < target.depth:
             target.sponsor, target.depth = event.author, depth
         self._set_rank(target, max(target.rank, new))
@@ -309,13 +305,14 @@ class RosterReplay:
 
     def _removed(self, place: int, event: CommunityEvent, content: Demoted | Revoked) -> None:
         if event.hash in self._decided:
-            if place > self._carried_out.get(cosigned_terms(content), place):
-                raise _Flaw("what its co-signers agreed to was carried out before; it takes new signatures")
+            if place > self._carried_out.get(agreement_of(event), place):
+                raise _Flaw("what its signers agreed to was carried out before; it takes new signatures")
             self._remove(place, event, content)
             return
         self._check_target(content)
-        signers = self._signers(place, event, content)
-        weight, relies_on = self._weigh(signers)
+        by_person = isinstance(event.content, DeviceRemoved)
+        signers = {content.target_node_id} if by_person else self._signers(place, event, content)
+        weight, relies_on = weigh(signers, self.members, self._root, self.founder)
         known = known_of(self._history, event, content)
         self.removals.append(Removal(place, event, content, known, weight, relies_on))
 
@@ -325,8 +322,11 @@ class RosterReplay:
             if target is not None and target.rank > RANK[content.new_level]:
                 self._keep_an_anchor(target)
                 self._set_rank(target, RANK[content.new_level])
-                target.depth = target.depth if target.rank >= _TRUSTED else _FAR
+                if target.rank < _TRUSTED:
+                    target.depth = FAR
+                    self.doors.drop(content.target_node_id)
             return
+        self.doors.drop(content.target_node_id)
         if target is not None:
             del self.members[content.target_node_id]
             self._having[target.rank] -= 1
@@ -335,8 +335,10 @@ class RosterReplay:
             invite.signers.discard(content.target_node_id)
             if invite.event.author == content.target_node_id:
                 self._close(invite)
+        before = self.revoked.get(content.target_node_id)
+        by_itself = is_own(event) and (before is None or before.by_itself)
         self.revoked[content.target_node_id] = RevokedMember(
-            place, event.hash, event.wall_clock, content.reason
+            place, event.hash, event.wall_clock, content.reason, by_itself
         )
 
     def _check_target(self, content: Demoted | Revoked) -> None:
@@ -370,41 +372,56 @@ class RosterReplay:
             raise _Flaw(f"it takes {wanted} signatures of trusted members and has {len(signers)}")
         return signers
 
-    def _weigh(self, signers: set[str]) -> tuple[tuple[int, ...], frozenset[str]]:
-        """Return the weight of a removal with these signers, and the nodes that it relies on.
+    # Doors
 
-        The lightest wins: the root's, then one with more lines of promotion, then one nearer to the founder.
+    def _door_opened(self, place: int, event: CommunityEvent, content: DoorOpened) -> None:
+        rank = self._author_rank(place, event)
+        door = Door(event.author, content.address, content.route, content.key, event.wall_clock)
+        if flaw := self.doors.open(door, is_trusted=_TRUSTED <= rank < _ROOT):
+            raise _Flaw(flaw)
+
+    def _door_closed(self, place: int, event: CommunityEvent, content: DoorClosed) -> None:
+        wanted = _MEMBER if event.author == content.node_id else _TRUSTED
+        may_close = self._author_rank(place, event) >= wanted
+        if flaw := self.doors.close(content.node_id, may_close=may_close):
+            raise _Flaw(flaw)
+
+    # Persons
+
+    def _about_person_key(self, place: int, event: CommunityEvent, content: Any) -> None:
+        if reason := self.statements.flaw(content):
+            raise _Flaw(reason)
+
+    def _device_added(self, place: int, event: CommunityEvent, content: DeviceAdded) -> None:
+        """Judge the standing of a node that has added itself.
+
+        What it, or its person, removes does not decide: its thief could take back that it was the person's.
         """
-        lines = [self._line(signer) for signer in signers]
-        if self._root in signers:
-            return (-_FAR,), frozenset()
-        heads = {line[-1] for line in lines}
-        depths = sorted(map(self._depth, signers))
-        return (-len(heads), *depths, _FAR), frozenset().union(*lines)
+        if content.kind != "node":
+            return
+        revoked = self.revoked.get(event.author)
+        if event.author not in self.members and (revoked is None or not revoked.by_itself):
+            raise _Flaw("the node is no member")
+        for until, known, limit in self._limits_by_others.get(event.author, ()):
+            if place < until and event.hash not in known and not limit:
+                raise _Flaw("the node is no member")
 
-    def _line(self, node: str) -> list[str]:
-        """List `node` and its sponsors up to the one chosen by the founder or the root."""
-        line = [node]
-        while (sponsor := self._sponsor(line[-1])) and sponsor not in line:
-            line.append(sponsor)
-        return line
+    def _device_removed(self, place: int, event: CommunityEvent, content: DeviceRemoved) -> None:
+        if reason := self.statements.removal_flaw(content):
+            raise _Flaw(reason)
+        removal, is_node = removal_of(event), content.device in self.members or content.device in self.revoked
+        if removal and is_node and self.statements.has_added_itself(content.device, content.person):
+            self._count_removal(content)
+            self._removed(place, event, removal)
 
-    def _sponsor(self, node: str) -> str:
-        standing = self.members.get(node)
-        sponsor = "" if standing is None else standing.sponsor
-        return "" if sponsor in (self._root, self.founder) else sponsor
+    def _count_removal(self, content: DeviceRemoved) -> None:
+        """Bound the removals of one node, each of which is weighed and keeps the events that it knew.
 
-    def _depth(self, node: str) -> int:
-        standing = self.members.get(node)
-        return -1 if node == self._root else _FAR if standing is None else standing.depth
-
-
-def _recalls(invite: OpenInvite, node: str, revoked: RevokedMember) -> bool:
-    """Return whether the invite readmits `node` after it was `revoked`.
-
-    Co-signers name the revocation; otherwise their signatures would undo every later one, too.
-    """
-    content = invite.content
-    agreed = not content.co_signers or content.recalls == revoked.event_hash
-    is_named = content.invitee_node_id == node
-    return agreed and is_named and invite.rank >= _TRUSTED and invite.place > revoked.place
+        A repetition names the same ends. It takes no place, so that a repetition by others displaces nothing.
+        """
+        known = self._removals_by.setdefault((content.person, content.device), set())
+        if content.target_heads in known:
+            raise _Flaw("what the person signed was carried out before")
+        if len(known) >= MAX_REMOVALS:
+            raise _Flaw(f"the person removed that device {MAX_REMOVALS} times before")
+        known.add(content.target_heads)

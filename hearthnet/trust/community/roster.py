@@ -20,18 +20,25 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import rfc3339
 from hearthnet.trust import signed_document
 from hearthnet.trust.community import event_validation, events
+from hearthnet.trust.community.doors import Door
 from hearthnet.trust.community.events import LOGIN_PURPOSE as LOGIN_PURPOSE
 from hearthnet.trust.community.events import RANK as RANK
-from hearthnet.trust.community.events import CommunityEvent, EventEntry, Revoked
+from hearthnet.trust.community.events import CommunityEvent, EventEntry
 from hearthnet.trust.community.events import Level as Level
 from hearthnet.trust.community.events import Policy as Policy
-from hearthnet.trust.community.history import Heads, History
-from hearthnet.trust.community.names import shown_names
+from hearthnet.trust.community.history import History
+from hearthnet.trust.community.names import nodes_called, shown_names
+from hearthnet.trust.community.person_statements import DEVICE_REMOVED
+from hearthnet.trust.community.persons import Device, Person
 from hearthnet.trust.community.reducer import replay
+from hearthnet.trust.community.removals import removal_target
 from hearthnet.trust.community.replay import LEVELS, RosterReplay
+from hearthnet.trust.eventlog.chain_ends import Heads
 from hearthnet.trust.keys import Identity
 
 PURPOSE: Final = "roster"
+OWNER_GUEST: Final = "owner"
+"""The guest as whom the pages of a node's owner act (docs/protocol/identity.md#principals)."""
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +118,10 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         """Return how the home of `node` is called here, empty if it is no member (names.py)."""
         return self._shown_names.get(node, "")
 
+    def nodes_called(self, text: str) -> list[str]:
+        """Return the members that `text`, an id or a name, may mean (names.py)."""
+        return nodes_called(text, self._shown_names)
+
     @cached_property
     def _shown_names(self) -> dict[str, str]:
         return shown_names((one.node_id, one.display_name) for one in self.members)
@@ -145,6 +156,35 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
             found.append(inviter)
         return tuple(found)
 
+    def answerable(self, node: str) -> str:
+        """Return who answers for all that `node` does: the last of its line.
+
+        For the key of an open invite, which costs nothing, it is the last of its inviter's line.
+        """
+        return self._accounts_of(node)[0]
+
+    def account(self, node: str) -> str:
+        """Return the account to which the calls of `node` are counted.
+
+        All keys of open invites of one line share one, `<last of the line>//invites`.
+        """
+        return self._accounts_of(node)[1]
+
+    def _accounts_of(self, node: str) -> tuple[str, str]:
+        """Return who answers for `node`, and its account; looked up for each call of another node."""
+        found = self._accounts.get(node)
+        if found is None:
+            invite = None if node in self._members else self._invites.get(node)
+            last = self.line(node if invite is None else invite.inviter)[-1]
+            found = last, node if invite is None else f"{last}//invites"
+            if node in self._members or invite is not None:  # others are without number
+                self._accounts[node] = found
+        return found
+
+    @cached_property
+    def _accounts(self) -> dict[str, tuple[str, str]]:
+        return {}
+
     def came_by(self, node: str) -> tuple[str, ...]:
         """Return the plain members whom `node` invited, those whom they invited, and so on, in that order.
 
@@ -162,6 +202,57 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         """Return the hash of the event that revokes `node`; empty if there is none."""
         found = self.folded.revoked.get(node)
         return "" if found is None else found.event_hash
+
+    def owner(self, principal: str) -> str:
+        """Return the person whose node it is or was; for all others, guests too, the principal itself."""
+        return self.folded.persons.owners.get(principal, principal)
+
+    def principals(self, principal: str) -> frozenset[str]:
+        """Return the principals whose works belong to the owner of `principal`, itself among them.
+
+        They are the nodes that are or were devices of that person, each with the pages of its owner.
+        """
+        person = self.person(self.owner(principal))
+        devices = () if person is None else (*person.devices, *person.former)
+        nodes = {one.key for one in devices if one.kind == "node"}
+        if not nodes and "/" not in principal:
+            nodes = {principal}
+        return frozenset({principal, *nodes, *(f"{node}/{OWNER_GUEST}" for node in nodes)})
+
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """The open doors of members, in the order of opening."""
+        return tuple(one for one in self.folded.doors.by_node.values() if one.node_id in self._members)
+
+    @property
+    def persons(self) -> tuple[Person, ...]:
+        """The persons with their devices."""
+        return tuple(self.folded.persons.people.values())
+
+    def person(self, person: str) -> Person | None:
+        """Return the person with this id."""
+        return self.folded.persons.people.get(person)
+
+    def person_of(self, key: str) -> str:
+        """Return the person of whom `key` is a device now; empty if there is none."""
+        return "" if self.is_revoked(key) else self.folded.persons.devices.get(key, "")
+
+    def devices(self, person: str) -> tuple[Device, ...]:
+        """Return the devices that the person has now."""
+        found = self.person(person)
+        return () if found is None else tuple(one for one in found.devices if not self.is_revoked(one.key))
+
+    def is_device(self, key: str, person: str) -> bool:
+        """Return whether `key` is a device of the person now."""
+        return bool(person) and self.person_of(key) == person
+
+    def is_removed_device(self, key: str) -> bool:
+        """Return whether `key` is a page, phone or program that was a person's device and is none now."""
+        return key in self.folded.persons.ended
+
+    def person_name(self, person: str) -> str:
+        """Return how the person is called here: as its first node is; empty if it has none."""
+        return next((self.shown_name(one.key) for one in self.devices(person) if one.kind == "node"), "")
 
     def heads(self) -> Heads:
         """Return the heads of the events held, by which others find those missing here."""
@@ -187,6 +278,10 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
         """Return sequence, previous and lamport of the next event of `author`."""
         return self.history.next(author, self.head_lamport)
 
+    def removes(self, event: CommunityEvent) -> bool:
+        """Return whether a held event is a removal that counts."""
+        return bool(removal_target(event)) and not self.flaw(event)
+
     def flaw(self, event: CommunityEvent) -> str:
         """Return the reason for which a held event does not count; empty if it does."""
         return self.folded.flaws.get(event.hash, "")
@@ -203,7 +298,7 @@ class Roster(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown_f
 
     @cached_property
     def proven(self) -> Roster:
-        """The roster as its events say, without what `without_revoked` anticipates."""
+        """The roster as its events say, without revocations that `pending_removals` anticipates."""
         return self
 
     @cached_property
@@ -267,38 +362,6 @@ def merge(roster: Roster, events: Iterable[CommunityEvent]) -> Roster:
     return roster if history is roster.history else derived(history)
 
 
-def without_revoked(
-    roster: Roster, removals: Sequence[CommunityEvent]
-) -> tuple[Roster, list[CommunityEvent]]:
-    """Return the roster without the members that `removals` revoke, and those of `removals` that count.
-
-    Their places are not there yet: they wait for events that they build on, and are judged as if these were
-    held, by present levels and rules. The events of the result, and what is written to a file, are those of
-    `roster`.
-    """
-    if not removals:
-        return roster, []
-    state = replay(History(roster.community_id, [*roster.events, *removals]))
-    counting = [one for one in removals if one.hash not in state.flaws]
-    waiting = [one for one in counting if isinstance(one.content, Revoked)]
-    out = {
-        node: Revocation(node, one.revoked_at, one.reason)
-        for node, one in state.revoked.items()
-        if node in {event.content.target_node_id for event in waiting if isinstance(event.content, Revoked)}
-        and roster.member(node) is not None
-    }
-    if not out:
-        return roster, counting
-    shown = msgspec.structs.replace(
-        roster,
-        members=tuple(member for member in roster.members if member.node_id not in out),
-        invites=tuple(invite for invite in roster.invites if invite.inviter not in out),
-        revoked=(*roster.revoked, *out.values()),
-    )
-    shown.__dict__.update(history=roster.history, folded=roster.folded, proven=roster)
-    return shown, counting
-
-
 def seal(roster: Roster, identity: Identity) -> Roster:
     """Return the roster with the seal of `identity`, which saves deriving it again."""
     proven = roster.proven
@@ -320,7 +383,8 @@ def decode(data: bytes, trusted_signer: str = "") -> Roster:
     """Read the roster in `data`, verified by its events from the community id upward.
 
     With the seal of `trusted_signer`, the reader's own node, the events are not verified again. An invalid
-    seal is ignored: a version with fewer rules may have sealed another form of the same roster.
+    seal is ignored: a version with fewer rules may have sealed another form of the same roster. One with a
+    removed device as a member was sealed by a version without persons, and is derived again.
 
     Raises:
         HearthNetError: `bad_request` if it is not a roster; `invalid_signature` if it was altered.
@@ -333,7 +397,8 @@ def decode(data: bytes, trusted_signer: str = "") -> Roster:
             _prove(roster)
     except HearthNetError as error:
         raise HearthNetError(error.code, f"is no roster, or was altered: {error}") from error
-    return roster
+    removed = (one.data.get("device") for one in roster.events if one.event_type == DEVICE_REMOVED)
+    return derived(roster.history) if any(device in roster._members for device in removed) else roster
 
 
 def _prove(roster: Roster) -> None:

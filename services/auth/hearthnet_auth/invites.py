@@ -5,6 +5,7 @@ See: docs/decisions/0040.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import blake3
@@ -15,23 +16,28 @@ from hearthnet.trust import CommunityAuthor, CommunityEvent, Identity, Invited, 
 from hearthnet_auth.roles import require_signatures
 from hearthnet_auth.schemas import InviteInput, invalid
 
-_PURPOSE: Final = "invite seed"
+PURPOSE: Final = "invite seed"
+DEVICE_PURPOSE: Final = "device invite seed"
+"""For the invites by which a node becomes a device; so no other invite passes for one of these."""
 _CONTEXT: Final = "hearthnet 2026 invite seed"
 _ROUNDING_MS: Final = 2_000
 _LONGEST_MS: Final = 7 * 86_400_000
+_MOST_DOORS: Final = 3
+_LONGEST_ADDRESS: Final = 100
+"""Of a further place: an invite has at most 2,048 characters."""
 
 
-def one_time_seed(own: Identity, client_id: str) -> bytes:
+def one_time_seed(own: Identity, client_id: str, purpose: str = PURPOSE) -> bytes:
     """Return the seed of the key of the invite made by a call with `client_id`.
 
     It is not stored: it derives from a signature of this node that is never published, and Ed25519 gives
     the same signature each time. No other node can derive it.
     """
-    secret = own.sign(_PURPOSE, client_id.encode("utf-8"))
+    secret = own.sign(purpose, client_id.encode("utf-8"))
     return blake3.blake3(secret, derive_key_context=_CONTEXT).digest()
 
 
-def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
+def make(held: Roster, own: Identity, wanted: InviteInput, purpose: str = PURPOSE) -> CommunityEvent:
     """Return the event that makes the invite, or that of an earlier call with its client id.
 
     Raises:
@@ -40,14 +46,14 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
             `bad_request` if the client id was used for another invite, if the end is more than 7 days away,
             or if several signatures are required and no node is named.
     """
-    earlier = made(held, own, wanted.client_id)
+    earlier = made(held, own, wanted.client_id, purpose)
     if earlier is not None:
         return _same(earlier, wanted)
     now = now_ms()
     ends = _end(wanted, now)
     _check_signatures(held, own, wanted, ends)
     return CommunityAuthor(held, own).invite(
-        Identity(one_time_seed(own, wanted.client_id)),
+        Identity(one_time_seed(own, wanted.client_id, purpose)),
         display_name=wanted.display_name,
         expires_at=ends,
         now_ms=now,
@@ -57,9 +63,9 @@ def make(held: Roster, own: Identity, wanted: InviteInput) -> CommunityEvent:
     )
 
 
-def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
+def made(held: Roster, own: Identity, client_id: str, purpose: str = PURPOSE) -> CommunityEvent | None:
     """Return the invite made by a call with this client id, or None."""
-    key = Identity(one_time_seed(own, client_id)).node_id
+    key = Identity(one_time_seed(own, client_id, purpose)).node_id
     for event in held.events:
         if isinstance(event.content, Invited) and event.content.invite_key == key:
             return event
@@ -67,18 +73,29 @@ def made(held: Roster, own: Identity, client_id: str) -> CommunityEvent | None:
 
 
 def text(
-    event: CommunityEvent, own: Identity, client_id: str, address: str, fingerprint: str, name: str
+    event: CommunityEvent,
+    own: Identity,
+    client_id: str,
+    places: Sequence[tuple[str, str]],
+    name: str,
+    person: str = "",
 ) -> InviteText:
-    """Return the invite's text: its key, and the address of the community called `name`."""
+    """Return the invite's text: its key, and the places where the community called `name` is reached.
+
+    Each of `places` is an address with its fingerprint; the first few are named. With a `person` it is the
+    text by which a node becomes a device of that one.
+    """
     content = event.content
     return InviteText(
         community_id=event.community_id,
-        seed=b64(one_time_seed(own, client_id)),
-        address=address,
-        fingerprint=fingerprint,
+        seed=b64(one_time_seed(own, client_id, DEVICE_PURPOSE if person else PURPOSE)),
+        address=places[0][0],
+        fingerprint=places[0][1],
+        doors=tuple(one for one in places[1:] if len(one[0]) <= _LONGEST_ADDRESS)[:_MOST_DOORS],
         inviter=own.node_id,
         name=name,
         expires_at=content.expires_at if isinstance(content, Invited) else 0,
+        person=person,
     )
 
 

@@ -18,7 +18,6 @@ from hearthnet.trust import (
     CommunityEvent,
     Demoted,
     Identity,
-    PolicyUpdated,
     Promoted,
     Proposal,
     Revoked,
@@ -100,7 +99,7 @@ def set_policy(held: Roster, root: Identity, wanted: PolicyInput) -> CommunityEv
     policy = msgspec.structs.replace(held.policy, **changes)
     if policy == held.policy:
         for event in reversed(held.events):
-            if isinstance(event.content, PolicyUpdated) and not held.flaw(event):
+            if event.event_type == "community.policy.updated" and not held.flaw(event):
                 return event
     return CommunityAuthor(held, root).set_policy(policy, now_ms())
 

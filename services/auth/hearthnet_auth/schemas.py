@@ -25,6 +25,18 @@ class InviteInput(msgspec.Struct, frozen=True):
     co_signers: tuple[CoSigner, ...] = ()
 
 
+class DeviceInviteInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.invite`: what the new node is called, and for how long the text is good."""
+
+    client_id: str
+    ttl_seconds: int
+    display_name: str = ""
+
+
+class NoInput(msgspec.Struct, frozen=True):
+    """Input of a capability that takes nothing."""
+
+
 class JoinInput(msgspec.Struct, frozen=True):
     """Input of `community.join`: the joining node's signed event, and the heads that it holds."""
 
@@ -61,6 +73,89 @@ class WithdrawInput(msgspec.Struct, frozen=True):
     """Input of `community.withdraw`."""
 
     invite_event_id: str
+
+
+class DoorInput(msgspec.Struct, frozen=True):
+    """Input of `community.door.open` and `community.door.check`."""
+
+    address: str
+    route: str
+    key: str
+
+
+class DoorCloseInput(msgspec.Struct, frozen=True):
+    """Input of `community.door.close`."""
+
+    node_id: str
+
+
+class DeviceInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.remove`."""
+
+    client_id: str
+    device: str
+    reason: str = ""
+
+
+class DeviceAddInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.add`: the device, and its signature on the statement about it."""
+
+    client_id: str
+    person: str
+    device: str
+    kind: Literal["browser", "phone", "program"]
+    name: str
+    device_signature: str
+
+
+class RecoverInput(msgspec.Struct, frozen=True):
+    """Input of `community.person.recover`; the statements are in the home."""
+
+    client_id: str
+
+
+class KeepInput(msgspec.Struct, frozen=True):
+    """Input of `community.recovery.keep`: the statement that names the helpers, and a share, sealed."""
+
+    statement: dict[str, Any]
+    sealed: str
+
+
+class GiveInput(msgspec.Struct, frozen=True):
+    """Input of `community.recovery.give`: a share for the recovery of a person, sealed."""
+
+    person: str
+    sealed: str
+
+
+class RunInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.run` and `community.device.take`."""
+
+    run: str
+
+
+class DecideInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.decide`."""
+
+    run: str
+    call: str
+    shown: str
+    decision: dict[str, Any]
+
+
+class CopyInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.copy`."""
+
+    kept: list[str]
+    taken: list[dict[str, Any]]
+    copy: str = ""
+
+
+class ConversationsInput(msgspec.Struct, frozen=True):
+    """Input of `community.device.conversations`."""
+
+    heads: list[dict[str, str]]
+    conversation: str = ""
 
 
 class PolicyInput(msgspec.Struct, frozen=True):

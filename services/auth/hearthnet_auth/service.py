@@ -14,34 +14,47 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from hearthnet import Call, HearthNetError, NodeContext, Reply, Service, capability
+from hearthnet.agent import PersonDevices
 from hearthnet.bus import load_identity
-from hearthnet.core import now_ms, read_node_state, rfc3339
+from hearthnet.core import least_ms, now_ms, read_node_state, rfc3339
 from hearthnet.service import AntiEntropy, CommunityLog, EventChain
 from hearthnet.trust import (
     Admitted,
     CommunityEvent,
-    Demoted,
     Identity,
     Revocations,
-    Revoked,
     Roster,
     TokenRevocation,
     admit_newcomer,
     decode_token,
 )
-from hearthnet_auth import invites, roles, tokens
+from hearthnet_auth import devices, doors, invites, persons, roles, shares, tokens
 from hearthnet_auth.schemas import (
+    ConversationsInput,
+    CopyInput,
+    DecideInput,
+    DeviceAddInput,
+    DeviceInput,
+    DeviceInviteInput,
+    DoorCloseInput,
+    DoorInput,
+    GiveInput,
     IntrospectInput,
     InviteInput,
     IssueInput,
     JoinInput,
+    KeepInput,
+    NoInput,
     PolicyInput,
+    RecoverInput,
     RevokeInput,
     RevokeTokenInput,
     RoleInput,
+    RunInput,
     SyncInput,
     WithdrawInput,
 )
+from hearthnet_auth.witness import RecoveryWatch
 
 MOST_BYTES: Final = 2 * 1024 * 1024
 """Limit of the events in one reply. A single event that is larger is sent nevertheless."""
@@ -67,9 +80,19 @@ class AuthService(Service):
         remembered = await self._log.read(peer.roster.history)
         await peer.membership.add(remembered.events, remembered.revocations)
         await self._exchange.open(remembered, node.home)
+        await persons.introduce(self._chain, node.home, node.identity)
+        self._recoveries = RecoveryWatch(self._chain, node, node.data / "recoveries.json")
+        peer.membership.on_change(self._recoveries.look)
+        self._recoveries.start()
+        self._devices = PersonDevices(node)
+        await self._devices.open()
 
     async def stop(self) -> None:
         """Stop the exchange."""
+        if hasattr(self, "_recoveries"):
+            await self._recoveries.close()
+        if hasattr(self, "_devices"):
+            await self._devices.close()
         if hasattr(self, "_exchange"):
             await self._exchange.close()
 
@@ -85,21 +108,66 @@ class AuthService(Service):
     async def invite(self, call: Call[Any, InviteInput]) -> Reply:
         """Make an invite, once for each client id, and return its text."""
         wanted, own = call.input, self._node.identity
-        server = await asyncio.to_thread(lambda: read_node_state(self._node.home).server)
-        if not server.address:
-            raise HearthNetError(
-                "partition",
-                "the server does not say yet where others reach it; try again in a moment",
-                details={"rule": "provider_starting"},
-            )
-        event, repeated = await self._chain.append(
-            lambda held: (invites.make(held, own, wanted),), call.check_consent
+        return await self._invite(call, wanted.client_id, lambda held: invites.make(held, own, wanted))
+
+    @capability("community.device.invite@1.0", event_sourced=True)
+    async def invite_device(self, call: Call[Any, DeviceInviteInput]) -> Reply:
+        """Make the text by which a new node becomes a device of the owner's person."""
+        wanted, own, home = call.input, self._node.identity, self._node.home
+        person = await asyncio.to_thread(devices.own_person, self._membership.roster, own, home)
+        return await self._invite(
+            call, wanted.client_id, lambda held: devices.invite(held, own, wanted), person
         )
-        text = invites.text(
-            event, own, wanted.client_id, server.address, server.fingerprint, self._membership.roster.name
+
+    @capability("community.device.key@1.0")
+    async def device_key(self, call: Call[Any, NoInput]) -> Reply:
+        """Hand the person key, sealed, to a new node that has joined for it."""
+        held, node = self._membership.roster, self._node
+        sealed = await asyncio.to_thread(devices.sealed_key, held, node.identity, node.home, call.caller)
+        return Reply({"sealed": sealed})
+
+    @capability("community.device.runs@1.0")
+    async def device_runs(self, call: Call[Any, NoInput]) -> Reply:
+        """List the runs of the owner for another device of that person."""
+        self._devices.check(call)
+        return Reply(await self._devices.listing())
+
+    @capability("community.device.run@1.0")
+    async def device_run(self, call: Call[Any, RunInput]) -> Reply:
+        """Hand out a copy of a run."""
+        self._devices.check(call)
+        return Reply(await self._devices.copy(call.input.run))
+
+    @capability("community.device.take@1.0")
+    async def take_run(self, call: Call[Any, RunInput]) -> Reply:
+        """Leave a run to the device that calls."""
+        self._devices.check(call)
+        call.check_consent()
+        return Reply(await self._devices.take(call.input.run, call.caller))
+
+    @capability("community.device.decide@1.0")
+    async def decide(self, call: Call[Any, DecideInput]) -> Reply:
+        """Decide about a call of a run in the name of the device that calls."""
+        self._devices.check(call)
+        call.check_consent()
+        wanted = call.input
+        return Reply(
+            await self._devices.decide(wanted.run, wanted.call, wanted.decision, wanted.shown, call.caller)
         )
-        shown = {"invite": text.encode(), "expires_at": rfc3339(text.expires_at)}
-        return Reply(_event_reply(event) | shown, {"repeated": repeated})
+
+    @capability("community.device.copy@1.0")
+    async def keep_copy(self, call: Call[Any, CopyInput]) -> Reply:
+        """Keep a copy of a run of the device that calls."""
+        self._devices.check(call)
+        wanted = call.input
+        return Reply(await self._devices.keep(call.caller, wanted.kept, wanted.taken, wanted.copy))
+
+    @capability("community.device.conversations@1.0")
+    async def exchange_conversations(self, call: Call[Any, ConversationsInput]) -> Reply:
+        """Merge a conversation of the owner's pages, and return which others are lacking here."""
+        self._devices.check(call)
+        wanted = call.input
+        return Reply(await self._devices.conversations.take_in(wanted.heads, wanted.conversation))
 
     @capability("community.join@1.0", event_sourced=True)
     async def join(self, call: Call[Any, JoinInput]) -> Reply:
@@ -124,7 +192,7 @@ class AuthService(Service):
         missing = removals_first(held.missing(call.input.heads), held, call.input.limit // 2)
         events = page(missing, call.input.limit)
         more = len(events) < len(missing)
-        revoked = () if more else self._membership.revocations.current(now_ms())
+        revoked = () if more else self._membership.revocations.current(least_ms())
         return Reply({"events": events, "more": more, "revocations": revoked[-_MOST_REVOCATIONS:]})
 
     @capability("community.promote@1.0", event_sourced=True)
@@ -147,6 +215,60 @@ class AuthService(Service):
         """Withdraw an invite."""
         return await self._act(call, lambda held: roles.withdraw(held, self._node.identity, call.input))
 
+    @capability("community.door.open@1.0", event_sourced=True)
+    async def open_door(self, call: Call[Any, DoorInput]) -> Reply:
+        """Open the door of this home."""
+        return await self._act(call, lambda held: doors.open_door(held, self._node.identity, call.input))
+
+    @capability("community.door.close@1.0", event_sourced=True)
+    async def close_door(self, call: Call[Any, DoorCloseInput]) -> Reply:
+        """Close the door of this home or, as a trusted member, of another one."""
+        node = call.input.node_id
+        return await self._act(call, lambda held: doors.close_door(held, self._node.identity, node))
+
+    @capability("community.door.check@1.0")
+    async def check_door(self, call: Call[Any, DoorInput]) -> Reply:
+        """Try whether a door that the caller is about to open can be reached from here."""
+        reason = await doors.why_unreached(call.input)
+        return Reply({"reached": not reason, "reason": reason})
+
+    @capability("community.device.add@1.0", event_sourced=True)
+    async def add_device(self, call: Call[Any, DeviceAddInput]) -> Reply:
+        """Add a page, phone or program to a person whose key is in this home."""
+        own, home = self._node.identity, self._node.home
+        return await self._act(call, lambda held: persons.add_device(held, own, home, call.input))
+
+    @capability("community.device.remove@1.0", event_sourced=True)
+    async def remove_device(self, call: Call[Any, DeviceInput]) -> Reply:
+        """Remove a device of the owner, or of another person of this home, with the person key."""
+        own, home = self._node.identity, self._node.home
+        return await self._act(call, lambda held: persons.remove_device(held, own, home, call.input))
+
+    @capability("community.person.recover@1.0", event_sourced=True)
+    async def recover(self, call: Call[Any, RecoverInput]) -> Reply:
+        """Write to the log what keys of a person have signed in this home."""
+        node = self._node
+        event = await persons.carry_recovery(self._chain, node.home, node.identity, call.check_consent)
+        if event is None:
+            raise HearthNetError("not_found", "nothing waits to be written: run hearthnet recover")
+        return Reply(_event_reply(event))
+
+    @capability("community.recovery.keep@1.0")
+    async def keep_share(self, call: Call[Any, KeepInput]) -> Reply:
+        """Keep a share for a person whom the owner of this home has agreed to help."""
+        held, node = self._membership.roster, self._node
+        call.check_consent()
+        number = await asyncio.to_thread(shares.keep, held, node.identity, node.home, call.caller, call.input)
+        return Reply({"number": number})
+
+    @capability("community.recovery.give@1.0")
+    async def give_share(self, call: Call[Any, GiveInput]) -> Reply:
+        """Take a share for the recovery that waits for it in this home."""
+        held, node = self._membership.roster, self._node
+        call.check_consent()
+        await asyncio.to_thread(shares.take, held, node.identity, node.home, call.caller, call.input)
+        return Reply({"person": call.input.person})
+
     @capability("community.policy@1.0", event_sourced=True)
     async def policy(self, call: Call[Any, PolicyInput]) -> Reply:
         """Change the community's policy, on the node that holds the root key."""
@@ -168,7 +290,7 @@ class AuthService(Service):
         wanted, own, membership = call.input, self._node.identity, self._membership
         issuer = wanted.issuer or own.node_id
         identity = issuer, wanted.token_id
-        earlier = membership.revocations.current(now_ms())
+        earlier = membership.revocations.current(least_ms())
         revoked = next((one for one in earlier if (one.issuer, one.token_id) == identity), None)
         if revoked is None:
             revoked = TokenRevocation.sign(own, wanted.token_id, issuer, wanted.reason, now_ms=now_ms())
@@ -194,6 +316,25 @@ class AuthService(Service):
             "expires_at": rfc3339(claims.exp * 1000),
         }
         return Reply(output | ({"principal": claims.principal} if claims.principal else {}))
+
+    async def _invite(
+        self, call: Call[Any, Any], client_id: str, make: Callable[[Roster], CommunityEvent], person: str = ""
+    ) -> Reply:
+        """Make an invite, for a device of `person` if one is given, and return its text."""
+        server = await asyncio.to_thread(lambda: read_node_state(self._node.home).server)
+        if not server.address:
+            raise HearthNetError(
+                "partition",
+                "the server does not say yet where others reach it; try again in a moment",
+                details={"rule": "provider_starting"},
+            )
+        event, repeated = await self._chain.append(lambda held: (make(held),), call.check_consent)
+        own, name = self._node.identity, self._membership.roster.name
+        others = [(one.address, one.fingerprint) for one in server.doors]
+        places = [(server.address, server.fingerprint), *others]
+        text = invites.text(event, own, client_id, places, name, person)
+        shown = {"invite": text.encode(), "expires_at": rfc3339(text.expires_at)}
+        return Reply(_event_reply(event) | shown, {"repeated": repeated})
 
     async def _change_role(self, call: Call[Any, Any], kind: roles.Kind) -> Reply:
         own = self._node.identity
@@ -222,7 +363,7 @@ def removals_first(missing: Sequence[CommunityEvent], held: Roster, most: int) -
 
     Whoever asks may lack what they build on, and gets it with these pages; the removals act before that.
     """
-    first = [one for one in missing if isinstance(one.content, Revoked | Demoted) and not held.flaw(one)]
+    first = [one for one in missing if held.removes(one)]
     front = first[-min(most, _MOST_REMOVALS) :] if most else []
     ahead = {one.hash for one in front}
     return [*front, *(one for one in missing if one.hash not in ahead)]

@@ -17,9 +17,8 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from hearthnet import HearthNetError
 from hearthnet.bus import Blobs
-from hearthnet.core import FileConfig, now_ms
+from hearthnet.core import FileConfig, least_ms
 from hearthnet_file.catalogue import Catalogue
 from hearthnet_file.uploads import Uploads
 
@@ -67,15 +66,8 @@ class Sweeper:
         """
         self._blobs.check_room(size, self._keep_free)
         if await self._blobs.link.used_bytes() + size > self._quota * _FULL:
-            await self.sweep(now_ms(), size)
-        used = await self._blobs.link.used_bytes()
-        if used + size > self._quota:
-            raise HearthNetError(
-                "capacity_exceeded",
-                f"{_mb(size)} MB more are too much: this node keeps {_mb(self._quota)}, and has {_mb(used)}; "
-                "remove something, or raise quota_mb in [file] there",
-                details={"used_bytes": used, "quota_bytes": self._quota, "needed_bytes": size},
-            )
+            await self.sweep(least_ms(), size)
+        await self._blobs.check_quota(size, self._quota)
 
     async def _relieve(self, coming: int) -> None:
         """Delete blobs that have only temporary holds, until there is room again."""
@@ -124,11 +116,6 @@ class Sweeper:
                 await self._blobs.clear(entry.nuid)  # the process that removed it may have died before
                 await self._blobs.forget(cid, place)
                 self._catalogue.gone.pop(cid, None)
-
-
-def _mb(count: int) -> int:
-    """Return megabytes, rounded up."""
-    return -(-count // MB)
 
 
 def _ms(text: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, ClassVar, Final
 
 from hearthnet import (
@@ -24,7 +24,7 @@ from hearthnet import (
     capability,
 )
 from hearthnet.bus import Blob, BlobRecord, DamagedBlob, Hold
-from hearthnet.core import TaskSet, b64, now_ms, rfc3339
+from hearthnet.core import TaskSet, b64, least_ms, now_ms, rfc3339
 from hearthnet.protocol import CHUNK_BYTES, LARGEST_BYTES
 from hearthnet.trust import RANK
 from hearthnet_file.catalogue import Catalogue
@@ -88,7 +88,7 @@ class FileService(Service):
         """Store content; if it is stored already, add a hold of the caller."""
         wanted, own = call.input, self._node.is_self(call)
         level = self._node.bus.peer.roster.level(call.principal, now_ms())
-        if not own and RANK.get(level, 0) < RANK["trusted"]:
+        if not self._node.is_of_home(call) and RANK.get(level, 0) < RANK["trusted"]:
             raise HearthNetError("unauthorized", "other nodes take content of trusted members only")
         until = 0 if wanted.keep_seconds is None else now_ms() + wanted.keep_seconds * 1000
         hold = Hold(call.principal, wanted.name, until, wanted.share)
@@ -136,16 +136,16 @@ class FileService(Service):
     async def list_blobs(self, call: Call[Any, ListInput]) -> Reply:
         """Return the blobs that the caller may read, in the order of their CIDs."""
         await self._catalogue.look()
-        wanted, now, own = call.input, now_ms(), self._node.is_self(call)
+        wanted, own = call.input, self._node.is_self(call)
         shown: list[dict[str, Any]] = []
+        mine = self._node.principals_of(call)
         after, more = wanted.after, True
         while more and len(shown) <= wanted.limit:
             page = self._catalogue.page(wanted.prefix, after, _PAGE)
             more = bool(page)
             after = page[-1].name if page else after
-            shown += [
-                _listed(entry, call.principal, own, now) for entry in page if self._node.may_read(call, entry)
-            ]
+            known = ((entry, self._node.known_holds(call, entry)) for entry in page)
+            shown += [_listed(entry, holds, mine, own) for entry, holds in known if holds]
         blobs = shown[: wanted.limit]
         more = len(shown) > wanted.limit
         return Reply({"cids": [blob["cid"] for blob in blobs], "blobs": blobs, "more": more})
@@ -167,14 +167,16 @@ class FileService(Service):
                 details={"path": "/input/all"},
             )
         entry = await self._blobs.find(cid)
-        mine = entry is not None and any(hold.by == call.principal for hold in entry.notes.holds)
+        principals = self._node.principals_of(call)
+        mine = entry is not None and any(hold.by in principals for hold in entry.notes.holds)
         if entry is None or not (mine or (own and call.input.all)):
-            hint = "; others do, and --all removes it for everybody" if own and entry is not None else " here"
+            is_there = own and entry is not None and self._node.may_read(call, entry)
+            hint = "; others do, and --all removes it for everybody" if is_there else " here"
             raise NotFound(f"you hold no blob {cid[:23]}…{hint}")
         if call.input.all:
             deleted = await self._blobs.remove(cid)
         else:
-            deleted = await self._blobs.release(cid, call.principal)
+            deleted = await self._blobs.release(cid, principals)
         # To others it is gone, whoever else holds it.
         return Reply({"cid": cid, "deleted": deleted or not own})
 
@@ -202,7 +204,7 @@ class FileService(Service):
     async def _sweep(self) -> None:
         while True:
             try:
-                await self._sweeper.sweep(now_ms())
+                await self._sweeper.sweep(least_ms())
                 for cid in self._sweeper.lost:
                     self._scrubber.record_damage(cid, LOST)
             except HearthNetError as error:
@@ -244,12 +246,13 @@ async def _ahead(blob: Blob, start: int, end: int) -> AsyncGenerator[bytes, None
             await asyncio.gather(following, return_exceptions=True)
 
 
-def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str, Any]:
-    holds = entry.holds(now)
-    mine = [hold for hold in holds if hold.by == principal]
-    visible = holds if own else [hold for hold in holds if hold.shared or hold.by == principal]
-    named = [hold.name for hold in (*mine, *visible) if hold.name]
-    ends = 0 in (hold.until for hold in visible)
+def _listed(
+    entry: BlobRecord, holds: Sequence[Hold], principals: frozenset[str], own: bool
+) -> dict[str, Any]:
+    """Return a blob as it is listed, with the `holds` of it that the caller may know."""
+    mine = [hold for hold in holds if hold.by in principals]
+    named = [hold.name for hold in (*mine, *holds) if hold.name]
+    ends = 0 in (hold.until for hold in holds)
     made = entry.notes.made
     return {
         "cid": entry.name,
@@ -259,5 +262,5 @@ def _listed(entry: BlobRecord, principal: str, own: bool, now: int) -> dict[str,
         "mine": bool(mine) or (own and any(hold.is_of_this_home for hold in holds)),
         "holders": len(holds) if own else len(mine),
         "stored_at": rfc3339(made) if made and own else None,
-        "until": None if ends else rfc3339(max(hold.until for hold in visible)),
+        "until": None if ends else rfc3339(max(hold.until for hold in holds)),
     }

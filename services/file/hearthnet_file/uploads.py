@@ -86,7 +86,7 @@ class Uploads:
     async def _receive(self, call: Call[Any, PutInput], stream: Stream, hold: Hold, trusted: bool) -> int:
         cid, size = call.input.manifest.cid, call.input.manifest.size_bytes
         known = await self._blobs.find(cid)
-        may_read = known is not None and (trusted or known.readable_by(call.principal, now_ms()))
+        may_read = known is not None and (trusted or known.readable_by((call.principal,), now_ms()))
         damaged = ""
         if known is not None and may_read:
             if known.size == size and not await self._is_damaged(stream, known):

@@ -22,7 +22,7 @@ import msgspec
 
 from hearthnet import Bus, Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
 from hearthnet.bus import record_path
-from hearthnet.core import ConfigFollower, LlmConfig, end_task
+from hearthnet.core import ConfigFollower, LlmConfig, TaskSet
 from hearthnet.models import FileStamp
 from hearthnet_llm import spans
 from hearthnet_llm.backends import probe
@@ -73,7 +73,7 @@ class LlmService(Service):
         self._contexts = Contexts()
         self._scripted: list[Scripted] = []
         self._seen: FileStamp | None = None
-        self._following: set[asyncio.Task[None]] = set()
+        self._following: TaskSet | None = None
 
     async def start(self, node: NodeContext) -> None:
         """Find the configured models and validate the built-in one, which is not loaded yet."""
@@ -92,10 +92,9 @@ class LlmService(Service):
         if self._box is not None:
             node.progress("checking the model", 0, 1)
             await self._look_into_box(self._box)
-        self._following = {
-            asyncio.create_task(self._follow_settings(), name="follow settings"),
-            asyncio.create_task(self._threads.follow(), name="follow threads"),
-        }
+        self._following = TaskSet()
+        self._following.start(self._follow_settings(), "follow settings")
+        self._following.start(self._threads.follow(), "follow threads")
         self._renew()
 
     async def opened(self) -> None:
@@ -124,8 +123,8 @@ class LlmService(Service):
 
     async def stop(self) -> None:
         """Close all models."""
-        await end_task(self._following)
-        if self._following:
+        if self._following is not None:
+            await self._following.close()
             await self._pool.close()
             await self._threads.close()
         if self._boxed is not None:

@@ -1,4 +1,6 @@
-"""Export format of events, with which their authorship can be verified elsewhere. Pure.
+"""Forms in which events leave the service: as the reply to their call, and for export. Pure.
+
+With an export their authorship can be verified elsewhere.
 
 See: docs/market.md, "Who wrote it".
 """
@@ -8,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hearthnet import HearthNetError
+from hearthnet import HearthNetError, Reply
 from hearthnet.core import unb64
 from hearthnet.protocol import decode_header
 from hearthnet.service import Event, Recorded
 from hearthnet.trust import decode_token
+from hearthnet_market.schemas import DELETED
 
 _ANYBODY = "*"
 _HASH = "blake3:"
@@ -49,3 +52,17 @@ def _usable_by_anybody(frame: str) -> bool:
         return bool(token) and decode_token(token).sub == _ANYBODY
     except (HearthNetError, IndexError):
         return True
+
+
+def reply_of(recorded: Recorded, **meta: bool) -> Reply:
+    """Return the reply to the call that made this event, or that repeats it."""
+    return Reply(reply_output(recorded), {"repeated": recorded.repeated, **meta})
+
+
+def reply_output(recorded: Recorded) -> dict[str, Any]:
+    """Return the output of the call that made this event; a deletion's has its counts."""
+    output: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
+    if recorded.event.event_type == DELETED:
+        data = recorded.event.data
+        output |= {"deleted": len(data["posts"]), "remaining": data["remaining"]}
+    return output

@@ -13,8 +13,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Collection
 from typing import Final
 
+import msgspec
+
+from hearthnet import HearthNetError
+from hearthnet_market.distances import SQL
 from hearthnet_market.schemas import ListInput
 
 _WORD = re.compile(r"\w+")
@@ -33,20 +38,35 @@ _RANK: Final = """
     ORDER BY rowid DESC LIMIT ?"""
 
 
-def listing(wanted: ListInput, now_ms: int, columns: str) -> tuple[str, list[int | str]]:
-    """Return the statement, which takes the limit last, and its other values.
+def listing(
+    wanted: ListInput, now_ms: int, columns: str, without: Collection[str] = ()
+) -> tuple[str, list[int | float | str]]:
+    """Return the statement, which takes the limit last, and its other values; no posts of authors `without`.
 
     The values are in the order of their placeholders.
+
+    Raises:
+        HearthNetError: `bad_request` for `within_km` without `near`.
     """
     source = "post"
-    where = ["ended_lamport IS NULL", "expires_at > ?"]
-    given: list[int | str] = [now_ms]
+    where = ["ended_lamport IS NULL", f"hidden_lamport IS {'NOT ' * wanted.hidden}NULL", "expires_at > ?"]
+    given: list[int | float | str] = [now_ms]
+    if without:
+        where.append("author NOT IN (SELECT value FROM json_each(?))")
+        given.append(msgspec.json.encode(list(without)).decode())
     if wanted.since_lamport:
         where.append("lamport > ?")
         given.append(wanted.since_lamport)
     if wanted.category is not None:
         where.append("category = ?")
         given.append(wanted.category)
+    if wanted.within_km is not None:
+        if wanted.near is None:
+            raise HearthNetError(
+                "bad_request", "within_km is measured from near", details={"path": "/input/near"}
+            )
+        where.append(f"{SQL} <= ?")
+        given += [wanted.near.lat, wanted.near.lng, wanted.within_km]
     for tag in wanted.tags:
         where.append(_HAS_TAG)
         given.append(tag)
@@ -59,6 +79,10 @@ def listing(wanted: ListInput, now_ms: int, columns: str) -> tuple[str, list[int
         source, order = "post_text CROSS JOIN post ON post.id = post_text.rowid", "post_text.rowid DESC"
         where.append("post_text MATCH ?")
         given.append(indexed)
+    if wanted.near and not wanted.since_lamport:
+        # The nearest first, then those that have no place.
+        order = f"post.location IS NULL, {SQL}, post.id DESC"
+        given += [wanted.near.lat, wanted.near.lng]
     named = ", ".join(f"post.{name.strip()}" for name in columns.split(","))
     sql = f"SELECT {named} FROM {source} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT ?"
     return sql, given

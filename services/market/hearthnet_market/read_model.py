@@ -9,29 +9,38 @@ See: docs/protocol/effects.md#event-sourced-effects.
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
-from hearthnet.core import rfc3339
 from hearthnet.service import Recorded
 from hearthnet_market.database import DamagedView, empty, opened, recreated, unreadable
-from hearthnet_market.projection import take
+from hearthnet_market.distances import with_km
+from hearthnet_market.loan_states import Loan
+from hearthnet_market.projection import Rights, apply_waiting, take
 from hearthnet_market.queries import listing, ranked
-from hearthnet_market.schemas import Erased, ListInput, PostState
-
-_COLUMNS: Final = (
-    "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at, updated_at"
+from hearthnet_market.schemas import Erased, Hiding, ListInput, PostState
+from hearthnet_market.view_rows import (
+    COLUMNS,
+    ENDED,
+    HIDINGS,
+    LOANS,
+    end_of,
+    hiding_of,
+    loans_in,
+    post_of,
+    shown_loans,
 )
-_ENDED: Final = "event_id, ended_lamport, ended_reason, ended_by, ended_note, ended_at, author"
+
+_log = logging.getLogger(__name__)
+_SHOWN: Final = "ended_lamport IS NULL AND hidden_lamport IS NULL AND expires_at > ?"
 _ACTS: Final = "SELECT lamport, event_id, author, client_id, digest FROM act WHERE post = ? ORDER BY lamport"
 MOST_POSTS: Final = 200
-MOST_ACTS: Final = 2000
-"""Events listed by one deletion, which bounds the size of its own event."""
+MOST_ACTS: Final = 1400
+"""Events listed by one deletion, with those of one more post, so that other homes take in its own event."""
 
 
 class View:
@@ -41,7 +50,9 @@ class View:
     because its rows so far would look like a nearly empty market.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rights: Rights = lambda event, author: False) -> None:
+        """Open the view at `path`; `rights` tells whether an event of another home may change a post."""
+        self._rights = rights
         self._lock = threading.Lock()
         self._path = path
         self._database = opened(path)
@@ -67,11 +78,40 @@ class View:
             return 0
 
     def apply(self, batch: list[Recorded]) -> None:
-        """Apply a batch of events in one transaction; events applied before have no effect."""
+        """Apply a batch of events in one transaction; events applied before have no effect.
+
+        One that cannot be applied is logged and passed over: it comes from another home, and would end the
+        market here.
+        """
         with self._changing():
             last = self._lamport()
-            take(self._database, [recorded for recorded in batch if recorded.lamport > last])
+            new = [recorded for recorded in batch if recorded.lamport > last]
+            if not self._taken(new):
+                for recorded in new:
+                    if not self._taken([recorded]):
+                        _log.error("the event at %d cannot be applied, and has no effect", recorded.lamport)
             self._reach(batch[-1].lamport)
+
+    def _taken(self, batch: list[Recorded]) -> bool:
+        """Apply events, all or none, and return whether they were."""
+        self._database.execute("SAVEPOINT batch")
+        try:
+            take(self._database, batch, self._rights)
+        except Exception as error:
+            if isinstance(error, sqlite3.Error) and not _is_about_data(error):
+                raise
+            _log.info("%d events are not applied together", len(batch), exc_info=True)
+        else:
+            self._database.execute("RELEASE batch")
+            return True
+        self._database.execute("ROLLBACK TO batch")
+        self._database.execute("RELEASE batch")
+        return False
+
+    def retry(self) -> None:
+        """Apply changes of other homes that waited for the right to be made."""
+        with self._changing():
+            apply_waiting(self._database, self._rights, self._lamport())
 
     def reached(self, log: str, last: int) -> None:
         """Record that `log` was read up to `last`: events that are missing there were erased."""
@@ -91,87 +131,111 @@ class View:
                 raise DamagedView("it was damaged once more while it was derived")
             self._whole = True
 
-    def current(self, wanted: ListInput, now_ms: int) -> tuple[list[dict[str, Any]], int]:
+    def current(
+        self, wanted: ListInput, now_ms: int, without: Collection[str] = ()
+    ) -> tuple[list[dict[str, Any]], int]:
         """Return current posts, newest first, and the place of the log that they reflect.
+
+        With `near`, the nearest comes first. Posts of the authors in `without` are left out.
 
         With `since_lamport`, the oldest change comes first. If there are more posts than the limit, the
         returned place is that of the last post, so that a call with it continues without a gap.
         """
-        sql, values = listing(wanted, now_ms, _COLUMNS)
+        sql, values = listing(wanted, now_ms, COLUMNS, without)
         with self._query():
             rows = self._database.execute(sql, [*values, wanted.limit]).fetchall()
-            posts, lamport = [_post(row) for row in rows], self._lamport()
+            posts, lamport = with_km(map(self._post, rows), wanted.near), self._lamport()
         cut = wanted.since_lamport and len(posts) == wanted.limit
         return posts, posts[-1]["lamport"] if cut else lamport
 
     def removed(self, since: int) -> list[dict[str, Any]]:
         """Return the ends, in order, of posts that existed at place `since` and ended after it."""
-        sql = f"SELECT {_ENDED} FROM post WHERE ended_lamport > ? AND id <= ? ORDER BY ended_lamport"
+        sql = (
+            f"SELECT {ENDED} FROM post WHERE ended_lamport > ? AND id BETWEEN 1 AND ? ORDER BY ended_lamport"
+        )
         with self._query():
-            return [_end(row) for row in self._database.execute(sql, (since, since))]
+            return [end_of(row) for row in self._database.execute(sql, (since, since))]
 
-    def search(self, query: str, k: int, now_ms: int) -> tuple[list[dict[str, Any]], int]:
+    def hidden(self, since: int) -> list[dict[str, Any]]:
+        """Return the hidings, in order, of posts that existed at place `since` and were hidden after it."""
+        sql = """
+            SELECT id, event_id FROM post WHERE hidden_lamport > ? AND ended_lamport IS NULL
+            AND id BETWEEN 1 AND ? ORDER BY hidden_lamport"""
+        with self._query():
+            rows = self._database.execute(sql, (since, since)).fetchall()
+            return [hiding for post, event_id in rows for hiding in self._hidings(post, event_id)]
+
+    def search(
+        self, query: str, k: int, now_ms: int, without: Collection[str] = ()
+    ) -> tuple[list[dict[str, Any]], int]:
         """Return current posts that share a word with `query`, best first, each with `score`.
 
-        A higher score is better.
+        A higher score is better. Posts of the authors in `without` are left out.
         """
         found: list[dict[str, Any]] = []
         with self._query():
             for post, score in ranked(self._database, query):
-                sql = f"SELECT {_COLUMNS} FROM post WHERE id = ? AND ended_lamport IS NULL AND expires_at > ?"
-                found += [
-                    _post(row) | {"score": score} for row in self._database.execute(sql, (post, now_ms))
-                ]
+                sql = f"SELECT {COLUMNS} FROM post WHERE id = ? AND {_SHOWN}"
+                rows = self._database.execute(sql, (post, now_ms))
+                found += [self._post(row) | {"score": score} for row in rows if row[2] not in without]
                 if len(found) == k:
                     break
             return found, self._lamport()
 
     def recent(self, limit: int, now_ms: int) -> list[tuple[str, str, str]]:
         """Return id, title and body of the newest current posts, newest last."""
-        sql = """
-            SELECT event_id, title, body FROM post WHERE ended_lamport IS NULL AND expires_at > ?
-            ORDER BY lamport DESC LIMIT ?"""
+        sql = f"SELECT event_id, title, body FROM post WHERE {_SHOWN} ORDER BY lamport DESC LIMIT ?"
         with self._query():
             return self._database.execute(sql, (now_ms, limit)).fetchall()[::-1]
 
-    def chosen(self, event_ids: list[str], now_ms: int) -> dict[str, dict[str, Any]]:
-        """Return those of the posts that are current, by their ids."""
+    def chosen(
+        self, event_ids: list[str], now_ms: int, without: Collection[str] = ()
+    ) -> dict[str, dict[str, Any]]:
+        """Return those of the posts that are current and not of authors in `without`, by their ids."""
         sql = f"""
-            SELECT {_COLUMNS} FROM post WHERE event_id = ? AND ended_lamport IS NULL AND expires_at > ?"""
+            SELECT {COLUMNS} FROM post WHERE event_id = ? AND {_SHOWN}"""
         with self._query():
             rows = [self._database.execute(sql, (one, now_ms)).fetchone() for one in event_ids]
-            return {row[0]: _post(row) for row in rows if row is not None}
+            return {row[0]: self._post(row) for row in rows if row is not None and row[2] not in without}
 
-    def standing(self, event_id: str) -> tuple[PostState | None, int]:
-        """Return the post or None, and the place of the log that this reflects."""
-        sql = """
-            SELECT author, lamport, updates, ended_lamport IS NULL FROM post
-            WHERE event_id = ? AND NOT deleted"""
+    def standing(self, event_id: str, mine: Collection[str] = ()) -> tuple[PostState | None, int]:
+        """Return the post or None, and the place of the log that this reflects.
+
+        Of several with that id it is the one of an author in `mine`.
+        """
+        sql = f"""
+            SELECT author, lamport, updates, ended_lamport IS NULL, category, id FROM post
+            WHERE event_id = ? AND NOT deleted
+            ORDER BY author IN ({", ".join("?" * len(mine))}) DESC, id LIMIT 1"""
         with self._query():
-            row = self._database.execute(sql, (event_id,)).fetchone()
-            return None if row is None else PostState(row[0], row[1], row[2], bool(row[3])), self._lamport()
+            row = self._database.execute(sql, (event_id, *mine)).fetchone()
+            if row is None:
+                return None, self._lamport()
+            hidings = tuple(Hiding(*one[:2]) for one in self._database.execute(HIDINGS, row[5:]))
+            state = PostState(row[0], row[1], row[2], bool(row[3]), hidings, row[4], self._loans(row[5]))
+            return state, self._lamport()
 
     def overdue(self, now_ms: int, limit: int) -> list[str]:
-        """Return overdue posts that have not been ended."""
+        """Return overdue posts of this home that have not been ended; other homes end theirs."""
         sql = """
-            SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ?
+            SELECT event_id FROM post WHERE ended_lamport IS NULL AND expires_at <= ? AND home = ''
             ORDER BY expires_at LIMIT ?"""
         with self._query():
             return [row[0] for row in self._database.execute(sql, (now_ms, limit))]
 
-    def written(self, author: str, event_id: str = "") -> tuple[list[dict[str, Any]], int, int]:
+    def written(self, authors: Collection[str], event_id: str = "") -> tuple[list[dict[str, Any]], int, int]:
         """Return posts to delete with their events, oldest first.
 
-        The posts are those of `author`, or the one with `event_id`. There are at most as many as one event
+        The posts are those of `authors`, or the one with `event_id`. There are at most as many as one event
         can list. The other results are the number of further posts, and the place of the log that this
         reflects.
         """
-        where = "event_id = ?" if event_id else "author = ?"
+        where, values = _selected("event_id = ?", event_id, authors)
         found: list[dict[str, Any]] = []
         with self._query():
             rows = self._database.execute(
                 f"SELECT id, event_id, author FROM post WHERE {where} AND NOT deleted ORDER BY id",
-                (event_id or author,),
+                values,
             ).fetchall()
             acts = 0
             for number, event, writer in rows[:MOST_POSTS]:
@@ -185,32 +249,30 @@ class View:
                 found.append({"event_id": event, "lamport": number, "author": writer, "acts": listed})
             return found, len(rows) - len(found), self._lamport()
 
-    def acts(self, author: str, event_id: str, after: int, limit: int) -> list[int]:
-        """Return the places of events of one post, or of all events of `author`, after a place."""
+    def acts(self, authors: Collection[str], event_id: str, after: int, limit: int) -> list[int]:
+        """Return the places of events of one post, or of all events of `authors`, after a place."""
+        where, values = _selected("post IN (SELECT id FROM post WHERE event_id = ?)", event_id, authors)
+        sql = f"SELECT lamport FROM act WHERE {where} AND lamport > ? ORDER BY lamport LIMIT ?"
         with self._query():
-            if event_id:
-                where, value = "post = (SELECT id FROM post WHERE event_id = ?)", event_id
-            else:
-                where, value = "author = ?", author
-            sql = f"SELECT lamport FROM act WHERE {where} AND lamport > ? ORDER BY lamport LIMIT ?"
-            return [row[0] for row in self._database.execute(sql, (value, after, limit))]
+            return [row[0] for row in self._database.execute(sql, (*values, after, limit))]
 
     def posts(self, event_ids: list[str]) -> list[dict[str, Any]]:
         """Return those of the posts that exist, each with its end if it has ended."""
-        sql = f"SELECT {_COLUMNS}, {_ENDED} FROM post WHERE event_id = ? AND NOT deleted"
+        sql = f"SELECT {COLUMNS}, {ENDED} FROM post WHERE event_id = ? AND NOT deleted"
         found = []
         with self._query():
             for event_id in event_ids:
                 for row in self._database.execute(sql, (event_id,)):
-                    ended = _end(row[11:])
-                    found.append(_post(row) | ({"end": ended} if ended["lamport"] else {}))
+                    ended = end_of(row[14:])
+                    found.append(self._post(row) | ({"end": ended} if ended["lamport"] else {}))
         return found
 
-    def erased(self, author: str, client_id: str) -> Erased | None:
-        """Return the erased event of that author and client id, or None."""
-        sql = "SELECT event_id, lamport, digest FROM erased WHERE author = ? AND client_id = ?"
+    def erased(self, authors: Collection[str], client_id: str) -> Erased | None:
+        """Return the erased event of one of these authors and that client id, or None."""
+        marks = ", ".join("?" for _ in authors)
+        sql = f"SELECT event_id, lamport, digest FROM erased WHERE author IN ({marks}) AND client_id = ?"
         with self._query():
-            row = self._database.execute(sql, (author, client_id)).fetchone()
+            row = self._database.execute(sql, (*authors, client_id)).fetchone()
         return None if row is None else Erased(*row)
 
     def erasing(self, limit: int) -> list[int]:
@@ -272,6 +334,22 @@ class View:
                 raise DamagedView("it is being derived anew")
             yield
 
+    def _post(self, row: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the post of a row of `COLUMNS`, with its hidings and reservations if there are any."""
+        post = post_of(row)
+        number, hidden, reserved = row[11:14]
+        if hidden is not None:
+            post["hidden"] = self._hidings(number, row[0])
+        if reserved:
+            post["loans"] = shown_loans(self._loans(number))
+        return post
+
+    def _loans(self, post: int) -> tuple[Loan, ...]:
+        return loans_in(self._database.execute(LOANS, (post,)))
+
+    def _hidings(self, post: int, event_id: str) -> list[dict[str, Any]]:
+        return [hiding_of(event_id, row) for row in self._database.execute(HIDINGS, (post,))]
+
     def _lamport(self) -> int:
         return int(self._database.execute("SELECT lamport FROM place").fetchone()[0])
 
@@ -279,36 +357,17 @@ class View:
         self._database.execute("UPDATE place SET lamport = max(lamport, ?)", (lamport,))
 
 
-def _post(row: tuple[Any, ...]) -> dict[str, Any]:
-    event_id, lamport, principal, category, title, body, location, tags, created, expires, updated = row[:11]
-    author, _, guest = principal.partition("/")
-    return {
-        "event_id": event_id,
-        "lamport": lamport,
-        "author": author,
-        **({"guest": guest} if guest else {}),
-        "category": category,
-        "title": title,
-        "body": body,
-        "location": None if location is None else msgspec.json.decode(location),
-        "tags": msgspec.json.decode(tags),
-        "created_at": rfc3339(created),
-        **({} if updated is None else {"updated_at": rfc3339(updated)}),
-        "expires_at": rfc3339(expires),
-    }
+def _selected(of_one: str, event_id: str, authors: Collection[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the condition for the post `event_id`, or without one for those of `authors`, and its values."""
+    if event_id:
+        return of_one, (event_id,)
+    return f"author IN ({', '.join('?' * len(authors))})", tuple(authors)
 
 
-def _end(row: tuple[Any, ...]) -> dict[str, Any]:
-    event_id, lamport, reason, principal, note, at, author = row
-    by, _, guest = (principal or "").partition("/")
-    moderated = by != author.partition("/")[0] and reason != "deleted"
-    return {
-        "event_id": event_id,
-        "lamport": lamport,
-        "reason": reason,
-        "by": by,
-        **({"guest": guest} if guest else {}),
-        **({"moderated": True} if moderated else {}),
-        **({"note": note} if note else {}),
-        "at": rfc3339(at or 0),
-    }
+def _is_about_data(error: sqlite3.Error) -> bool:
+    """Return whether the values are at fault, and not the database or its disk."""
+    if isinstance(error, sqlite3.ProgrammingError):
+        return True
+    code = error.sqlite_errorcode & 0xFF
+    values = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE)
+    return code in values or (code == sqlite3.SQLITE_ERROR and "JSON" in str(error))

@@ -6,29 +6,36 @@ See: docs/market.md#who-may-do-what.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.core import derived_id
+from hearthnet_market.distances import Position, rounded
+from hearthnet_market.loan_states import Loan
 
 CREATED: Final = "market.post.created"
 UPDATED: Final = "market.post.updated"
 EXPIRED: Final = "market.post.expired"
 DELETED: Final = "market.post.deleted"
+HIDDEN: Final = "market.post.hidden"
+UNHIDDEN: Final = "market.post.unhidden"
 _LAST: Final = 2**63 - 1
 MODERATORS: Final = frozenset({"trusted", "anchor"})
 LOCATION: Final = ("lat", "lng", "label")
 MOST_UPDATES: Final = 100
 """Updates of one post."""
+MOST_TAKEN_BACK: Final = 20
+"""Hidings of a post that one event takes back. Earlier versions keep such an event: it is below 2 KB."""
 
 Category = Literal["offer", "request", "info", "emergency"]
 Reason = Literal["fulfilled", "withdrawn", "user_request", "stale"]
 
-_HIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+_INVISIBLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 """Characters that are invisible or that reorder the visible ones."""
-_HIDDEN_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
+_INVISIBLE_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 class Since(msgspec.Struct, frozen=True):
@@ -48,22 +55,29 @@ class Since(msgspec.Struct, frozen=True):
 class ListInput(Since, frozen=True):
     """Input of `market.list`.
 
-    A post must have all `tags`; with `since_lamport` the reply has the changes after that place.
+    A post must have all `tags`; with `since_lamport` the reply has the changes after that place. `hidden`
+    selects the hidden posts in place of the others. `muted` includes posts of authors whom the caller has
+    muted. `near` measures distances, and `within_km` leaves out posts that are farther, or nowhere.
     """
 
     category: Category | None = None
     tags: tuple[str, ...] = ()
+    hidden: bool = False
+    muted: bool = False
+    near: Position | None = None
+    within_km: float | None = None
 
 
 class SearchInput(msgspec.Struct, frozen=True):
-    """Input of `market.search`: at most `k` posts for `query`."""
+    """Input of `market.search`: at most `k` posts for `query`, with their distances from `near`."""
 
     query: str
     k: int
+    near: Position | None = None
 
 
 class PostInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input of `market.post`; `location` is for display only."""
+    """Input of `market.post`; `location` is kept to some 100 m."""
 
     client_id: str
     category: Category
@@ -95,6 +109,33 @@ class ExpireInput(msgspec.Struct, frozen=True):
     note: str = ""
 
 
+class HideInput(msgspec.Struct, frozen=True):
+    """Input of `market.hide` and `market.unhide`: the post `event_id`, and why."""
+
+    client_id: str
+    event_id: str
+    reason: str
+
+
+class MuteInput(msgspec.Struct, frozen=True):
+    """Input of `market.mute`: the member `author`, or its guest, and whether its posts are left out."""
+
+    author: str
+    guest: str = ""
+    muted: bool = True
+
+    @property
+    def principal(self) -> str:
+        """The author as posts name it."""
+        return f"{self.author}/{self.guest}" if self.guest else self.author
+
+
+class PersonInput(msgspec.Struct, frozen=True):
+    """Input of `market.remove_person`: the name of another person of the home than its owner."""
+
+    person: str
+
+
 class DeleteInput(msgspec.Struct, frozen=True):
     """Input of `market.delete`: the post `event_id`, or without one all posts of the caller."""
 
@@ -108,13 +149,43 @@ class ExportInput(Since, frozen=True):
     event_id: str = ""
 
 
+class SyncParams(msgspec.Struct, frozen=True):
+    """Params of `community.log.sync`."""
+
+    topic: str
+
+
+class SyncInput(msgspec.Struct, frozen=True):
+    """Input of `community.log.sync`.
+
+    It has the ends of the chains that the caller holds, how much it takes, and entries that lack a body.
+    """
+
+    heads: dict[str, list[str]]
+    limit: int
+    bodies: tuple[str, ...] = ()
+
+
+class Hiding(NamedTuple):
+    """The event that hid a post, and its author."""
+
+    event_id: str
+    author: str
+
+
 class PostState(NamedTuple):
-    """A post in the log: author, place of the last change, number of updates, and currency."""
+    """A post in the log.
+
+    It has author, place of the last change, number of updates, currency, hidings, category and reservations.
+    """
 
     author: str
     lamport: int
     updates: int
     current: bool
+    hidings: tuple[Hiding, ...] = ()
+    category: str = ""
+    loans: tuple[Loan, ...] = ()
 
 
 class Erased(NamedTuple):
@@ -130,13 +201,13 @@ def no_post(event_id: str) -> HearthNetError:
     return HearthNetError("not_found", f"there is no current post {event_id}; see: market.list")
 
 
-def answers_for(principal: str, author: str) -> bool:
-    """Return whether `principal` is the author, or the member whose guest the author is."""
-    return principal in (author, author.partition("/")[0])
+def answers_for(principals: Collection[str], author: str) -> bool:
+    """Return whether the author is one of the caller's `principals`, or a guest of one of them."""
+    return author in principals or author.partition("/")[0] in principals
 
 
-def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
-    """Raise unless `principal`, at roster level `level`, may end a post of `author`.
+def check_expiry(author: str, principals: Collection[str], level: str, reason: str) -> None:
+    """Raise unless the caller with these `principals`, at roster level `level`, may end a post of `author`.
 
     A member may also end the posts of its own guests.
 
@@ -145,7 +216,7 @@ def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
     Raises:
         HearthNetError: `unauthorized` if the principal may not end it, or not with this reason.
     """
-    if answers_for(principal, author):
+    if answers_for(principals, author):
         return
     if level not in MODERATORS:
         raise HearthNetError("unauthorized", "only its author, or a trusted member, may end a post")
@@ -155,14 +226,14 @@ def check_expiry(author: str, principal: str, level: str, reason: str) -> None:
         )
 
 
-def check_update(standing: PostState, principal: str, expected: int) -> None:
-    """Raise unless `principal` may update the post.
+def check_update(standing: PostState, principals: Collection[str], expected: int) -> None:
+    """Raise unless the caller with these `principals` may update the post.
 
     Raises:
         HearthNetError: `unauthorized` if it is not the author; `bad_request` if the post's place is no longer
             `expected`, or if it was updated `MOST_UPDATES` times.
     """
-    if principal != standing.author:
+    if standing.author not in principals:
         raise HearthNetError("unauthorized", "only its author may change a post")
     if expected and expected != standing.lamport:
         raise HearthNetError(
@@ -179,6 +250,89 @@ def check_update(standing: PostState, principal: str, expected: int) -> None:
         )
 
 
+def update_of(wanted: UpdateInput, standing: PostState, mine: Collection[str]) -> dict[str, Any]:
+    """Return the data of the event that changes a post as `wanted`, for a caller with principals `mine`.
+
+    Raises:
+        HearthNetError: As `check_update`.
+    """
+    check_update(standing, mine, wanted.expected_lamport)
+    return {
+        "client_id": wanted.client_id,
+        "target_event_id": wanted.event_id,
+        "fields": without_unknown(wanted.fields),
+        "revision": standing.updates + 1,
+    }
+
+
+def end_of(wanted: ExpireInput, standing: PostState, mine: Collection[str], level: str) -> dict[str, Any]:
+    """Return the data of the event that ends a current post as `wanted`; for the rest as `check_expiry`.
+
+    Raises:
+        HearthNetError: As `check_expiry`.
+    """
+    check_expiry(standing.author, mine, level, wanted.reason)
+    return {
+        "client_id": wanted.client_id,
+        "target_event_id": wanted.event_id,
+        "reason": wanted.reason,
+        **({"note": wanted.note} if wanted.note else {}),
+    }
+
+
+def hiding_of(wanted: HideInput, standing: PostState, level: str) -> dict[str, Any]:
+    """Return the data of the event that hides a current post, for a caller at roster level `level`.
+
+    Raises:
+        HearthNetError: `unauthorized` if the caller is no moderator; `bad_request` if the post is hidden
+            already.
+    """
+    if level not in MODERATORS:
+        raise HearthNetError("unauthorized", "only a trusted member may hide a post")
+    if standing.hidings:
+        raise HearthNetError(
+            "bad_request",
+            f"post {wanted.event_id} is hidden already; see: market.list with hidden",
+            details={"path": "/input/event_id", "rule": "already"},
+        )
+    return {"client_id": wanted.client_id, "target_event_id": wanted.event_id, "reason": wanted.reason}
+
+
+def unhiding_of(
+    wanted: HideInput, standing: PostState, caller: str, mine: Collection[str], level: str
+) -> dict[str, Any]:
+    """Return the data of the event that takes back the hidings of a current post.
+
+    It names them, so that a hiding which the caller has not seen stays. A moderator takes back all; the
+    author of the post, and a caller that is no longer a moderator, only those that it made itself.
+
+    Raises:
+        HearthNetError: `not_found` if the post is not hidden; `unauthorized` if the caller may not take back
+            any of its hidings.
+    """
+    if not standing.hidings:
+        raise HearthNetError("not_found", f"post {wanted.event_id} is not hidden; see: market.list")
+    judges = level in MODERATORS and not answers_for(mine, standing.author)
+    taken = [one.event_id for one in standing.hidings if judges or one.author == caller]
+    if not taken:
+        raise HearthNetError("unauthorized", "only a trusted member other than its author may show it again")
+    return {
+        "client_id": wanted.client_id,
+        "target_event_id": wanted.event_id,
+        "reason": wanted.reason,
+        "hidings": taken[:MOST_TAKEN_BACK],
+    }
+
+
+def reused(client_id: str) -> HearthNetError:
+    """Return the error for a client id of an earlier call with other arguments."""
+    return HearthNetError(
+        "bad_request",
+        f"client_id {client_id} was used for something else; make a new one",
+        details={"path": "/input/client_id", "rule": "reused"},
+    )
+
+
 def check_text(fields: dict[str, Any], at: str = "/input") -> None:
     """Raise for characters that are invisible or that change the display of others.
 
@@ -189,11 +343,12 @@ def check_text(fields: dict[str, Any], at: str = "/input") -> None:
     """
     location = fields.get("location") or {}
     places: list[tuple[str, str, re.Pattern[str]]] = [
-        ("title", fields.get("title", ""), _HIDDEN),
-        ("body", fields.get("body", ""), _HIDDEN_IN_TEXT),
-        ("note", fields.get("note", ""), _HIDDEN_IN_TEXT),
-        ("location/label", location.get("label", ""), _HIDDEN),
-        *((f"tags/{index}", tag, _HIDDEN) for index, tag in enumerate(fields.get("tags", ()))),
+        ("title", fields.get("title", ""), _INVISIBLE),
+        ("body", fields.get("body", ""), _INVISIBLE_IN_TEXT),
+        ("note", fields.get("note", ""), _INVISIBLE_IN_TEXT),
+        ("reason", fields.get("reason", ""), _INVISIBLE_IN_TEXT),
+        ("location/label", location.get("label", ""), _INVISIBLE),
+        *((f"tags/{index}", tag, _INVISIBLE) for index, tag in enumerate(fields.get("tags", ()))),
     ]
     for name, text, hidden in places:
         if (found := hidden.search(text)) is not None:
@@ -212,11 +367,11 @@ def check_text(fields: dict[str, Any], at: str = "/input") -> None:
 
 
 def without_unknown(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return `fields` with those members of the location that a post has: others would be kept and shown."""
+    """Return `fields` with the location as a post keeps it: other members of it would be kept and shown."""
     location = fields.get("location")
     if location is None:
         return fields
-    return {**fields, "location": {name: location[name] for name in LOCATION}}
+    return {**fields, "location": rounded({name: location[name] for name in LOCATION})}
 
 
 def sweep_id(event_id: str) -> str:

@@ -13,7 +13,7 @@ import contextlib
 import importlib
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -150,17 +150,20 @@ class SemanticIndex:
         self.complete = False
         self._woken.set()
 
-    async def search(self, query: str, k: int, seconds: float) -> Ranked:
-        """Return current posts by words and meaning; `seconds` are left for the reply."""
+    async def search(self, query: str, k: int, seconds: float, without: Collection[str] = ()) -> Ranked:
+        """Return current posts by words and meaning; `seconds` are left for the reply.
+
+        Posts of the authors in `without` are left out.
+        """
         most = max(k, _CANDIDATES) if self._model else k
-        posts, lamport = await self._look(self._view.search, query, most, now_ms())
+        posts, lamport = await self._look(self._view.search, query, most, now_ms(), without)
         nearest = await self._nearest(query, min(QUERY_SECONDS, seconds / 2))
         if nearest is None:
             return Ranked(posts[:k], lamport, degraded=True)
         found = {post["event_id"]: post for post in posts}
         scores = reciprocal_rank_fusion(list(found), nearest)
         lacking = [event_id for event_id in nearest if event_id not in found]
-        found |= await self._look(self._view.chosen, lacking, now_ms())
+        found |= await self._look(self._view.chosen, lacking, now_ms(), without)
         ranked = [{**found[one], "score": score} for one, score in scores.items() if one in found]
         return Ranked(ranked[:k], lamport, degraded=not self.complete)
 

@@ -13,58 +13,73 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
 
-from hearthnet import Call, HearthNetError, NodeContext, Reply, Service, capability
-from hearthnet.bus import Outbox
-from hearthnet.core import TaskSet, now_ms, short_id
-from hearthnet.service import EventLog, LogAdvanced, Recorded
+from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, capability
+from hearthnet.core import TaskSet, now_ms
+from hearthnet.service import EventLog
+from hearthnet_market import lending
 from hearthnet_market.database import DamagedView
-from hearthnet_market.export import exported
+from hearthnet_market.decisions import Decisions, guarded
+from hearthnet_market.distances import with_km
+from hearthnet_market.export import exported, reply_of, reply_output
+from hearthnet_market.following import apply_events
+from hearthnet_market.incoming import check_incoming, level_of, may_change
+from hearthnet_market.lending import LendInput, ReserveInput, concerns, lending_of, reservation_of
+from hearthnet_market.mutes import Mutes, Muting
+from hearthnet_market.notes import MarketNotes
 from hearthnet_market.read_model import View
 from hearthnet_market.schemas import (
     CREATED,
     DELETED,
     EXPIRED,
+    HIDDEN,
+    UNHIDDEN,
     UPDATED,
     DeleteInput,
     Erased,
     ExpireInput,
     ExportInput,
+    HideInput,
     ListInput,
+    MuteInput,
+    PersonInput,
     PostInput,
+    PostState,
     SearchInput,
+    SyncInput,
+    SyncParams,
     UpdateInput,
     answers_for,
-    check_expiry,
     check_text,
-    check_update,
+    end_of,
+    hiding_of,
     no_post,
-    sweep_id,
+    reused,
+    unhiding_of,
+    update_of,
     without_unknown,
 )
 from hearthnet_market.semantic_search import SemanticIndex
+from hearthnet_market.upkeep import ERASED_AT_ONCE, Upkeep, deliver
 
 _log = logging.getLogger(__name__)
 STREAM: Final = "MARKET"
 PREFIX: Final = "mk.post"
+TOPIC: Final = "market"
+_SYNC: Final = "community.log.sync@1.0"
 _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each reading of the log: an event is announced while it is still on its way to disk."""
-_SWEPT_AT_ONCE: Final = 100
-_ERASED_AT_ONCE: Final = 500
-_QUOTA_RULE: Final = "bytes_a_day"
-_DAY_MS: Final = 24 * 3_600_000
 _Answer = TypeVar("_Answer")
-_Decision = Callable[[], Awaitable[tuple[dict[str, Any], int]]]
-"""Returns an event's data and the place of the log on which it is based, or raises the refusal."""
+_DataOf = Callable[[PostState, Collection[str], str], dict[str, Any]]
+"""Returns an event's data, for a post, the principals of the caller and its level, or raises the refusal."""
 
 
 class MarketService(Service):
-    """Posts of the community: list, search, post, update, expire, delete, export."""
+    """Posts of the community: list, search, post, update, expire, hide, delete, export."""
 
     name: ClassVar[str] = "market"
     sweep_seconds: ClassVar[float] = 60.0
@@ -76,13 +91,17 @@ class MarketService(Service):
         self._woken = asyncio.Event()
         self._catching_up = asyncio.Lock()
         self._tasks = TaskSet()
-        self._noted_day = 0
-        """The day (UTC) of `note`, counted from 1970."""
+        self._notes = MarketNotes()
+        self._has_new_rights = True
 
     async def start(self, node: NodeContext) -> None:
         """Open the view, bring it up to the log, and start the background tasks."""
         self._node = node
-        self._view = await asyncio.to_thread(View, node.data / "view.db")
+        peer = node.bus.peer
+        self._view = await asyncio.to_thread(
+            View, node.data / "view.db", lambda event, author: may_change(event, author, peer.roster)
+        )
+        self._muting = Muting(node, await asyncio.to_thread(Mutes, node.data / "mutes.db"))
         self._meanings = SemanticIndex(node.bus, self._view, self._look)
         self._events = EventLog(
             await node.store(),
@@ -92,38 +111,65 @@ class MarketService(Service):
             home=node.home,
             own=node.identity.node_id,
         )
+        self._decisions = Decisions(self._events, lambda: self._catch_up(), self._quota_used)
+        self._upkeep = Upkeep(node.bus, self._events, self._view, self._look)
         await self._catch_up()
         await self._events.watch(self._woken)
+        self._topic = await node.topic(TOPIC, self._events, check_incoming)
+        await self._topic.open(self._update_note)
+        peer.membership.on_change(self._roster_changed)
         self._meanings.open()
         self._tasks.start(self._follow(), "follow the market's log")
-        self._tasks.start(self._sweep(), "sweep the market")
-        self._tasks.start(self._deliver(), "send what waits in the outbox")
+        sweeping = self._upkeep.sweep(self.sweep_seconds, self._update_note, self._catch_up)
+        self._tasks.start(sweeping, "sweep the market")
+        self._tasks.start(deliver(node, self.deliver_seconds), "send what waits in the outbox")
 
     async def stop(self) -> None:
         """Close the view; the next start reads the missing events from the log."""
         await self._tasks.close()
+        if hasattr(self, "_topic"):
+            await self._topic.close()
         if hasattr(self, "_meanings"):
             await self._meanings.close()
             await asyncio.to_thread(self._view.close)
+            await self._muting.close()
+
+    def offers(self) -> list[Offer]:
+        """Return the offers; that of the event log is for this topic."""
+        others = [offer for offer in super().offers() if offer.capability != _SYNC]
+        return [*others, Offer(capability=_SYNC, params={"topic": TOPIC})]
+
+    @capability("community.log.sync@1.0")
+    async def sync(self, call: Call[SyncParams, SyncInput]) -> Reply:
+        """Return the events of the market that the caller lacks, a page of them."""
+        wanted = call.input
+        return Reply(await self._topic.page(call.caller, wanted.heads, wanted.limit, wanted.bodies))
 
     @capability("market.list@1.0")
     async def list_posts(self, call: Call[Any, ListInput]) -> Reply:
-        """Return current posts, newest first.
+        """Return current posts, newest or nearest first.
 
-        With `since_lamport`, return the posts that changed and those that ended since.
+        With `since_lamport`, return the posts that changed and those that ended or were hidden since.
         """
-        posts, lamport = await self._look(self._view.current, call.input, now_ms())
+        without = frozenset[str]() if call.input.muted else await self._muting.left_out(call)
+        posts, lamport = await self._look(self._view.current, call.input, now_ms(), without)
         output: dict[str, Any] = {"posts": posts, "max_lamport": lamport}
-        if call.input.since_lamport:
+        if call.input.muted:
+            output["muted"] = await self._muting.shown(call)
+        if call.input.since_lamport and not call.input.hidden:
             ended = await self._look(self._view.removed, call.input.since_lamport)
-            output |= {"removed": [one["event_id"] for one in ended], "ended": ended}
+            hidden = await self._look(self._view.hidden, call.input.since_lamport)
+            removed = dict.fromkeys(one["event_id"] for one in [*ended, *hidden])
+            output |= {"removed": list(removed), "ended": ended, "hidden": hidden}
         return Reply(output)
 
     @capability("market.search@1.0")
     async def search(self, call: Call[Any, SearchInput]) -> Reply:
         """Return current posts by words, and by meaning while the mesh has an `embed.text`."""
-        found = await self._meanings.search(call.input.query, call.input.k, call.remaining())
-        return Reply({"posts": found.posts, "max_lamport": found.lamport}, {"degraded": found.degraded})
+        wanted, without = call.input, await self._muting.left_out(call)
+        found = await self._meanings.search(wanted.query, wanted.k, call.remaining(), without)
+        posts = with_km(found.posts, wanted.near)
+        return Reply({"posts": posts, "max_lamport": found.lamport}, {"degraded": found.degraded})
 
     @capability("market.post@1.0", event_sourced=True, erasable=True)
     async def post(self, call: Call[Any, PostInput]) -> Reply:
@@ -132,85 +178,103 @@ class MarketService(Service):
         check_text(data)
         if (erased := await self._erased(call)) is not None:
             return erased
-        recorded = await self._append(call, CREATED, data)
+        recorded = await self._decisions.append(call, CREATED, data)
         # The event is recorded, so the reply is a success even if the view cannot follow yet (a full disk).
-        await self._guarded(self._catch_up(), "following what was recorded")
+        await guarded(self._catch_up(), "following what was recorded")
         # Another process may have deleted the post before this process read that event.
-        return await self._erased(call) or _reply(recorded)
+        return await self._erased(call) or reply_of(recorded)
 
     @capability("market.update@1.0", event_sourced=True, erasable=True)
     async def update(self, call: Call[Any, UpdateInput]) -> Reply:
         """Update a post of the caller."""
         wanted = call.input
         check_text(wanted.fields, "/input/fields")
-
-        async def decide() -> tuple[dict[str, Any], int]:
-            standing, place = await self._look(self._view.standing, wanted.event_id)
-            if standing is None or not standing.current:
-                raise no_post(wanted.event_id)
-            check_update(standing, call.principal, wanted.expected_lamport)
-            return {
-                "client_id": wanted.client_id,
-                "target_event_id": wanted.event_id,
-                "fields": without_unknown(wanted.fields),
-            }, place
-
-        return await self._erased(call) or _reply(await self._decided(call, UPDATED, decide))
+        return await self._change(call, UPDATED, lambda post, mine, level: update_of(wanted, post, mine))
 
     @capability("market.expire@1.0", event_sourced=True, erasable=True, takes_back=True)
     async def expire(self, call: Call[Any, ExpireInput]) -> Reply:
         """End a post early."""
         wanted = call.input
         check_text({"note": wanted.note})
+        return await self._change(call, EXPIRED, lambda post, mine, level: end_of(wanted, post, mine, level))
 
-        async def decide() -> tuple[dict[str, Any], int]:
-            standing, place = await self._look(self._view.standing, wanted.event_id)
-            if standing is None or not standing.current:
-                raise no_post(wanted.event_id)
-            level = self._node.bus.peer.roster.level(call.principal)
-            check_expiry(standing.author, call.principal, level, wanted.reason)
-            return {
-                "client_id": wanted.client_id,
-                "target_event_id": wanted.event_id,
-                "reason": wanted.reason,
-                **({"note": wanted.note} if wanted.note else {}),
-            }, place
+    @capability("market.hide@1.0", event_sourced=True, erasable=True, takes_back=True)
+    async def hide(self, call: Call[Any, HideInput]) -> Reply:
+        """Hide a post from lists and searches; members can list it with the reason."""
+        check_text({"reason": call.input.reason})
+        return await self._change(call, HIDDEN, lambda post, mine, level: hiding_of(call.input, post, level))
 
-        return await self._erased(call) or _reply(await self._decided(call, EXPIRED, decide))
+    @capability("market.unhide@1.0", event_sourced=True, erasable=True, takes_back=True)
+    async def unhide(self, call: Call[Any, HideInput]) -> Reply:
+        """Take back what hides a post."""
+        check_text({"reason": call.input.reason})
+
+        def decide(post: PostState, mine: Collection[str], level: str) -> dict[str, Any]:
+            return unhiding_of(call.input, post, call.principal, mine, level)
+
+        return await self._change(call, UNHIDDEN, decide)
+
+    @capability("market.reserve@1.0", event_sourced=True, erasable=True)
+    async def reserve(self, call: Call[Any, ReserveInput]) -> Reply:
+        """Take a step of the borrower of what a post offers."""
+        wanted = call.input
+        check_text({"note": wanted.note})
+        kind = lending.RESERVED if wanted.step == "ask" else lending.BORROWER
+        return await self._change(
+            call, kind, lambda post, mine, level: reservation_of(wanted, post, mine), ended=True
+        )
+
+    @capability("market.lend@1.0", event_sourced=True, erasable=True)
+    async def lend(self, call: Call[Any, LendInput]) -> Reply:
+        """Decide about a reservation as the author of the post."""
+        return await self._change(
+            call, lending.LENDER, lambda post, mine, level: lending_of(call.input, post, mine), ended=True
+        )
+
+    @capability("market.mute@1.0", erasable=True)
+    async def mute(self, call: Call[Any, MuteInput]) -> Reply:
+        """Leave the posts of an author out of lists and searches of the caller, or show them again."""
+        await self._muting.decide(call)
+        return Reply({"muted": call.input.muted})
+
+    @capability("market.remove_person@1.0")
+    async def remove_person(self, call: Call[Any, PersonInput]) -> Reply:
+        """Delete what the service keeps for a removed person of the home alone."""
+        return Reply({"mutes_removed": await self._muting.forget(call.input.person)})
 
     @capability("market.delete@1.0", event_sourced=True, erasable=True, takes_back=True)
     async def delete(self, call: Call[Any, DeleteInput]) -> Reply:
         """Delete one post or all posts of the caller from the view, the log and its disk.
 
-        The home's owner may delete the post of anybody. A token does not carry that right.
+        The home's owner may delete any post. A token does not carry that right.
         """
-        wanted, own = call.input, self._node.identity.node_id
+        wanted, own, mine = call.input, self._node.identity.node_id, self._node.principals_of(call)
         is_owner = call.caller == call.principal == own and not call.token
 
         async def decide() -> tuple[dict[str, Any], int]:
-            found, left, place = await self._look(self._view.written, call.principal, wanted.event_id)
+            found, left, place = await self._look(self._view.written, mine, wanted.event_id)
             if not found:
                 what = f"no post {wanted.event_id}" if wanted.event_id else "nothing of yours"
                 raise HearthNetError("not_found", f"there is {what}; see: market.export")
-            if not is_owner and any(not answers_for(call.principal, post["author"]) for post in found):
+            if not is_owner and any(not answers_for(mine, post["author"]) for post in found):
                 raise HearthNetError("unauthorized", "only its author may delete a post; see: market.expire")
             return {"client_id": wanted.client_id, "posts": found, "remaining": left}, place
 
-        recorded = await self._decided(call, DELETED, decide)
-        await self._guarded(self._erase(), "erasing what was deleted")
-        waiting = set(await self._look(self._view.erasing, _ERASED_AT_ONCE))
+        recorded = await self._decisions.append_decided(call, DELETED, decide)
+        await guarded(self._upkeep.erase(), "erasing what was deleted")
+        waiting = set(await self._look(self._view.erasing, ERASED_AT_ONCE))
         acts = [act["lamport"] for post in recorded.event.data["posts"] for act in post["acts"]]
-        return _reply(recorded, erased=waiting.isdisjoint(acts))
+        return reply_of(recorded, erased=waiting.isdisjoint(acts))
 
     @capability("market.export@1.0")
     async def export(self, call: Call[Any, ExportInput]) -> Reply:
         """Return the events of the caller, or of one post, with the frames that prove authorship."""
-        wanted = call.input
+        wanted, mine = call.input, self._node.principals_of(call)
         if wanted.event_id:
-            standing, _ = await self._look(self._view.standing, wanted.event_id)
-            if standing is None or not (standing.current or answers_for(call.principal, standing.author)):
+            standing, _ = await self._look(self._view.standing, wanted.event_id, mine)
+            if standing is None or not (standing.current or concerns(standing, mine)):
                 raise no_post(wanted.event_id)
-        arguments = (call.principal, wanted.event_id, wanted.since_lamport, wanted.limit + 1)
+        arguments = (mine, wanted.event_id, wanted.since_lamport, wanted.limit + 1)
         places = await self._look(self._view.acts, *arguments)
         found = [await self._events.at(place) for place in places[: wanted.limit]]
         output = exported([recorded for recorded in found if recorded is not None])
@@ -227,11 +291,39 @@ class MarketService(Service):
         found = await self._events.outcome(principal, idempotency_key, arguments_digest)
         if found is not None:
             recorded = await self._events.at(found["lamport"])
-            return found if recorded is None else _call_output(recorded)
-        erased = await self._look(self._view.erased, principal, idempotency_key)
+            return found if recorded is None else reply_output(recorded)
+        erased = await self._look(self._view.erased, (principal,), idempotency_key)
         if erased is None or erased.digest != arguments_digest:
             return None
         return {"event_id": erased.event_id, "lamport": erased.lamport}
+
+    async def _change(
+        self, call: Call[Any, Any], event_type: str, data_of: _DataOf, *, ended: bool = False
+    ) -> Reply:
+        """Append the event that changes a current post, or one that has `ended`, once."""
+
+        async def decide() -> tuple[dict[str, Any], int]:
+            mine = self._node.principals_of(call)
+            level = level_of(call.principal, self._node.bus.peer.roster)
+            standing, place = await self._current(call.input.event_id, mine, ended=ended)
+            return data_of(standing, mine, level), place
+
+        return await self._erased(call) or reply_of(
+            await self._decisions.append_decided(call, event_type, decide)
+        )
+
+    async def _current(
+        self, event_id: str, mine: Collection[str], *, ended: bool = False
+    ) -> tuple[PostState, int]:
+        """Return a current post, one of `mine` first, and the place of the log that this reflects.
+
+        Raises:
+            HearthNetError: `not_found` if there is none.
+        """
+        standing, place = await self._look(self._view.standing, event_id, mine)
+        if standing is None or not (standing.current or ended):
+            raise no_post(event_id)
+        return standing, place
 
     async def _erased(self, call: Call[Any, Any]) -> Reply | None:
         """Return the reply to a call whose event was erased since, or None.
@@ -239,64 +331,23 @@ class MarketService(Service):
         Raises:
             HearthNetError: `bad_request` if the client id was used with other arguments.
         """
-        found: Erased | None = await self._look(self._view.erased, call.principal, call.idempotency_key)
+        authors = self._node.principals_of(call)
+        found: Erased | None = await self._look(self._view.erased, authors, call.idempotency_key)
         if found is None:
             return None
         if found.digest != call.arguments_digest:
-            raise HearthNetError(
-                "bad_request",
-                f"client_id {call.idempotency_key} was used for something else; make a new one",
-                details={"path": "/input/client_id", "rule": "reused"},
-            )
+            raise reused(call.idempotency_key)
         return Reply({"event_id": found.event_id, "lamport": found.lamport}, {"repeated": True})
 
-    async def _decided(self, call: Call[Any, Any], event_type: str, decide: _Decision) -> Recorded:
-        """Append the event that `decide` returns directly after the place that it is based on.
+    def _quota_used(self, caller: str) -> None:
+        self._notes.quota_used(caller, now_ms())
+        self._update_note()
 
-        A repeated call returns the first event, even if the post has changed since.
-        """
-        behind = True
-        while call.allowed() > 0:
-            try:
-                data, place = await decide()
-            except HearthNetError:
-                if await self._events.known(call):
-                    return await self._events.append(call, event_type, {})
-                if not behind:
-                    raise
-                behind = False
-                await self._catch_up()
-                continue
-            try:
-                recorded = await self._append(call, event_type, data, after=place)
-            except LogAdvanced:
-                await self._catch_up()
-                continue
-            await self._guarded(self._catch_up(), "following what was recorded")
-            return recorded
-        raise HearthNetError(
-            "partition",
-            "too much happens on the market just now; send it again",
-            details={"rule": "contended"},
-        )
-
-    async def _append(
-        self, call: Call[Any, Any], event_type: str, data: dict[str, Any], after: int | None = None
-    ) -> Recorded:
-        """Append an event; a member that has used up its quota is named in the status of the service."""
-        takes_back = event_type in (EXPIRED, DELETED)
-        try:
-            return await self._events.append(
-                call, event_type, data, after=after, takes_back=takes_back, for_good=event_type == DELETED
-            )
-        except HearthNetError as error:
-            if error.rule == _QUOTA_RULE and self.note is None:
-                self.note = (
-                    f"{short_id(call.caller)} has added all that it may today; see: hearthnet market erase"
-                )
-                self._noted_day = now_ms() // _DAY_MS
-                self.offers_changed()
-            raise
+    def _update_note(self) -> None:
+        note = self._notes.text(self._topic.state, now_ms())
+        if note != self.note:
+            self.note = note
+            self.offers_changed()
 
     async def _catch_up(self) -> None:
         """Read the log up to its end, so that events of this process are visible in the view."""
@@ -311,22 +362,10 @@ class MarketService(Service):
         log, last = await self._events.place()
         after = await asyncio.to_thread(self._view.follow, log, last)
         if after < last:
-            await self._apply_events(after)
+            await apply_events(self._events, self._view, after)
             await asyncio.to_thread(self._view.reached, log, last)
             self._meanings.wake()
         await asyncio.to_thread(self._view.settle, log, last)
-
-    async def _apply_events(self, after: int) -> None:
-        """Apply the events after place `after`; the next batch is read while one is applied."""
-        applying: asyncio.Task[None] | None = None
-        try:
-            async for batch in self._events.read(after):
-                if applying is not None:
-                    await applying
-                applying = asyncio.create_task(asyncio.to_thread(self._view.apply, batch))
-        finally:
-            if applying is not None:
-                await applying
 
     async def _look(self, query: Callable[..., _Answer], *arguments: Any) -> _Answer:
         """Run a query of the view; a damaged view is derived again first."""
@@ -346,59 +385,14 @@ class MarketService(Service):
             self._woken.clear()
             for pause in _LOOKS:
                 await asyncio.sleep(pause)
-                await self._guarded(self._catch_up(), "following the log")
+                await guarded(self._catch_up(), "following the log")
+            if self._has_new_rights:
+                self._has_new_rights = False
+                await guarded(asyncio.to_thread(self._view.retry), "applying what waited")
+                self._meanings.wake()
+            # Deletions of other homes are erased here as soon as they arrive.
+            await guarded(self._upkeep.erase(), "erasing what was deleted")
 
-    async def _sweep(self) -> None:
-        """End overdue posts by ordinary calls of this node, and finish interrupted erasures."""
-        await self._guarded(self._erase(), "erasing what was deleted")
-        while True:
-            await asyncio.sleep(self.sweep_seconds)
-            if self.note is not None and self._noted_day != now_ms() // _DAY_MS:
-                self.note = None
-                self.offers_changed()
-            await self._guarded(self._sweep_once(), "sweeping")
-            await self._guarded(self._erase(), "erasing what was deleted")
-
-    async def _sweep_once(self) -> None:
-        while overdue := await self._look(self._view.overdue, now_ms(), _SWEPT_AT_ONCE):
-            for event_id in overdue:
-                ended = {"client_id": sweep_id(event_id), "event_id": event_id, "reason": "stale"}
-                try:
-                    await self._node.bus.call("market.expire@1.0", {"params": {}, "input": ended})
-                except HearthNetError as error:
-                    if error.code != "not_found":  # another process ended it first
-                        raise
-            await self._catch_up()
-
-    async def _deliver(self) -> None:
-        """Send the calls that were stored while this node was away (docs/decisions/0125)."""
-        outbox = Outbox(self._node.home, self._node.bus.peer.identity)
-        while True:
-            await asyncio.sleep(self.deliver_seconds)
-            await self._guarded(outbox.deliver(self._node.bus.call, now_ms), "sending what waits")
-
-    async def _erase(self) -> None:
-        """Have the server overwrite events of deleted posts, and the view drop their words."""
-        while places := await asyncio.to_thread(self._view.erasing, _ERASED_AT_ONCE):
-            for place in places:
-                await self._events.erase(place)
-            await asyncio.to_thread(self._view.record_erased, places)
-
-    async def _guarded(self, work: Any, what: str) -> None:
-        try:
-            await work
-        except (HearthNetError, sqlite3.Error, OSError, DamagedView) as error:
-            _log.warning("%s: %s; tried again later", what, error)
-
-
-def _reply(recorded: Recorded, **meta: bool) -> Reply:
-    return Reply(_call_output(recorded), {"repeated": recorded.repeated, **meta})
-
-
-def _call_output(recorded: Recorded) -> dict[str, Any]:
-    """Return the output of the call that made this event; a deletion's has its counts."""
-    output: dict[str, Any] = {"event_id": recorded.event.event_id, "lamport": recorded.lamport}
-    if recorded.event.event_type == DELETED:
-        data = recorded.event.data
-        output |= {"deleted": len(data["posts"]), "remaining": data["remaining"]}
-    return output
+    def _roster_changed(self) -> None:
+        self._has_new_rights = True
+        self._woken.set()

@@ -21,9 +21,9 @@ from hearthnet_mesh.schemas import (
     RelationsInput,
     SearchInput,
 )
-from hearthnet_mesh.snapshot import Snapshot, corpus_of
+from hearthnet_mesh.snapshot import Snapshot, corpus_of, trust_of
 from hearthnet_mesh.sources import CachedAnswer, Gathered, Sources
-from hearthnet_mesh.visibility import Viewer
+from hearthnet_mesh.visibility import HOME, Viewer
 
 if TYPE_CHECKING:
     from hearthnet_mesh.query.validator import Checked
@@ -152,13 +152,20 @@ class MeshService(Service):
 
 
 def visible_only(viewer: Viewer, snapshot: Snapshot, found: Gathered, column: str) -> Gathered:
-    """Return the rows of corpora that `viewer` may search, and the lines about what is missing of them.
+    """Return the rows of corpora that `viewer` may search, and the lines about those that are missing.
 
     Of this node these are the corpora that it sees offered; a token restricts them further. Why something of
     this node is missing is told to the node alone: the reason may name private corpora.
     """
-    query = parse_capability("rag.query@1.0")
-    offered = {corpus_of(view) for view in snapshot.visible(viewer) if view.node == viewer.own}
+    query, own = parse_capability("rag.query@1.0"), viewer.own
+    # A name may stand for the owner's private corpus and for another person's shared one: the rows are those
+    # that this node reads by the name, which are the owner's then.
+    private = {corpus_of(view) for view in snapshot.offers if view.node == own and trust_of(view) == HOME}
+    offered = {
+        corpus_of(view)
+        for view in snapshot.visible(viewer)
+        if view.node == own and (trust_of(view) == HOME or corpus_of(view) not in private)
+    }
     rows = tuple(
         (node, row)
         for node, row in found.rows

@@ -14,7 +14,7 @@ from hearthnet.bus import find_contract as find
 from hearthnet.contracts import Contract
 from hearthnet.core import rfc3339
 from hearthnet.trust import Member, Roster
-from hearthnet_mesh.visibility import Viewer
+from hearthnet_mesh.visibility import HOME, Viewer
 
 MOST_OFFERS: Final = 5_000
 MOST_NODES: Final = 500
@@ -40,6 +40,12 @@ class Snapshot(msgspec.Struct, frozen=True):
             and viewer.may_see(trust_of(view), {"corpus": corpus_of(view)})
         ]
         return sorted(found, key=lambda view: (str(view.capability), *view.key))[:MOST_OFFERS]
+
+    def shared_corpora(self) -> frozenset[str | None]:
+        """Return the corpora of this node that every member may search."""
+        return frozenset(
+            corpus_of(view) for view in self.offers if view.node == self.own and trust_of(view) != HOME
+        )
 
     def online(self) -> frozenset[str]:
         """Return the nodes that have offers now, and this one."""
@@ -81,12 +87,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def find_node(self, name: str) -> Member | None:
         """Return the member with this id, or the only one that is shown by this name."""
-        member = self.roster.member(name)
-        if member is not None:
-            return member
-        shown, wanted = self.roster.shown_name, name.casefold()
-        named = [one for one in self.roster.members if wanted == shown(one.node_id).casefold()]
-        return named[0] if len(named) == 1 else None
+        named = self.roster.nodes_called(name)
+        return self.roster.member(named[0]) if len(named) == 1 else None
 
 
 def trust_of(view: OfferView) -> str:

@@ -7,7 +7,8 @@ all that this node may see; `visibility.py` filters them for each caller.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -23,8 +24,6 @@ ANSWER_SECONDS: Final = 1.5
 """Time after which a source is left out; the reply names it."""
 MOST_STEPS: Final = 1_000
 MOST_POSTS: Final = 500
-MAX_CALLS: Final = 32
-"""Calls to other nodes for one request about corpora or documents, and likewise calls to this node."""
 T = TypeVar("T")
 
 
@@ -107,58 +106,55 @@ class Sources:
         return Gathered(tuple((post["author"], post) for post in output["posts"]))
 
     async def _corpora(self) -> Gathered:
-        nodes = await self._providers("rag.list_corpora")
         body: dict[str, Any] = {"params": {}, "input": {}}
-        return await self._each([("rag.list_corpora@1.0", node, body) for node in nodes], "corpora")
+        found = await self._bus.gather("rag.list_corpora@1.0", body, timeout_seconds=ANSWER_SECONDS)
+        return self._rows([found], "corpora")
 
     async def _documents(self) -> Gathered:
-        listed = await self.corpora.get()
-        offering = set(await self._providers("rag.list_documents"))
-        calls = [
-            ("rag.list_documents@1.0", node, {"params": {"corpus": corpus["name"]}, "input": {}})
-            for node, corpus in listed.rows
-            if node in offering
-        ]
-        found = await self._each(calls, "documents")
-        return Gathered(found.rows, (*listed.missing, *found.missing), (*listed.at_home, *found.at_home))
+        """Return the documents of the corpora that are listed, of each home as many as of every other.
 
-    async def _providers(self, name: str) -> list[str]:
-        """Return the nodes that offer a capability, this one first."""
-        snapshot = await self.snapshot.get()
-        nodes = {view.node for view in snapshot.offers if view.capability.name == name}
-        return sorted(nodes, key=lambda node: (node != snapshot.own, node))
-
-    async def _each(self, calls: list[tuple[str, str, dict[str, Any]]], key: str) -> Gathered:
-        """Return the rows that each call returns under `key`.
-
-        At most `MAX_CALLS` are made to this node, and as many to others: how many corpora are private here
-        must not show in what is left out elsewhere.
+        The number of private corpora here does not change which others are left out.
         """
-        own = self._bus.peer.node_id
-        here, elsewhere = [one for one in calls if one[1] == own], [one for one in calls if one[1] != own]
-        asked = [*here[:MAX_CALLS], *elsewhere[:MAX_CALLS]]
-        answers = await asyncio.gather(
-            *(self._ask(capability, body, node) for capability, node, body in asked),
-            return_exceptions=True,
+        listed, snapshot = await self.corpora.get(), await self.snapshot.get()
+        offering = {view.node for view in snapshot.offers if view.capability.name == "rag.list_documents"}
+        own, shared = snapshot.own, snapshot.shared_corpora()
+        groups: dict[str, list[tuple[str, dict[str, Any]]]] = {"shared": [], "private": [], "elsewhere": []}
+        for node, corpus in listed.rows:
+            if node in offering:
+                is_shared = "shared" if corpus["name"] in shared else "private"
+                call = node, {"params": {"corpus": corpus["name"]}, "input": {}}
+                groups[is_shared if node == own else "elsewhere"].append(call)
+        found = await asyncio.gather(
+            *(
+                self._bus.gather_from("rag.list_documents@1.0", calls, timeout_seconds=ANSWER_SECONDS)
+                for calls in groups.values()
+            )
         )
-        rows: list[tuple[str, dict[str, Any]]] = []
-        later = len(elsewhere[MAX_CALLS:])
-        missing = [f"{key}: {later} more were not asked"] if later else []
-        at_home: list[tuple[str | None, str]] = [
-            (body["params"].get("corpus"), f"{key}: {len(here) - MAX_CALLS} more of this node were not asked")
-            for _, _, body in here[MAX_CALLS:]
+        rows = self._rows(found, "documents")
+        return Gathered(rows.rows, (*listed.missing, *rows.missing), (*listed.at_home, *rows.at_home))
+
+    def _rows(self, found: Iterable[Any], key: str) -> Gathered:
+        """Return the rows under `key` of all replies, and the lines about those that are missing."""
+        own, every = self._bus.peer.node_id, [one for gathered in found for one in gathered.providers]
+        rows = [
+            (one.node, {**one.body["params"], **row})
+            for one in every
+            for reply in one.replies
+            for row in reply.output[key]
         ]
-        for (_, node, body), answer in zip(asked, answers, strict=True):
-            if isinstance(answer, HearthNetError):
-                line = f"{key} of {node}: {answer.message}"
-                if node == own:
-                    at_home.append((body["params"].get("corpus"), line))
-                else:
-                    missing.append(line)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                rows += [(node, {**body["params"], **row}) for row in answer[key]]
+        at_home: list[tuple[str | None, str]] = []
+        missing: list[str] = []
+        left_out = Counter(one.node == own for one in every if one.state == "not_asked")
+        if left_out[False]:
+            missing.append(f"{key}: {left_out[False]} more were not asked")
+        for one in every:
+            line = f"{key} of {one.node}: {one.reason}"
+            if one.state == "not_asked":
+                line = f"{key}: {left_out[True]} more of this node were not asked"
+            if one.node == own and one.state != "answered":
+                at_home.append((one.body["params"].get("corpus"), line))
+            elif one.state in ("failed", "silent"):
+                missing.append(line)
         return Gathered(tuple(rows), tuple(missing), tuple(at_home))
 
     async def _ask(

@@ -21,7 +21,7 @@ from hearthnet.core import Capability
 from hearthnet.trust import CallRequirement, Claims, foreseen_refusal
 
 _SELF: Final = "self"
-_HOME: Final = "home"
+HOME: Final = "home"
 
 
 class Viewer(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Viewer(msgspec.Struct, frozen=True):
 
     def may_see(self, trust: str, fields: dict[str, Any]) -> bool:
         """Return whether an offer is visible that requires `trust` and serves calls with `fields`."""
-        if trust == _HOME:
+        if trust == HOME:
             at_home = self.caller == self.own
             return at_home and (self.claims is None or self.claims.is_of_home(self.own, fields))
         return trust != _SELF or self.is_self

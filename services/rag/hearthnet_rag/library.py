@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
 
 from hearthnet import HearthNetError
+from hearthnet.core import new_ulid
 from hearthnet_rag.index.index import Index, Ingested
 from hearthnet_rag.index.journal import Journal, Record
 from hearthnet_rag.index.sharing import Sharing
 from hearthnet_rag.ingest.document_import import bring_up_to_date, entry_of, starter_files
+from hearthnet_rag.ownership import OWNER, free_name, name_of, person_of
 from hearthnet_rag.readers import OnProgress, no_progress
 from hearthnet_rag.readers.documents import PLAIN, Pages
 from hearthnet_rag.readers.markdown import MAX_FRONT_MATTER_CHARS
@@ -122,11 +124,45 @@ class Library:
             if found is None:
                 raise HearthNetError(
                     "not_found",
-                    f"corpus {corpus} has no document {doc_cid[:23]}; rag.list_documents says what it has",
+                    f"corpus {name_of(corpus)} has no document {doc_cid[:23]}; "
+                    "rag.list_documents says what it has",
                     details={"path": "/input/doc_cid"},
                 )
             self._journal.append(Record(corpus, doc_cid, found.event_id, "", removed=True))
             return self.index.remove(corpus, [doc_cid])
+
+    def drop(self, corpus: str, doc_cids: Collection[str]) -> None:
+        """Remove documents of a copy without a trace: from the journal first, then from the index.
+
+        In this order no start in between adds them again.
+        """
+        with self._changing:
+            self._journal.forget(corpus, doc_cids)
+            self.index.remove(corpus, list(doc_cids))
+
+    def records(self, corpus: str) -> list[Record]:
+        """Return the documents that `corpus` should have, by their CIDs."""
+        present = self._journal.state().present
+        return sorted((one for one in present.values() if one.corpus == corpus), key=lambda one: one.doc_cid)
+
+    def changes(self) -> int:
+        """Return a number that grows with each change of a corpus."""
+        return self._journal.changes
+
+    def hand_over(self, key: str, *, shared: bool) -> str:
+        """Make the corpus of another person the owner's, and return its name: its own where that is free.
+
+        `shared` is whether members may search it from there on; else the owner has yet to decide.
+        """
+        with self._changing:
+            others = [one.name for one in self.index.corpora() if one.name != key]
+            name = free_name(key, [one for one in others if person_of(one) == OWNER])
+            self.sharing.end_copies(key)
+            if shared:
+                self.sharing.decide(name, shared=True)
+            self._journal.append(Record(name, "", new_ulid(), "", renames=key))
+            self.index.rename(key, name)
+            return name
 
     def lost(self) -> list[Record]:
         """Return the journal's documents that the index lacks, as after damage of the index."""

@@ -16,6 +16,12 @@ class CorpusParams(msgspec.Struct, frozen=True):
     corpus: str
 
 
+class SearchedParams(CorpusParams, frozen=True):
+    """The corpus of a search or a list; `copy_of` is the home whose copy is meant, if it is not empty."""
+
+    copy_of: str = ""
+
+
 class QueryInput(msgspec.Struct, frozen=True):
     """A search: the query, the number of passages, a filter, and whether to return texts."""
 
@@ -37,9 +43,44 @@ class IngestInput(msgspec.Struct, frozen=True):
 
 
 class ShareInput(msgspec.Struct, frozen=True):
-    """Whether every member of the community may search the corpus."""
+    """Whether every member of the community may search the corpus, and keep a copy; None as it is now."""
 
     shared: bool
+    copies: bool | None = None
+
+
+class ManifestInput(msgspec.Struct, frozen=True):
+    """The place of the first document of a page."""
+
+    offset: int = 0
+
+
+class DocumentRange(msgspec.Struct, frozen=True):
+    """A part of the file of one document, in bytes."""
+
+    doc_cid: str
+    offset: int
+    length: int
+
+
+class MirrorInput(msgspec.Struct, frozen=True):
+    """The home whose corpus is copied, and whether the copy ends."""
+
+    home: str
+    end: bool = False
+
+
+class PersonInput(msgspec.Struct, frozen=True):
+    """Another person of the home."""
+
+    person: str
+
+
+class RemovePersonInput(PersonInput, frozen=True):
+    """A removed person of the home; whether private corpora stay, and shared ones stay shared."""
+
+    keep_private: bool = False
+    keep_shared: bool = False
 
 
 class DocumentsInput(msgspec.Struct, frozen=True):

@@ -15,39 +15,57 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from hearthnet import Call, HearthNetError, NodeContext, Offer, Reply, Service, Stream, capability
-from hearthnet.core import TaskSet, new_ulid
-from hearthnet_rag.index.index import Ingested
+from hearthnet.core import TaskSet
 from hearthnet_rag.index.journal import Key, Record
 from hearthnet_rag.ingest.document_import import CORPUS as SYSTEM
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES, check_size
 from hearthnet_rag.ingest.progress import Ingestions
 from hearthnet_rag.library import Library
+from hearthnet_rag.mirror.contents import MAX_DOCUMENTS
+from hearthnet_rag.mirror.copy_files import KeptCopy
+from hearthnet_rag.mirror.mirror import Mirror
+from hearthnet_rag.ownership import OWNER, PERSONAL, Corpora, is_copy, name_of, person_of
+from hearthnet_rag.person_corpora import PersonCorpora
+from hearthnet_rag.replies import (
+    copy_offer,
+    how_answered,
+    ingest_meta,
+    outcome,
+    passage,
+    query_offer,
+    rebuilt_note,
+    record_of_input,
+    undecided_note,
+    version_of_copy,
+)
 from hearthnet_rag.schemas import (
     CorpusParams,
+    DocumentRange,
     DocumentsInput,
     IngestInput,
+    ManifestInput,
+    MirrorInput,
     OneDocument,
+    PersonInput,
     QueryInput,
+    RemovePersonInput,
+    SearchedParams,
     ShareInput,
 )
-from hearthnet_rag.search.embedding import Embedding, QueryVector
-from hearthnet_rag.search.search import Hit, no_such_corpus, search
+from hearthnet_rag.search.embedding import Embedding
+from hearthnet_rag.search.search import no_such_corpus, search
 
 _log = logging.getLogger(__name__)
-K_MAX: Final = 20
 AT_ONCE: Final = 8
 """Documents added concurrently: while one waits for the disk, another can use the processor."""
 REBUILDING: Final = "rebuilding the search index"
 TIDY_SECONDS: Final = 600.0
 PATIENCE_SECONDS: Final = 2.0
 """Time that `rag.progress` waits for an ingestion to begin."""
-PERSONAL: Final = "personal"
-_MOST_NAMED: Final = 3
+_ALL_OF_A_COPY: Final = 2 * MAX_DOCUMENTS
+"""Documents in the index of a copy, with those of a version on its way."""
 _ABSENT: Final = {"state": "absent", "stage": "", "current": 0, "total": 0}
-_FIXED: Final = {
-    SYSTEM: "corpus system comes with HearthNet and is read-only; choose another name for your documents",
-    PERSONAL: "corpus personal is never shared; ingest what is for others into one of another name",
-}
+_NEVER_SHARED: Final = "corpus personal is never shared; ingest what is for others into one of another name"
 
 
 class RagService(Service):
@@ -57,10 +75,11 @@ class RagService(Service):
 
     def __init__(self) -> None:
         super().__init__()
-        self._corpora: list[str] = []
+        self._keys: list[str] = []
         self._looking = asyncio.Lock()
         self._damage_note: str | None = None
         self._ingestions = Ingestions()
+        self._gone_persons: set[str] = set()
         self._tasks = TaskSet()
         self._removed = asyncio.Event()
         self._adding = ThreadPoolExecutor(AT_ONCE, "ingest")
@@ -69,23 +88,31 @@ class RagService(Service):
         """Open the index, update the starter corpus, and restore documents lost by damage."""
         self._node = node
         self._library = await asyncio.to_thread(Library, node.data)
+        self._corpora = Corpora(node.identity.node_id, self._keys, self._is_shared)
         await asyncio.to_thread(self._library.read_starter, node.progress)
         await self._restore()
-        await self._look()
         self._embedding = Embedding(self._library.index, node.bus, self._ingestions.idle)
+        self._mirror = Mirror(node, self._library, self._corpora, self._show, self._embedding.wake)
+        await self._look()
+        await self._mirror.start()
         self._tasks.start(self._embedding.run(), "vectors of passages")
         self._tasks.start(self._tidy(), "give back disk space")
 
     def offers(self) -> list[Offer]:
         """Offer a query for each corpus, and the other capabilities.
 
-        A corpus that is not shared is offered to this home only, and named in no other offer.
+        A corpus that is not shared is offered to this home only, or to the person of it whose it is, and
+        named in no other offer.
         """
-        writable = [corpus for corpus in self._corpora if corpus != SYSTEM and self._is_shared(corpus)]
+        shared = [key for key in self._keys if key != SYSTEM and self._is_shared(key)]
+        writable = [key for key in shared if person_of(key) == OWNER]
         params = {"corpora_available": writable, "max_document_bytes": LARGEST_BYTES}
-        others = ("remove", "progress", "share", "list_corpora", "list_documents")
+        corpora = ("remove", "progress", "share", "list_corpora", "list_documents")
+        others = (*corpora, "list_person", "remove_person")
         return [
-            *(_query_offer(corpus, shared=self._is_shared(corpus)) for corpus in self._corpora),
+            *(query_offer(key, shared=self._is_shared(key)) for key in self._keys),
+            *(copy_offer(copy) for copy in self._mirror.copies.standing_in()),
+            *self._mirror.offers(),
             Offer(capability="rag.ingest@1.0", params=params, max_concurrent=AT_ONCE),
             *(Offer(capability=f"rag.{verb}@1.0") for verb in others),
         ]
@@ -93,31 +120,35 @@ class RagService(Service):
     async def stop(self) -> None:
         """Close the index; a running ingestion is undone."""
         await self._tasks.close()
+        if hasattr(self, "_mirror"):
+            await self._mirror.close()
         if hasattr(self, "_library"):
             await asyncio.to_thread(self._library.close)
         self._adding.shutdown(wait=False, cancel_futures=True)
 
     @capability("rag.query@1.0")
-    async def query(self, call: Call[CorpusParams, QueryInput]) -> Reply:
+    async def query(self, call: Call[SearchedParams, QueryInput]) -> Reply:
         """Return the passages of one corpus that fit the query best."""
         corpus, wanted = call.params.corpus, call.input
-        self._check_visible(call, corpus)
-        outlook = await self._embedding.outlook(corpus, wanted.query)
+        key, copy = self._searched(call)
+        fitting = wanted.filter if copy is None else self._mirror.copies.filter_of(copy, wanted.filter)
+        outlook = await self._embedding.outlook(key, wanted.query)
         hits = await asyncio.to_thread(
-            search, self._library.index, corpus, wanted.query, wanted.k, wanted.filter, outlook.asked
+            search, self._library.index, key, wanted.query, wanted.k, fitting, outlook.asked
         )
-        chunks = [_chunk(rank, hit, wanted.include_text) for rank, hit in enumerate(hits, start=1)]
-        return Reply(output={"chunks": chunks}, meta={"corpus": corpus, **_how(outlook)})
+        chunks = [passage(rank, hit, wanted.include_text) for rank, hit in enumerate(hits, start=1)]
+        version = await self._mirror.version(key) if copy is None else version_of_copy(copy)
+        return Reply(output={"chunks": chunks}, meta={"corpus": corpus, **how_answered(outlook), **version})
 
     @capability("rag.ingest@1.0")
     async def ingest(self, call: Call[CorpusParams, IngestInput]) -> Reply:
         """Add a stored document to a corpus; a repeated call returns the first result."""
         corpus, wanted = call.params.corpus, call.input
-        self._check_writable(call, corpus)
-        record = _record(corpus, wanted)
+        key = self._corpora.changed(call, corpus)
+        record = record_of_input(key, wanted)
         made = await asyncio.to_thread(self._library.find_same, record, update=wanted.update)
         if made is not None:
-            return Reply(output=_outcome(made), meta=_ingest_meta(corpus, made))
+            return Reply(output=outcome(made), meta=ingest_meta(corpus, made))
         # Otherwise a small document fits into the spare room by which the node reports the full disk.
         await self._node.check_room()
         with self._ingestions.begin(record.key) as on_progress:
@@ -131,7 +162,7 @@ class RagService(Service):
                     data,
                     on_progress,
                     update=wanted.update,
-                    check=partial(self._check_writable, call, corpus),
+                    check=partial(self._check_still, call, key),
                 ),
             )
         await self._look()
@@ -140,56 +171,136 @@ class RagService(Service):
             self._removed.set()
         detected = msgspec.structs.asdict(added)
         del detected["made"]
-        return Reply(output=_outcome(added.made) | detected, meta=_ingest_meta(corpus, added.made))
+        return Reply(output=outcome(added.made) | detected, meta=ingest_meta(corpus, added.made))
 
     @capability("rag.progress@1.0")
     async def progress(self, call: Call[CorpusParams, OneDocument], stream: Stream) -> Reply:
         """Return the progress of an ingestion, or stream it until the ingestion has ended."""
-        key = call.params.corpus, call.input.doc_cid
-        if not self._may_read(call, key[0]):
+        corpus = call.params.corpus
+        found = self._corpora.find(call, corpus)
+        if found is None and (found := self._corpora.begun(call, corpus)) is None:
             # The answer for a corpus that does not exist, without a wait that an ingestion would end.
-            return Reply(output=_ABSENT, meta={"corpus": key[0]})
+            return Reply(output=_ABSENT, meta={"corpus": corpus})
+        key = found, call.input.doc_cid
         if not stream.unary:
             async for one in self._ingestions.follow(key, PATIENCE_SECONDS):
                 await stream.progress(one.stage, one.current, one.total)
-        return Reply(output=await self._how_far(key), meta={"corpus": key[0]})
+        return Reply(output=await self._how_far(key), meta={"corpus": corpus})
 
     @capability("rag.remove@1.0")
     async def remove(self, call: Call[CorpusParams, OneDocument]) -> Reply:
         """Remove a document from a corpus."""
         corpus, doc_cid = call.params.corpus, call.input.doc_cid
-        self._check_writable(call, corpus)
-        check = partial(self._check_writable, call, corpus)
-        chunks = await asyncio.to_thread(self._library.remove, corpus, doc_cid, check)
+        key = self._corpora.changed(call, corpus)
+        check = partial(self._check_still, call, key)
+        chunks = await asyncio.to_thread(self._library.remove, key, doc_cid, check)
+        if not await asyncio.to_thread(self._library.records, key):
+            await asyncio.to_thread(self._library.sharing.end_copies, key)
         self._removed.set()
         await self._look()
         return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})
 
     @capability("rag.share@1.0")
     async def share(self, call: Call[CorpusParams, ShareInput]) -> Reply:
-        """Share a corpus with the community, or keep it to this home."""
-        corpus, shared = call.params.corpus, call.input.shared
-        if corpus not in self._corpora:
-            raise no_such_corpus(corpus, self._corpora)
-        if corpus == SYSTEM or (corpus == PERSONAL and shared):
-            raise HearthNetError("unauthorized", _FIXED[corpus], details={"path": "/params/corpus"})
-        await asyncio.to_thread(self._library.sharing.decide, corpus, shared=shared)
+        """Share a corpus with the community, or keep it to its person; only that one decides."""
+        corpus, shared, copies = call.params.corpus, call.input.shared, call.input.copies
+        key, path = self._corpora.mine(call, corpus), {"path": "/params/corpus"}
+        if corpus == PERSONAL and shared:
+            raise HearthNetError("unauthorized", _NEVER_SHARED, details=path)
+        if shared and self._corpora.is_name_shared(key):
+            taken = f"another shared corpus of this home is called {corpus}; choose another name for yours"
+            raise HearthNetError("unauthorized", taken, details=path)
+        sharing = self._library.sharing
+        await asyncio.to_thread(sharing.decide, key, shared=shared, copies=copies)
+        self._mirror.changed()
         self._show()
-        return Reply({"corpus": corpus, "shared": shared}, {"corpus": corpus})
+        output = {"corpus": corpus, "shared": shared, "copies": sharing.may_copy(key)}
+        return Reply(output, {"corpus": corpus})
+
+    @capability("rag.manifest@1.0")
+    async def manifest(self, call: Call[CorpusParams, ManifestInput]) -> Reply:
+        """Return the signed contents of a corpus that other homes may copy."""
+        return await self._mirror.manifest(call)
+
+    @capability("rag.read_document@1.0")
+    async def read_document(self, call: Call[CorpusParams, DocumentRange]) -> Reply:
+        """Return a part of the file of a document that other homes may copy."""
+        return await self._mirror.read_document(call)
+
+    @capability("rag.mirror@1.0")
+    async def mirror(self, call: Call[CorpusParams, MirrorInput]) -> Reply:
+        """Begin or end a copy of another home's corpus."""
+        return await self._mirror.mirror(call)
+
+    @capability("rag.list_mirrors@1.0")
+    async def list_mirrors(self, call: Call[Any, Any]) -> Reply:
+        """Return the copies that this home keeps."""
+        return Reply({"copies": self._mirror.copies.rows()})
 
     @capability("rag.list_corpora@1.0")
     async def list_corpora(self, call: Call[Any, Any]) -> Reply:
-        """Return the corpora of this node that the caller may search."""
-        corpora = await asyncio.to_thread(self._library.index.corpora)
-        return Reply(output={"corpora": [one for one in corpora if self._may_read(call, one.name)]})
+        """Return the corpora of this node that the caller may search, each as a query of its name does."""
+        corpora = {one.name: one for one in await asyncio.to_thread(self._library.index.corpora)}
+        named = ((name, self._corpora.find(call, name)) for name in self._corpora.names(call))
+        listed = [msgspec.structs.replace(corpora[key], name=name) for name, key in named if key in corpora]
+        rows = {one.name: msgspec.structs.asdict(one) for one in listed}
+        for copy in self._mirror.copies.standing_in():
+            if copy.corpus not in rows and copy.key in corpora:
+                figures = msgspec.structs.asdict(corpora[copy.key])
+                rows[copy.corpus] = {**figures, "name": copy.corpus, **version_of_copy(copy)}
+        return Reply(output={"corpora": [*rows.values()]})
 
     @capability("rag.list_documents@1.0")
-    async def list_documents(self, call: Call[CorpusParams, DocumentsInput]) -> Reply:
+    async def list_documents(self, call: Call[SearchedParams, DocumentsInput]) -> Reply:
         """Return the documents of a corpus."""
         corpus, limit = call.params.corpus, call.input.limit
-        self._check_visible(call, corpus)
-        found = await asyncio.to_thread(self._library.index.listed, corpus, limit + 1)
-        return Reply({"documents": found[:limit], "truncated": len(found) > limit}, {"corpus": corpus})
+        key, copy = self._searched(call)
+        most = limit + 1 if copy is None else _ALL_OF_A_COPY
+        found = await asyncio.to_thread(self._library.index.listed, key, most)
+        if copy is not None:
+            present = frozenset(copy.cids())
+            found = [one for one in found if one.doc_cid in present]
+        version = await self._mirror.version(key) if copy is None else version_of_copy(copy)
+        output = {"documents": found[:limit], "truncated": len(found) > limit}
+        return Reply(output, {"corpus": corpus, **version})
+
+    @capability("rag.list_person@1.0")
+    async def list_person(self, call: Call[Any, PersonInput]) -> Reply:
+        """Return how much another person of the home has; of private corpora their number alone."""
+        return Reply(await asyncio.to_thread(PersonCorpora(self._library, call.input.person).summary))
+
+    @capability("rag.remove_person@1.0")
+    async def remove_person(self, call: Call[Any, RemovePersonInput]) -> Reply:
+        """Remove the private corpora of a removed person, and make the owner's what the person shared."""
+        wanted = call.input
+        corpora = PersonCorpora(self._library, wanted.person)
+        # A document that is being read now must not come after the others have gone.
+        self._gone_persons.add(wanted.person)
+        for doc_cid in await asyncio.to_thread(corpora.shared_documents):
+            # Before the person's files go: the index is rebuilt from them after damage.
+            await self._node.keep_blob(doc_cid)
+        removed = 0 if wanted.keep_private else await asyncio.to_thread(corpora.remove_private)
+        names = await asyncio.to_thread(corpora.hand_over, shared=wanted.keep_shared)
+        self._removed.set()
+        await self._look()
+        return Reply({"documents_removed": removed, "corpora": names})
+
+    def _searched(self, call: Call[SearchedParams, Any]) -> tuple[str, KeptCopy | None]:
+        """Return the key of the corpus that the caller means, with the copy if it is one.
+
+        A corpus of this home comes first, unless the caller names the home whose copy is meant.
+
+        Raises:
+            HearthNetError: `not_found` if there is none that the caller may search.
+        """
+        corpus, home = call.params.corpus, call.params.copy_of
+        own = None if home else self._corpora.find(call, corpus)
+        if own is not None:
+            return own, None
+        copy = self._mirror.copies.find(corpus, home)
+        if copy is None:
+            raise no_such_corpus(corpus, self._corpora.names(call))
+        return copy.key, copy
 
     async def _how_far(self, key: Key) -> dict[str, Any]:
         """Return the state of an ingestion, with its stage while it is running."""
@@ -208,16 +319,19 @@ class RagService(Service):
     async def _look(self) -> None:
         """Read the list of corpora, and renew the offers if it has changed."""
         async with self._looking:
-            corpora = [corpus.name for corpus in await asyncio.to_thread(self._library.index.corpora)]
-            if corpora != self._corpora:
-                self._corpora = corpora
-                await asyncio.to_thread(self._library.sharing.keep, corpora)
+            listed = await asyncio.to_thread(self._library.index.corpora)
+            keys = [corpus.name for corpus in listed if not is_copy(corpus.name)]
+            if keys != self._keys:
+                self._keys[:] = keys
+                await asyncio.to_thread(self._library.sharing.keep, keys)
                 self._show()
+        self._mirror.changed()
 
     def _show(self) -> None:
-        """Renew the offers and the note."""
-        undecided = self._library.sharing.unanswered(set(self._corpora) - {SYSTEM, PERSONAL})
-        notes = (self._damage_note, _undecided(undecided) if undecided else None)
+        """Renew the offers and the note, which is the owner's."""
+        owners = {key for key in self._keys if person_of(key) == OWNER}
+        undecided = self._library.sharing.unanswered(owners - {SYSTEM, PERSONAL})
+        notes = (self._damage_note, undecided_note(undecided) if undecided else None)
         self.note = "; ".join(filter(None, notes)) or None
         self.offers_changed()
 
@@ -249,82 +363,20 @@ class RagService(Service):
                 _log.warning("%s in corpus %s is lost: %s", record.doc_cid, record.corpus, error)
         await asyncio.to_thread(self._library.clear)
         if (aside := self._library.index.moved_aside) is not None:
-            self._damage_note = _rebuilt(aside.name, len(lost) - missing, missing)
+            self._damage_note = rebuilt_note(aside.name, len(lost) - missing, missing)
 
-    def _check_visible(self, call: Call[Any, Any], corpus: str) -> None:
-        visible = [name for name in self._corpora if self._may_read(call, name)]
-        if corpus not in visible:
-            raise no_such_corpus(corpus, visible)
+    def _check_still(self, call: Call[Any, Any], key: str) -> None:
+        """Check that the caller means the same corpus as when the call began, and may change it.
 
-    def _check_writable(self, call: Call[Any, Any], corpus: str) -> None:
-        if corpus == SYSTEM:
-            raise HearthNetError("unauthorized", _FIXED[SYSTEM], details={"path": "/params/corpus"})
-        if not self._may_read(call, corpus):  # this home alone begins a corpus
-            self._check_visible(call, corpus)
-
-    def _is_shared(self, corpus: str) -> bool:
-        return corpus == SYSTEM or (corpus != PERSONAL and self._library.sharing.is_shared(corpus))
-
-    def _may_read(self, call: Call[Any, Any], corpus: str) -> bool:
-        """Return whether the caller may know of `corpus`: all of a shared one, else this home alone.
-
-        Of this home are the node itself, its owner's clients, and those whose scope names the corpus.
+        Raises:
+            HearthNetError: As `Corpora.changed`; `not_found` if the name means another corpus now;
+                `unauthorized` if its person was removed.
         """
-        own = self._node.identity.node_id
-        if self._is_shared(corpus):
-            return True
-        return call.caller == own and (call.claims is None or call.claims.is_of_home(own, {"corpus": corpus}))
+        if person_of(key) in self._gone_persons:
+            raise HearthNetError("unauthorized", f"{person_of(key)} is no person of this home any more")
+        if self._corpora.changed(call, call.params.corpus) != key:
+            raise no_such_corpus(call.params.corpus, ())
 
-
-def _how(outlook: QueryVector) -> dict[str, Any]:
-    """Return the metadata that tells how a query was answered."""
-    model = outlook.asked.model if outlook.asked is not None else None
-    degraded = {"degraded": True, "notice": outlook.notice} if outlook.notice is not None else {}
-    return {"embedding_model": model, **degraded}
-
-
-def _query_offer(corpus: str, *, shared: bool) -> Offer:
-    params = {"corpus": corpus, "embedding_model": None, "k_max": K_MAX}
-    return Offer(capability="rag.query@1.0", params=params, trust="" if shared else "home")
-
-
-def _record(corpus: str, wanted: IngestInput) -> Record:
-    return Record(
-        corpus=corpus,
-        doc_cid=wanted.doc_cid,
-        event_id=new_ulid(),
-        media_type=wanted.media_type,
-        title=wanted.title,
-        language=wanted.language,
-        metadata=wanted.metadata,
-    )
-
-
-def _chunk(rank: int, hit: Hit, with_text: bool) -> dict[str, Any]:
-    chunk = {"rank": rank, "score": hit.score, "text": hit.text, "metadata": hit.metadata}
-    if not with_text:
-        del chunk["text"]
-    return chunk
-
-
-def _outcome(made: Ingested) -> dict[str, Any]:
-    return {"doc_cid": made.doc_cid, "chunks_indexed": made.chunks, "tokens_indexed": made.tokens}
-
-
-def _ingest_meta(corpus: str, made: Ingested) -> dict[str, Any]:
-    return {"corpus": corpus, "ingest_event_id": made.event_id, "embedding_model": None}
-
-
-def _undecided(corpora: list[str]) -> str:
-    names = ", ".join(corpora[:_MOST_NAMED]) + (", ..." if len(corpora) > _MOST_NAMED else "")
-    return (
-        f"private until you decide: {names}; hearthnet corpus share {corpora[0]}, "
-        f"or: hearthnet corpus unshare {corpora[0]}"
-    )
-
-
-def _rebuilt(moved_to: str, restored: int, missing: int) -> str:
-    lost = f"; {missing} could not be read any more" if missing else ""
-    return (
-        f"the search index was damaged: kept as {moved_to}, rebuilt with {restored} of your documents{lost}"
-    )
+    def _is_shared(self, key: str) -> bool:
+        name = name_of(key)
+        return key == SYSTEM or (name != PERSONAL and self._library.sharing.is_shared(key))

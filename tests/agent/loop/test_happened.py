@@ -105,6 +105,14 @@ def test_a_call_that_waits_or_was_denied_was_sent_to_nobody() -> None:
     assert finished(denied) == [{**ABOUT, "state": "refused"}]
 
 
+def test_what_is_under_way_is_unknown_and_a_read_is_not_listed() -> None:
+    bench = posting()
+    assert happened(bench.loop.state) == [{**ABOUT, "state": "unknown"}]
+    reading = Bench()
+    reading.call("search_corpus", QUERY, "c")
+    assert happened(reading.loop.state) == NOTHING
+
+
 def test_a_run_that_is_cancelled_or_fails_says_it_too() -> None:
     bench = posting()
     assert only(Finish, bench.cancel()).done["happened"] == [{**ABOUT, "state": "unknown"}]
@@ -150,10 +158,8 @@ def test_what_an_earlier_process_sent_is_never_refused(end: str) -> None:
     assert [one["state"] for one in found] == ["done" if end == "done" else "unknown"]
 
 
-def test_effects_of_a_run_without_a_list_are_unknown() -> None:
-    """As a version saved it that kept no list."""
-    bench, identity = posting(), Identity.generate()
-    record = RunRecord(
+def recorded(bench: Bench, identity: Identity) -> RunRecord:
+    return RunRecord(
         request={},
         tools=[],
         run=bench.loop.state.run,
@@ -164,21 +170,45 @@ def test_effects_of_a_run_without_a_list_are_unknown() -> None:
         per_tool_seconds=1,
         started_at=1,
     )
+
+
+def reread(record: RunRecord, identity: Identity) -> RunRecord:
+    """The record as another process reads it."""
+    return unseal(Sealer(record, identity.runs_key()).seal(record), record.run, identity)
+
+
+def test_effects_of_a_run_without_a_list_are_unknown() -> None:
+    """As a version saved it that kept no list."""
+    bench, identity = posting(), Identity.generate()
+    record = recorded(bench, identity)
     calls = list(bench.loop.state.calls)
     record.note(calls)
     returned(bench, signed_by=HOME, entry=CALL)
     record.note(calls)
     record.state.effects, record.state.listed = [], False
-    read = unseal(Sealer(record, identity.runs_key()).seal(record), record.run, identity)
+    read = reread(record, identity)
     assert happened(read.state) == [{**ABOUT, "state": "unknown"}]
-    again = unseal(Sealer(read, identity.runs_key()).seal(read), record.run, identity)
-    assert len(again.state.effects) == 1
+    assert len(reread(read, identity).state.effects) == 1
+
+
+def test_a_denied_effect_of_a_run_without_a_list_is_refused() -> None:
+    bench, identity = Bench(), Identity.generate()
+    question = asked(bench.call("market_post", POST, "p")).pending
+    bench.model_done("tool_calls")
+    record, calls = recorded(bench, identity), list(bench.loop.state.calls)
+    record.note(calls)
+    bench.decided(question.confirmation_id, Deny())
+    record.note(calls)
+    record.state.effects, record.state.listed = [], False
+    assert happened(reread(record, identity).state) == [{**ABOUT, "state": "refused"}]
 
 
 def test_effects_are_kept_with_the_run() -> None:
-    bench = returned(posting(), signed_by=HOME, entry=CALL)
-    read = msgspec.json.decode(msgspec.json.encode(bench.loop.state), type=RunState)
-    assert [effect.state for effect in read.effects] == ["done"]
+    bench, identity = returned(posting(), signed_by=HOME, entry=CALL), Identity.generate()
+    bench.loop = ToolLoop(reread(recorded(bench, identity), identity).state, TOOLBOX)
+    bench.actions = []
+    bench.feed(Resume(now=bench.now))
+    assert finished(bench) == [{**ABOUT, "state": "done", "home": HOME, "entry": CALL}]
 
 
 def test_calls_without_a_model_are_judged_by_the_same_rule() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.bus.routing.routing_table import LONGEST_NAME
+from hearthnet.agent.tools.selection import MAX_TOOLS
+from hearthnet.bus.routing.session_affinity import LONGEST_NAME
 from hearthnet.core.errors import HearthNetError
 from tests.agent.bench import QUERY
 from tests.agent.runtime.test_executor import tools
@@ -115,6 +117,7 @@ async def test_the_model_is_made_ready_with_the_tools_that_it_will_be_given() ->
     executor = ToolExecutor(bus, tools("list_corpora"))
     await executor.prewarm({"params": {"model": "m"}})
     (request,) = bus.requests
+    assert bus.params == [{"model": "m"}]
     assert (request["max_tokens"], request["tool_choice"]) == (0, "auto")
     assert [tool["name"] for tool in request["tools"]] == ["list_corpora"]
     assert request["messages"] == [{"role": "user", "content": ""}]
@@ -125,3 +128,22 @@ async def test_the_model_is_made_ready_with_the_tools_that_it_will_be_given() ->
     with pytest.raises(HearthNetError) as failed:
         await ToolExecutor(bus, []).prewarm({})
     assert failed.value.code == "timeout"
+
+
+@pytest.mark.req("TOOL-60")
+async def test_of_many_tools_the_model_is_made_ready_with_those_chosen() -> None:
+    (tool,) = tools("list_corpora")
+    many = [
+        msgspec.structs.replace(tool, name=f"number_{number}", description="")
+        for number in range(MAX_TOOLS + 1)
+    ]
+    executor = ToolExecutor(bus := ScriptedBus([done()], [says("Hi."), done()]), many)
+    asked: dict[str, Any] = {
+        "params": {},
+        "input": {"messages": [{"role": "user", "content": f"{MAX_TOOLS}?"}]},
+    }
+    await executor.prewarm(asked)
+    await executor.run_chat_with_tools(asked)
+    ready, run = ([tool["name"] for tool in request["tools"]] for request in bus.requests)
+    assert ready == run
+    assert ready == [f"number_{number}" for number in range(MAX_TOOLS + 1) if number != MAX_TOOLS - 1]

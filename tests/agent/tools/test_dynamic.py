@@ -146,7 +146,47 @@ async def test_a_named_provider_has_to_offer_a_tool_that_is_known() -> None:
     bus.peer.identity = bus.peer
     nothing: Any = None
     dispatcher = Dispatcher(bus, toolbox, nothing, "", Clock(), None, None)
-    pending: Any = SimpleNamespace(confirmation_id="c", name=made.name)
+    pending: Any = SimpleNamespace(confirmation_id="c", name=made.name, arguments={})
     found = await dispatcher.located(pending)
     assert isinstance(found, NotLocated)
     assert found.code == "bad_request"
+
+
+@pytest.mark.req("GATHER-6")
+@pytest.mark.asyncio
+async def test_a_tool_of_several_other_homes_is_called_at_the_one_that_the_call_names() -> None:
+    """Where their contracts are the same, and only an effect: a read would be carried out unseen."""
+    made, own, *others = told(), *(Identity(bytes([number]) * 32).node_id for number in (1, 2, 3))
+    hashes = dict.fromkeys([own, *others], made.schema_hash)
+    offering = set(others)
+
+    async def offers(_: str) -> list[Any]:
+        return [
+            SimpleNamespace(node=node, offer=SimpleNamespace(schema_hash=hashes[node])) for node in offering
+        ]
+
+    async def fetch_contract(_: str, node: str = "") -> Contract:
+        return made
+
+    bus: Any = SimpleNamespace(
+        peer=SimpleNamespace(node_id=own), offers=offers, fetch_contract=fetch_contract
+    )
+    (tool,) = await dynamic_tools(bus, [made.name])
+    assert (tool.provider, tool.parameters_schema["required"]) == ("", ["text", "home"])
+    toolbox = Toolbox([tool])
+    assert toolbox.bound(made.name).names_home
+    fields: dict[str, Any] = {"run": ids.new_ulid(), "tools": [tool], "contracts": contracts_digest(toolbox)}
+    record: Any = SimpleNamespace(**fields)
+    assert toolbox_of(record).bound(made.name).names_home, "a saved run goes on with it"
+    offering.add(own)
+    (tool,) = await dynamic_tools(bus, [made.name])
+    assert (tool.provider, "home" in tool.parameters_schema["properties"]) == (own, True)
+    assert tool.parameters_schema["required"] == ["text"]
+    offering.discard(own)
+    hashes[others[0]] = "blake3:" + "0" * 64
+    with pytest.raises(HearthNetError, match="cannot tell for which home"):
+        await dynamic_tools(bus, [made.name])
+    hashes[others[0]] = made.schema_hash
+    made = told(side_effects=False)
+    with pytest.raises(HearthNetError, match="cannot tell for which home"):
+        await dynamic_tools(bus, [made.name])

@@ -52,6 +52,11 @@ def test_a_built_in_tool_takes_its_schema_and_its_effects_from_the_contract(name
         declared |= part.get("properties", {})
         required |= set(part.get("required", ()))
     assert "client_id" not in shown
+    if name == "search_corpus":  # it may leave its corpus open, and name the home that has it
+        corpus = shown.pop("corpus")
+        assert corpus["pattern"].replace("(@.{1,200})?", "") == declared["corpus"]["pattern"]
+        assert "description" in corpus
+        required.remove("corpus")
     assert {name: opened(field) for name, field in shown.items()} == {
         name: opened(declared[name]) for name in shown
     }
@@ -69,6 +74,17 @@ def test_bound_params_are_hidden_from_the_model_and_sent_all_the_same() -> None:
     ready = box["search_corpus"].prepare({"query": "water"}, "")
     assert ready == Prepared({"params": {"corpus": "system"}, "input": {"query": "water", "k": 3}}, "")
     assert "invalid_arguments" in str(box["search_corpus"].prepare({"query": "w", "corpus": "other"}, ""))
+
+
+@pytest.mark.req("GATHER-3")
+def test_a_search_that_is_free_to_choose_names_a_corpus_a_home_or_none() -> None:
+    search = Toolbox(builtin_tools(["search_corpus"]))["search_corpus"]
+    for params in ({}, {"corpus": "system"}, {"corpus": "system@Kitchen"}):
+        assert search.prepare({"query": "w", **params}, "") == Prepared(
+            {"params": params, "input": {"query": "w"}}, ""
+        )
+    for corpus in ("", "@Kitchen", "No@Kitchen", "system@", 7):
+        assert "invalid_arguments" in str(search.prepare({"query": "w", "corpus": corpus}, "")), corpus
 
 
 @pytest.mark.req("TOOL-20")
@@ -161,3 +177,42 @@ def test_a_contract_that_needs_longer_gets_it_unless_the_caller_allows_less(
 ) -> None:
     ingest = Toolbox([tool(bound_capability="rag.ingest")])["my.tool"]
     assert ingest.timeout_ms(allowed) == expected
+
+
+def own(schema: dict[str, Any], number: int = 0) -> ToolDefinition:
+    """A tool that the client runs."""
+    return tool(
+        name=f"own{number}",
+        parameters_schema={"type": "object", **schema},
+        bound_capability=None,
+        bound_version=None,
+    )
+
+
+@pytest.mark.req("ATTACK-31")
+def test_references_of_a_clients_tool_are_bounded() -> None:
+    def doubled(levels: int) -> dict[str, Any]:
+        steps = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
+        return {"$defs": {**steps, f"a{levels}": {"const": 1}}, "properties": {"x": {"$ref": "#/$defs/a0"}}}
+
+    assert "rule: anyOf" in str(Toolbox([own(doubled(4))])["own0"].prepare({"x": 2}, ""))
+    # Beyond the bounds the client alone checks what it is called with.
+    assert isinstance(Toolbox([own(doubled(24))])["own0"].prepare({"x": 2}, ""), Prepared)
+    (shown,) = natives(Toolbox([own(doubled(24))]))
+    assert shown["parameters_schema"] == {"type": "object", **doubled(24)}
+
+
+@pytest.mark.req("ATTACK-31")
+def test_patterns_of_all_tools_of_a_request_are_bounded() -> None:
+    tools = [own({"properties": {"x": {"pattern": f"^a{{{n}}}$"}}}, n) for n in range(300)]
+    box = Toolbox(tools)
+    refused = [n for n in range(300) if isinstance(box[f"own{n}"].prepare({"x": "b"}, ""), str)]
+    assert refused == list(range(256))
+    lookahead = Toolbox([own({"properties": {"x": {"pattern": "(?=a)b", "maxLength": 1}}})])["own0"]
+    assert isinstance(lookahead.prepare({"x": "c"}, ""), Prepared)
+    assert "maxLength" in str(lookahead.prepare({"x": "cc"}, ""))
+
+
+def test_a_tool_whose_references_lead_nowhere_is_refused() -> None:
+    with pytest.raises(HearthNetError, match="which is not in it"):
+        Toolbox([own({"properties": {"x": {"$ref": "#/$defs/a"}}})])

@@ -288,9 +288,9 @@ async def test_a_blob_goes_with_the_last_who_holds_it(mesh: Mesh) -> None:
         cid = await blobs.put([LARGE], Hold(by="ada", name="a.txt"))
         assert await blobs.hold(cid, Hold(by="bob", until=1))
         assert await blobs.put_bytes(LARGE, Hold(by="eve")) == cid
-        assert not await blobs.release(cid, "ada")
-        assert await blobs.release(cid, "eve")  # what bob held has run out
-        assert await blobs.release(cid, "eve")
+        assert not await blobs.release(cid, {"ada"})
+        assert await blobs.release(cid, {"eve"})  # what bob held has run out
+        assert await blobs.release(cid, {"eve"})
         assert not await blobs.hold(cid, Hold())
         assert await visible(blobs) == set()
         # Only the entry that says so is left.
@@ -301,14 +301,14 @@ async def test_a_blob_goes_with_the_last_who_holds_it(mesh: Mesh) -> None:
 async def test_who_may_read() -> None:
     holds = (Hold(by="ada"), Hold(by="bob", until=5, shared=True))
     entry = BlobRecord(name="x").with_notes(BlobRecord(name="x").notes.__class__(holds, 1))
-    assert entry.readable_by("ada", 9)
-    assert entry.readable_by("eve", 4)
-    assert not entry.readable_by("eve", 9)
-    assert not entry.readable_by("bob", 9)
+    assert entry.readable_by({"ada"}, 9)
+    assert entry.readable_by({"eve"}, 4)
+    assert not entry.readable_by({"eve"}, 9)
+    assert not entry.readable_by({"bob"}, 9)
     # What says nothing, or what is unreadable, is the home's own.
     for old in (BlobRecord(name="x"), BlobRecord(name="x", metadata={"hearthnet": "?"})):
         assert old.notes.holds == (Hold(),)
-        assert not old.readable_by("ada", 9)
+        assert not old.readable_by({"ada"}, 9)
 
 
 @pytest.mark.req("FILE-8")

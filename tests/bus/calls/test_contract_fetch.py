@@ -46,7 +46,7 @@ class Providers:
     """Who answers what, and how often each was asked."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        self.answers: dict[tuple[str, str], Contract | HearthNetError | None] = {}
+        self.answers: dict[tuple[str, str], Contract | dict[str, Any] | HearthNetError | None] = {}
         self.asked = Counter[tuple[str, str]]()
         self.learner = ContractLearner(Home.resolve(tmp_path), OWN, self.ask, self._no_offers)
         monkeypatch.setattr(contracts(), "_fetched", {})
@@ -58,6 +58,8 @@ class Providers:
         answer = self.answers[key]
         if answer is None:
             await asyncio.get_running_loop().create_future()
+        if isinstance(answer, dict):
+            return ReceivedReply({"output": answer}, node, instance)
         if isinstance(answer, Contract):
             return ReceivedReply({"output": {"contract": msgspec.to_builtins(answer)}}, node, instance)
         assert answer is not None
@@ -126,9 +128,25 @@ async def test_what_failed_is_not_asked_for_again_for_a_while(
     assert providers.asked[ANNA, good.id] == 1
 
 
-async def test_a_contract_that_cannot_be_read_is_a_failure_like_others(providers: Providers) -> None:
-    tool = contract("good")
-    raw = msgspec.structs.replace(tool, request_schema={"properties": {"params": {}, "input": {"oneOf": 5}}})
-    providers.answers = {(ANNA, tool.id): raw}
-    await providers.learner.fetch_all([offer(ANNA, tool)])
-    assert not contracts().has_learned(tool.capability)
+BROKEN = {"properties": {"params": {}, "input": {"oneOf": 5}}}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {},
+        {"contract": None},
+        {"contract": {**msgspec.to_builtins(contract("bad")), "request_schema": BROKEN}},
+    ],
+    ids=["nothing", "none", "schema"],
+)
+async def test_a_contract_that_cannot_be_read_is_a_failure_like_others(
+    providers: Providers, output: dict[str, Any]
+) -> None:
+    good, bad = contract("good"), contract("bad")
+    providers.answers = {(ANNA, good.id): good, (MALLORY, bad.id): output}
+    for _ in range(2):
+        await providers.learner.fetch_all([offer(MALLORY, bad), offer(ANNA, good)])
+    assert contracts().has_learned(good.capability)
+    assert not contracts().has_learned(bad.capability)
+    assert providers.asked[MALLORY, bad.id] == 1

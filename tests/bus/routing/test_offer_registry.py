@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from hearthnet.bus.routing import no_route
-from hearthnet.bus.routing.offer_registry import MOST_OFFERS, OfferView, Registry
+from hearthnet.bus.routing.offer_registry import OfferView, Registry
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.capability_name import parse_capability
-from hearthnet.protocol.offer import OfferRecord
+from hearthnet.protocol.offer import MAX_OFFERS, OfferRecord
 from tests.helpers.probe import QUERY, query
 
 NODE, OTHER = ids.node_id(bytes(32)), ids.node_id(bytes([1]) * 32)
@@ -84,7 +84,7 @@ def test_of_one_node_only_so_many_offers_are_kept() -> None:
     registry.update(
         NODE, (_offer(), _offer(params={"corpus": "x" * 20_000})), withdrawn=False, heard_ms=HEARD
     )
-    assert len(registry.all_offers(HEARD)) == MOST_OFFERS + 1
+    assert len(registry.all_offers(HEARD)) == MAX_OFFERS + 1
     assert [view.node for view in registry.offers(TOPIC, HEARD)] == [NODE]
     registry.update(OTHER, flood, withdrawn=True, heard_ms=HEARD)
     registry.update(OTHER, (_offer(),), withdrawn=False, heard_ms=HEARD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -43,6 +44,12 @@ from tests.helpers.members import DAY_MS, act, let_in, raise_to, take_in
 
 pytestmark = pytest.mark.asyncio
 CHILDREN = [Identity(bytes([number]) * 32) for number in range(30, 38)]
+
+
+class Malformed(Data, frozen=True):
+    """The data of a revocation of nobody."""
+
+    target_node_id: int = 7
 
 
 class Note(Data, frozen=True):
@@ -97,6 +104,36 @@ async def test_all_whom_a_member_let_in_share_its_room(monkeypatch: pytest.Monke
     assert await kept(STRANGER) == 8
     assert process.passed_over >= 4
     assert await kept(FOUNDER) == 12, "the founder is not held to it"
+
+
+@pytest.mark.req("ATTACK-66")
+async def test_persons_of_whom_a_member_let_in_share_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member lets in nodes, each with a person of its own. The member's person has room all the same."""
+    monkeypatch.setattr(event_intake, "BYTES_AT_ONCE", 0)
+    monkeypatch.setattr(event_intake, "RECOVERY_BYTES", 16_000)
+    held, papers = community_of(MEMBER), dict[str, Identity]()
+    for child in CHILDREN:
+        held = let_in(held, MEMBER, child)
+    for node in (*CHILDREN, MEMBER):
+        paper, key = papers.setdefault(node.node_id, Identity.generate()), Identity.generate()
+        held = rosters.merge(held, [commands.CommunityAuthor(held, node).key_person(paper, key, NOW)])
+        author = commands.CommunityAuthor(held, node)
+        held = rosters.merge(held, [author.add_node(paper.node_id, key, "node", NOW)])
+    intake = event_intake.EventIntake(STRANGER.node_id, lambda: held)
+
+    def taken(node: Identity) -> int:
+        """So many bytes of new epochs of the node's person have room."""
+        author = commands.CommunityAuthor(held, node)
+        event = author.key_person(papers[node.node_id], Identity.generate(), NOW)
+        size = 0
+        while intake.take(event, (node.node_id,), held.history.get):
+            size += len(event.encode())
+        return size
+
+    sizes = [taken(node) for node in (*CHILDREN, MEMBER)]
+    assert 14_000 <= sum(sizes[:-1]) <= 16_000
+    assert 7_000 <= sizes[0] <= 8_000
+    assert 14_000 <= sizes[-1] <= 16_000
 
 
 @pytest.mark.req("ATTACK-36")
@@ -246,5 +283,53 @@ async def test_homes_that_were_fed_differently_agree_in_the_end(seed: int) -> No
 @pytest.mark.req("ATTACK-36")
 async def test_malformed_events_are_passed_over() -> None:
     held = community_of(MEMBER, STRANGER)
-    event = act(held, MEMBER, "community.member.revoked", Note(), now_ms=NOW)
+    event = act(held, MEMBER, "community.member.revoked", Malformed(), now_ms=NOW)
     assert await hearing(held).add_fetched([event], (), STRANGER.node_id) == (False, {MEMBER.node_id})
+
+
+@pytest.mark.req("ATTACK-36")
+@pytest.mark.parametrize("value", [1.0, 1e22, -0.5, 2**53, {"ä": 1}, [[{"deep": [0.5]}]]])
+async def test_unknown_kinds_have_one_form_and_cheap_hashes(value: Any) -> None:
+    """`1` and `1.0` are one number to the hash, and of two lengths: some would take it, others not."""
+    held = community_of(MEMBER, STRANGER)
+    (plain,) = notes(held, MEMBER, 1)
+    (odd,) = notes(held, MEMBER, 1)
+    odd = msgspec.structs.replace(odd, data={"text": "", "value": value})
+    process = Membership(FOUNDER.node_id, held)
+    new, refused = await process.add_fetched([odd], (), STRANGER.node_id)
+    assert (new, refused) == (False, {MEMBER.node_id})
+    assert (await process.add_fetched([plain], (), STRANGER.node_id))[0]
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-36")
+async def test_a_long_chain_of_a_stranger_is_walked_once() -> None:
+    """Each further event of it walked all of it in the event loop."""
+    held, newcomer, key = community_of(MEMBER, STRANGER), CHILDREN[0], Identity.generate()
+    invite = commands.CommunityAuthor(held, MEMBER).invite(
+        key, display_name="x", expires_at=NOW + DAY_MS, now_ms=NOW
+    )
+    held = rosters.merge(held, [invite])
+    held = rosters.merge(
+        held, [act(held, newcomer, JOINED, request(held, key, invite, newcomer), now_ms=NOW)]
+    )
+    before = held
+    held = rosters.merge(held, notes(held, newcomer, 200))
+    (last,) = notes(held, newcomer, 1)
+    looked_up = list[str]()
+
+    class Counted(event_intake.EventIntake):
+        def _found_voucher(self, event: CommunityEvent, lookup: event_intake.Lookup) -> str:
+            def counted(hash_: str) -> CommunityEvent | None:
+                looked_up.append(hash_)
+                return lookup(hash_)
+
+            return super()._found_voucher(event, counted)
+
+    intake = Counted(FOUNDER.node_id, lambda: held)
+    assert before.member(newcomer.node_id) is None
+    assert intake.has_room(last, MEMBER.node_id)
+    assert len(looked_up) > 200
+    looked_up.clear()
+    assert intake.has_room(last, MEMBER.node_id)
+    assert not looked_up

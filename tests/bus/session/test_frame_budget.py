@@ -44,16 +44,27 @@ def test_each_other_node_has_its_units_at_once_and_in_the_long_run(
 
 
 @pytest.mark.req("RATE-3")
+def test_nodes_of_one_account_share_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_budget, "steady_ms", lambda: 0)
+    budget = FrameBudget(OWN, "call", 10, 5, {OTHER: "both", THIRD: "both"}.__getitem__)
+    other, third = _subject(OTHER), _subject(THIRD)
+    assert all(budget.admits(each, 100) for each in [other, third] * 4)
+    budget.charge(third, 2)
+    assert not budget.admits(other, 100)
+
+
+@pytest.mark.req("RATE-3")
 def test_what_was_requested_is_given_back_and_what_is_inside_is_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(frame_budget, "steady_ms", lambda: 0)
     budget, other = FrameBudget(OWN, "rep", 10, 5), _subject(OTHER, "rep")
+    budget.charge(other, 5)
     for _ in range(50):
         assert budget.admits(other, 3 * UNIT_BYTES)
         budget.refund(other, 3 * UNIT_BYTES)
     assert budget.admits(other, 0)
-    budget.charge(other, 9)
+    budget.charge(other, 4)
     assert not budget.admits(other, 0)
 
 
@@ -62,6 +73,8 @@ def test_what_was_requested_is_given_back_and_what_is_inside_is_charged(
 def test_a_frame_over_a_mebibyte_is_read_only_if_it_was_requested(burst: int) -> None:
     call, reply = FrameBudget(OWN, "call", burst, 100), FrameBudget(OWN, "rep", burst, 100)
     assert call.admits(_subject(OTHER), MAX_FOREIGN_BYTES)
+    call.charge(_subject(OTHER), 10_000 if burst == 0 else 0)
+    assert call.admits(_subject(OTHER), 1)
     assert not call.admits(_subject(OTHER), MAX_FOREIGN_BYTES + 1)
     assert call.admits(_subject(OWN), MAX_FOREIGN_BYTES + 1)
     assert reply.admits(_subject(OTHER, "rep"), MAX_FOREIGN_BYTES + 1)

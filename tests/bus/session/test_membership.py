@@ -110,7 +110,8 @@ async def hear(process: Membership, told: list[tuple[str, bytes]]) -> None:
 async def merged(process: Membership) -> None:
     """Waits until nothing is left to be merged."""
     await wait_for(
-        lambda: not (process._work or process._waiting or process._removals), what="everything to be merged"
+        lambda: not (process._work or process._waiting or process._lane.queued),
+        what="everything to be merged",
     )
 
 
@@ -351,9 +352,9 @@ async def test_more_than_can_wait_is_dropped(monkeypatch: pytest.MonkeyPatch) ->
 def test_of_two_that_know_different_things_exactly_one_asks() -> None:
     less, more, other = SetDigest(1, "blake3:0"), SetDigest(2, "blake3:0"), SetDigest(2, "blake3:1")
     for one, two in ((less, more), (more, other), (less, other)):
-        assert one.less_than(two)
-        assert not two.less_than(one)
-        assert not one.less_than(one)
+        assert one.is_behind(two)
+        assert not two.is_behind(one)
+        assert not one.is_behind(one)
     assert SetDigests(less, more).is_behind(SetDigests(more, more))
     assert SetDigests(more, less).is_behind(SetDigests(less, more)), "each may lack something of the other"
     assert not SetDigests(more, more).is_behind(SetDigests(less, more))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from hearthnet.bus.session import membership
+from hearthnet.bus.session import membership, removal_lane
 from hearthnet.bus.session.event_intake import UNKNOWN_BYTES
 from hearthnet.bus.session.membership import Membership
 from hearthnet.core import ids
 from hearthnet.trust.authorization import revocation as token_revocations
 from hearthnet.trust.authorization.revocation import TokenRevocation
-from hearthnet.trust.community import commands
+from hearthnet.trust.community import commands, replay
+from hearthnet.trust.community import person_statements as statements
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent, Data, Policy, Revoked
 from hearthnet.trust.community.history import History
+from hearthnet.trust.community.recovery_statements import STATEMENTS
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.bus.session.test_membership import (
@@ -34,7 +38,7 @@ from tests.bus.session.test_membership import (
     hearing,
     invites,
 )
-from tests.helpers.members import act, raise_to
+from tests.helpers.members import act, raise_to, take_in
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -150,7 +154,7 @@ async def test_departures_displace_no_revocation(first: str, monkeypatch: pytest
     resting(process)
     for frame in Voice(STRANGER).events(*departures(held, STRANGER, 1)):
         process.on_message(*frame, False)
-    assert not process._removals
+    assert not process._lane.queued
     await process.close()
 
 
@@ -175,7 +179,7 @@ async def test_whoever_is_out_before_its_revocation_has_its_place_revokes_nothin
     content = Revoked(target_node_id=STRANGER.node_id, reason="other", client_id="x")
     for frame in Voice(STRANGER).events(act(held, MEMBER, REVOKED, content)):
         process.on_message(*frame, False)
-    assert not process._removals, "its removals wait in turn"
+    assert not process._lane.queued, "its removals wait in turn"
     await process.close()
 
 
@@ -302,4 +306,183 @@ async def test_the_root_is_heard_first_as_well() -> None:
     resting(process)
     await hear(process, Voice(MEMBER).events(revocation(HELD, ROOT)))
     assert out(process)
+    await process.close()
+
+
+PAPER, KEY, PAGE, WRONG = (Identity(bytes([number]) * 32) for number in range(30, 34))
+
+
+def with_person() -> Roster:
+    """The community, in which a person has the nodes of the member and the stranger, and a page."""
+    held = community_of(MEMBER, STRANGER)
+    held = rosters.merge(held, [commands.CommunityAuthor(held, MEMBER).key_person(PAPER, KEY, NOW)])
+    for node in (MEMBER, STRANGER):
+        author = commands.CommunityAuthor(held, node)
+        held = rosters.merge(held, [author.add_node(PAPER.node_id, KEY, "node", NOW)])
+    offered = statements.offered_device(
+        held.community_id, PAPER.node_id, KEY, PAGE.node_id, "browser", "page"
+    )
+    signed = statements.consented(held.community_id, offered, PAGE)
+    return rosters.merge(held, [commands.CommunityAuthor(held, MEMBER).add_device(signed, NOW)])
+
+
+def removed(
+    held: Roster,
+    device: Identity,
+    signer: Identity = KEY,
+    author: Identity = MEMBER,
+    reason: str = "lost",
+    heads: tuple[str, ...] = (),
+    place: tuple[int, str, int] | None = None,
+) -> CommunityEvent:
+    """The node of `author` carries that the person removes `device`."""
+    heads = heads or tuple(tip.hash for tip in held.history.tips.get(device.node_id, ()))
+    content = statements.device_removed(
+        held.community_id, PAPER.node_id, signer, device.node_id, heads, reason
+    )
+    return act(held, author, statements.DEVICE_REMOVED, content, place)
+
+
+@pytest.mark.req("ATTACK-37", "PERSON-4")
+@pytest.mark.parametrize("signer", [KEY, PAPER], ids=["person key", "recovery key"])
+async def test_a_person_puts_its_node_out_without_a_rest_or_its_place(signer: Identity) -> None:
+    held = with_person()
+    elsewhere = rosters.merge(held, invites(STRANGER, 3, held))
+    process = hearing(held)
+    resting(process)
+    await hear(process, Voice(MEMBER).events(removed(elsewhere, STRANGER, signer)))
+    assert out(process, STRANGER)
+    assert not process.roster.is_device(STRANGER.node_id, PAPER.node_id)
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-37", "PERSON-4")
+async def test_what_no_key_of_a_person_signed_has_no_lane() -> None:
+    """Nor has the removal of a page, which cuts nobody off: both wait in turn."""
+    held = with_person()
+    process = hearing(held)
+    resting(process)
+    for event in (removed(held, STRANGER, WRONG), removed(held, PAGE), removed(held, FOUNDER)):
+        for subject, data in Voice(MEMBER).events(event):
+            process.on_message(subject, data, False)
+    assert len(process._waiting) == 3
+    assert not process._lane.queued
+    assert not out(process, STRANGER)
+    await process.close()
+
+
+def in_vain(held: Roster, signer: Identity = KEY) -> Iterator[CommunityEvent]:
+    """Valid removals of the stranger's node, kept by a later epoch; their place never comes."""
+    sequence, _, lamport = held.next(MEMBER.node_id)
+    for number in itertools.count(1):
+        place = (sequence + number, "blake3:" + "0" * 64, lamport + number)
+        yield removed(held, STRANGER, signer, reason=f"{number}", place=place)
+
+
+def spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One removal in vain is all that there is room for, whatever the machine does meanwhile."""
+    monkeypatch.setattr(removal_lane, "SECONDS_AT_ONCE", 1e-9)
+    monkeypatch.setattr(removal_lane, "SECONDS_PER_SECOND", 0.0)
+
+
+def with_an_old_key_again() -> Roster:
+    """As `with_person`; the person key is that of the first epoch, and another was in between."""
+    held, stay = with_person(), (MEMBER.node_id, STRANGER.node_id, PAGE.node_id)
+    for epoch, key in ((2, WRONG), (3, KEY)):
+        content = statements.keyed(held.community_id, PAPER, epoch, key.node_id, stay)
+        held = rosters.merge(held, [act(held, MEMBER, statements.KEYED, content)])
+    return held
+
+
+@pytest.mark.req("ATTACK-63")
+@pytest.mark.parametrize("signer", [KEY, PAPER], ids=["person key", "recovery key"])
+async def test_removals_in_vain_lose_the_lane(signer: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+    spent(monkeypatch)
+    if signer is PAPER:  # those of the recovery key count, but for the ninth of one node
+        monkeypatch.setattr(replay, "MAX_REMOVALS", 0)
+    held = with_an_old_key_again()
+    process, made = hearing(held), in_vain(held, signer)
+    assert not process.status(STRANGER.node_id).revoked
+    await hear(process, Voice(MEMBER).events(next(made)))
+    resting(process)
+    for frame in Voice(MEMBER).events(next(made)):
+        process.on_message(*frame, False)
+    assert (len(process._waiting), len(process._lane.queued)) == (1, 0)
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-63")
+async def test_a_spent_person_key_takes_nothing_from_the_recovery_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thief has the person key, and forges what it cannot sign; the own node passes both on."""
+    spent(monkeypatch)
+    held = with_an_old_key_again()
+    process = Membership(FOUNDER.node_id, held)
+    forged = CommunityEvent(**{**removed(held, STRANGER, PAPER).as_json(), "lamport": 2**40})
+    for event in (next(in_vain(held)), forged):
+        await process.add([event])
+    resting(process)
+    await hear(process, Voice(MEMBER).events(removed(held, STRANGER, PAPER)))
+    assert out(process, STRANGER)
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-63")
+async def test_a_sender_has_few_removals_by_persons_in_the_lane_at_once() -> None:
+    held = with_an_old_key_again()
+    process = hearing(held)
+    made = list(itertools.islice(in_vain(held), removal_lane.MAX_AT_ONCE + 5))
+    for subject, data in Voice(MEMBER).events(*made):
+        process.on_message(subject, data, False)
+    assert (len(process._waiting), len(process._lane.queued)) == (5, removal_lane.MAX_AT_ONCE)
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-63")
+async def test_carriers_of_a_persons_removal_displace_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The person's two nodes are out before the places of these are there, whoever carries how many."""
+    monkeypatch.setattr(removal_lane, "_MOST_EARLY", 2)
+    held = with_person()
+    heads = [(one.hash,) for one in invites(STRANGER, 3, held)]
+    carriers = zip((MEMBER, PAGE, FOUNDER), heads, strict=True)
+    carried = [removed(held, STRANGER, author=author, heads=known) for author, known in carriers]
+    process = hearing(held)
+    await process.add([*carried, removed(held, MEMBER, PAPER, author=WRONG, heads=heads[0])])
+    assert out(process, STRANGER)
+    assert out(process, MEMBER)
+    assert len(process.waiting_removals) == 2, "one for each node"
+    await process.close()
+
+
+@pytest.mark.req("ATTACK-66")
+@pytest.mark.parametrize("signer", [PAPER, WRONG], ids=["the person's", "a free person's"])
+async def test_a_thief_that_filled_the_lines_room_keeps_out_no_recovery(
+    signer: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stolen node has let in the other one, so that both have one room. A person of nobody gets none."""
+    monkeypatch.setattr("hearthnet.bus.session.event_intake.BYTES_AT_ONCE", 4_000)
+    held, new = take_in(community_of(MEMBER), MEMBER, STRANGER), Identity.generate()
+    held = rosters.merge(held, [commands.CommunityAuthor(held, MEMBER).key_person(PAPER, KEY, NOW)])
+    for node in (MEMBER, STRANGER):
+        author = commands.CommunityAuthor(held, node)
+        held = rosters.merge(held, [author.add_node(PAPER.node_id, KEY, "node", NOW)])
+    process = hearing(held)
+    await process.add_fetched(invites(MEMBER, 20, held), (), MEMBER.node_id)
+    assert process.passed_over
+    kinds = {content: kind for kind, content in STATEMENTS.items()}
+    made: tuple[statements.Statement, ...] = (statements.keyed(held.community_id, signer, 2, new.node_id),)
+    if signer is PAPER:
+        author = commands.CommunityAuthor(held, PAPER)
+        made = (*author.recovered(new, (MEMBER.node_id,)), author.named_helpers(KEY.node_id, 1, ()))
+    for one in made:
+        author = commands.CommunityAuthor(held, STRANGER)
+        event = author.carry(kinds[type(one)], msgspec.to_builtins(one), NOW)
+        held = rosters.merge(held, [event])
+        await hear(process, Voice(STRANGER).events(event))
+    person = process.roster.person(PAPER.node_id)
+    assert person is not None
+    found = (person.epoch, out(process), person.helpers is not None)
+    assert found == ((2, True, True) if signer is PAPER else (1, False, False))
+    assert process.roster.person(WRONG.node_id) is None
     await process.close()

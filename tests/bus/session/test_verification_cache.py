@@ -13,7 +13,6 @@ from hearthnet.bus.session.keyring import VerificationCache
 from hearthnet.core import ids
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol.frame import FrameError
-from hearthnet.trust.keys import Identity
 from tests.protocol.test_frame import ANNA, BERTA, said
 
 FRAME = frames.signed(said(ANNA), b"{}", ANNA)
@@ -89,20 +88,6 @@ def test_a_mark_counts_for_one_frame_of_one_signer_and_one_node(tmp_path: Path) 
             frames.read_signed(changed, ANNA.node_id, marks)
     with pytest.raises(FrameError):
         frames.read_signed(FRAME, BERTA.node_id, marks)
-
-
-@pytest.mark.req("BUS-64")
-def test_what_is_refused_leaves_no_mark(tmp_path: Path) -> None:
-    marks = VerificationCache(BERTA, tmp_path / "proved")
-    forged = frames.signed(said(ANNA), b"{}", Identity.generate())
-    for _ in range(2):
-        with pytest.raises(FrameError, match="not the sender's"):
-            frames.read_signed(forged, ANNA.node_id, marks)
-    ambiguous = FRAME.partition(b"\n")[2].replace(b'"kind":', b'"kind":"find","kind":', 1)
-    twice = b"HN1 s %b\n%b" % (_signature(ambiguous), ambiguous)
-    for _ in range(2):
-        with pytest.raises(FrameError, match="stands twice"):
-            frames.read_signed(twice, ANNA.node_id, marks)
 
 
 @pytest.mark.req("BUS-64")

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.session.keyring import load_identity
+from hearthnet.cli.commands import market_lending
+from hearthnet.cli.entry_point import run
 from hearthnet.core import ids
+from hearthnet.core.home import Home
 from hearthnet.protocol import frame as frames
 from hearthnet.protocol import header as headers
 from tests.cli.conftest import Here
@@ -206,8 +209,103 @@ def test_a_post_is_found_changed_and_ended_by_its_author(here: Here, shell: Shel
     assert "/input/event_id" in here.err
 
 
+@pytest.mark.req("MARKET-35", "MARKET-23")
+def test_a_post_is_hidden_listed_with_the_reason_and_shown_again(
+    here: Here, shell: Shell, tmp_path: Path
+) -> None:
+    at = ("--home", shell.home)
+    posted = here.json("market", "post", "--title", "Zither to smash", "--body", "b", *at)
+    one = posted["event_id"]
+    assert here("market", "hide", one, *at) == 2
+    assert "--reason" in here.err
+    assert here("market", "hide", one, "--reason", "It is cruel.", *at) == 0
+    assert here.out == f"hidden: {one}\n"
+    for again, code, words in (("hide", 2, "hidden already"), ("update", 0, "")):
+        given = ("--reason", "r") if again == "hide" else ("--body", "c")
+        assert here("market", again, one, *given, *at) == code
+        assert words in here.err
+    assert here("market", "search", "smash", *at) == 0
+    assert here.out == "nothing found\n"
+    assert here("market", "list", "--hidden", *at) == 0
+    assert "Zither to smash" in here.out
+    assert f"hidden: {one} by " in here.out
+    assert here.out.endswith(": It is cruel.\n")
+    assert here("market", "list", "--since", str(posted["lamport"]), *at) == 0
+    assert here.out.startswith(f"hidden: {one} by ")
+    (there,) = here.json("market", "list", "--hidden", *at)["posts"]
+    assert there["hidden"][0]["reason"] == "It is cruel."
+    assert here("market", "unhide", one, "--reason", "Only a picture of one.", *at) == 0
+    assert here.out == f"shown again: {one}\n"
+    assert here("market", "unhide", one, "--reason", "Once more.", *at) == 5
+    assert "is not hidden" in here.err
+    file = tmp_path / "hidden.json"
+    assert here.json("market", "export", file, "--event", one, *at)["events"] == 4
+    roster = shell.home / "community" / "roster.json"
+    assert here.json("market", "verify", file, "--roster", roster) == {"proved": 4}
+    assert here("market", "end", one, *at) == 0
+
+
 @pytest.mark.req("CLI-1")
 def test_both_commands_say_what_they_are_for(here: Here) -> None:
     for name, words in (("market", "export"), ("outbox", "remove")):
         assert here(name) == 0
         assert words in here.out
+
+
+@pytest.mark.req("MARKET-39")
+def test_an_author_is_muted_listed_and_shown_again(here: Here, shell: Shell) -> None:
+    at = ("--home", shell.home)
+    neighbour = ids.node_id(b"n" * 32)
+    assert here("market", "list", "--muted", *at) == 0
+    assert here.out == "nobody is muted; see: hearthnet market mute MEMBER\n"
+    assert here("market", "mute", neighbour, *at) == 0
+    assert here.out == f"muted: {ids.short_id(neighbour)}\n"
+    assert here("market", "mute", neighbour, "--guest", "anna", *at) == 0
+    assert here("market", "list", "--muted", *at) == 0
+    undo = f"hearthnet market unmute {neighbour}"
+    rows = here.out.splitlines()[1:]
+    assert [row[row.index("hearthnet") :] for row in rows] == [undo, f"{undo} --guest anna"]
+    for row, words in zip(rows, ((), ("--guest", "anna")), strict=True):
+        assert here("market", "unmute", neighbour, *words, *at) == 0
+        assert ("anna of" in row) == bool(words)
+    assert here.json("market", "list", "--muted", *at) == {"muted": []}
+    own = load_identity(shell.home / "keys" / "device.key").node_id
+    assert here("market", "mute", own, *at) == 2
+    assert "cannot mute oneself" in here.err
+    assert here("market", "mute", "nobody of that name", *at) == 5
+
+
+@pytest.mark.req("MARKET-45")
+def test_a_post_is_reserved_and_lent_by_its_ids(here: Here, shell: Shell) -> None:
+    at = ("--home", shell.home)
+    posted = here.json("market", "post", "--title", "Zeppelin to lend", "--body", "b", *at)
+    one = posted["event_id"]
+    assert here("market", "reserve", one, *at) == 4
+    assert "cannot reserve what oneself offers" in here.err
+    assert here("market", "reserve", one, "--withdraw", "--give-back", *at) == 2
+    assert here("market", "reserve", one, "--withdraw", *at) == 5
+    assert here("market", "lend", "promise", one, one, *at) == 5
+    assert "no such reservation" in here.err
+    assert here("market", "lend", "sell", one, one, *at) == 2
+
+
+@pytest.mark.req("MARKET-45")
+def test_open_reservations_are_printed_with_their_ids(
+    capsys: pytest.CaptureFixture[str], shell: Shell
+) -> None:
+    node = ids.node_id(b"n" * 32)
+    loans = [
+        {"event_id": "R1", "by": node, "guest": "anna", "state": "lent", "note": "Soon\x1b[2J"},
+        {"event_id": "R2", "by": node, "state": "refused"},
+    ]
+    market_lending.print_loans(Home(shell.home), [{"event_id": "P1", "loans": loans}, {"event_id": "P2"}])
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"lent: P1 R1 by anna of {ids.short_id(node)}: Soon")
+    assert "\x1b" not in line
+
+
+@pytest.mark.req("MARKET-47")
+@pytest.mark.parametrize("words", ["52.5", "52.5,x", "91,0", "0,181", "1,2,3"])
+def test_a_position_that_is_none_is_a_usage_error(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["market", "list", "--near", words]) == 2
+    assert "--near" in capsys.readouterr().err

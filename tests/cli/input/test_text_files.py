@@ -40,7 +40,7 @@ def test_folders_give_their_texts_in_order_and_the_rest_is_named(docs: Path) -> 
 
 
 def test_a_named_file_is_taken_whatever_it_is_called_and_nothing_twice(docs: Path) -> None:
-    found = find([docs / "picture.png", docs, docs / "a.txt"])
+    found = find([docs / "picture.png", docs, docs / "a.txt", docs / "deep" / ".." / "b.MD"])
     assert [file.name for file in found.texts] == [
         "picture.png",
         "docs/a.txt",

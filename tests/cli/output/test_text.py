@@ -47,7 +47,7 @@ def test_hidden_characters_are_shown_as_codes(given_text: str, shown: str) -> No
 
 
 def test_lines_keep_their_ends_and_joiners_but_nothing_else_hidden() -> None:
-    assert text.many_lines("a\n\tb\u200d\x1b\r") == "a\n\tb\u200d\\x1b\\r"
+    assert text.many_lines("a\n\tb\u200c\u200d\x1b\r\u202e") == "a\n\tb\u200c\u200d\\x1b\\r\\u202e"
 
 
 @pytest.mark.req("CLI-3")

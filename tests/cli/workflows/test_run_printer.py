@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from hearthnet.cli.commands.caps import contract_of, params_text
+from hearthnet.cli.entry_point import report
 from hearthnet.cli.input.options import CommandSettings
 from hearthnet.cli.workflows.ask_flow import Run
 from hearthnet.cli.workflows.question_plan import ModelOffer, Plan
@@ -20,6 +21,8 @@ from tests.cli.output.test_terminal import Tty
 LONG = "Water. " * 200
 WIPE = "\r\x1b[K"
 READING = ("progress", {"stage": "reading", "current": 374, "total": 830})
+UNKNOWN = ["", "Happened, by signed records", "  unknown"]
+"""Below words of a model of which no list came."""
 
 
 def shown(capsys: pytest.CaptureFixture[str], *frames: tuple[str, dict[str, Any]], **params: Any) -> str:
@@ -66,6 +69,7 @@ def test_notes_stand_on_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -
         " for it.",
         "(the answer is cut off: the model reached its limit of tokens)",
         "(no further tools: the limit max_calls was reached)",
+        *UNKNOWN,
     ]
 
 
@@ -85,7 +89,8 @@ def test_how_far_the_model_has_read_stands_there_until_it_speaks(monkeypatch: py
     show.frame("iteration", {})
     show.frame(*READING)
     show.ending()
-    assert screen.getvalue().endswith(f"Yes\n{WIPE}reading 45 %{WIPE}")
+    listed = "".join(f"{line}\n" for line in UNKNOWN)
+    assert screen.getvalue().endswith(f"Yes\n{WIPE}reading 45 %{WIPE}{listed}")
 
 
 @pytest.mark.req("ASK-12")
@@ -129,6 +134,8 @@ def test_of_several_calls_each_result_says_whose_it_is(capsys: pytest.CaptureFix
         "  completed (12 ms, 34 B): 2",
     ]
     out = shown(capsys, *calls, ("token", {"text": "Wait\n"}), ends[0]).splitlines()
+    assert out[-len(UNKNOWN) :] == UNKNOWN
+    del out[-len(UNKNOWN) :]
     assert out[-2].startswith('tool b {"text":"bbb')
     assert len(out[-2]) <= 103
 
@@ -216,3 +223,34 @@ async def test_frames_are_all_that_is_printed_of_a_model_that_fails(
         await run.drive(cast("Any", None), opened)
     assert failed.value.details == details
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [token]
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("PERSON-84")
+@pytest.mark.parametrize("has_spoken", [True, False])
+async def test_frames_end_as_words_do_where_a_run_breaks_off(
+    capsys: pytest.CaptureFixture[str], has_spoken: bool
+) -> None:
+    """The store of runs is lost, which is no failure of the model with a list of its own."""
+    for frames in (True, False):
+
+        async def opened(hear: Any) -> Any:
+            class Lost:
+                async def drive(self) -> None:
+                    if has_spoken:
+                        await hear({"event": "token", "data": {"text": "I posted it."}})
+                    raise HearthNetError("partition", "the store is away", exit_status=6)
+
+            return Lost()
+
+        run = Run(CommandSettings(frames=frames), Plan(ModelOffer({"model": "m"}), (), "auto"))
+        with pytest.raises(HearthNetError) as failed:
+            await run.drive(cast("Any", None), opened)
+        report(failed.value, CommandSettings(frames=frames))
+        out = capsys.readouterr().out
+        if frames:
+            end = json.loads(out.splitlines()[-1])
+            found = (end["data"].get("details") or {}).get("happened")
+            assert (end["event"], found) == ("error", [{"state": "unknown"}] if has_spoken else None)
+        else:
+            assert ("  unknown\n" in out) is has_spoken

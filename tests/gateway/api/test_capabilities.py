@@ -10,7 +10,7 @@ from hearthnet.core.config import McpServerConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.api.capabilities import check_installed, check_offered, is_shared
 from hearthnet.gateway.auth.client_store import ClientStore, StoredClient
-from hearthnet.gateway.auth.clients import check_room
+from hearthnet.gateway.auth.client_tokens import check_room
 from hearthnet.trust.authorization.token import Scope
 from tests.helpers.gateway import House
 from tests.services.mcp.houses import Plain, configure, offered, running, tool

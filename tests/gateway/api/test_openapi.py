@@ -17,7 +17,7 @@ from starlette.routing import Route
 from hearthnet.contracts.registry import contracts
 from hearthnet.contracts.schema import compile_schema
 from hearthnet.gateway.api import openapi
-from hearthnet.gateway.auth.clients import everything
+from hearthnet.gateway.auth.client_tokens import everything
 from hearthnet.gateway.http.errors import STATUS
 from tests.helpers.gateway import House
 from tests.helpers.scripted_model import Say
@@ -25,8 +25,9 @@ from tests.helpers.scripted_model import Say
 POST = {"category": "offer", "title": "Jam", "body": "Plum."}
 QUERY = {"capability": "rag.query", "body": {"params": {"corpus": "probe"}, "input": {"query": "water"}}}
 CHAT = "llm.chat@2.0"
-_ELSEWHERE = ("/v1/socket", "/mcp", "/page", "/openapi.json", "/v1/session")
-"""Described in words: other protocols, and the page's own door."""
+_PAGES_OWN = ("/page", "/v1/session", "/v1/device", "/v1/objection", "/v1/conversations")
+_ELSEWHERE = ("/v1/socket", "/mcp", "/openapi.json", *_PAGES_OWN)
+"""Described in words: other protocols, and what programs do not have."""
 
 
 @pytest.mark.req("HTTP-9")

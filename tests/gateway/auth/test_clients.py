@@ -25,6 +25,7 @@ from hearthnet.gateway.auth.clients import Client, Clients
 from hearthnet.gateway.auth.login_links import LinkBook
 from hearthnet.gateway.http.rate_limits import RateLimits
 from hearthnet.trust.authorization import revocation
+from hearthnet.trust.authorization.authority import UNDELEGABLE
 from hearthnet.trust.authorization.token import Scope, decode, mint
 from hearthnet.trust.keys import Identity
 from tests.helpers.envelopes import sign_envelope
@@ -248,6 +249,7 @@ async def test_a_scope_without_names_is_all_that_a_guest_may_ever_call(shared: H
     clients, guest = shared.gateway.clients, shared.guest()
     scope = clients.scope_of(guest.entry)
     of_members = {one.name for one in contracts() if one.trust_required in ("member", "trusted", "anchor")}
+    of_members -= UNDELEGABLE
     assert set(scope.capabilities) == of_members
     assert {"llm.chat", "market.post", "rag.query"} <= of_members
     assert not any(name.startswith(("auth.", "community.", "node.trace")) for name in of_members)

@@ -76,6 +76,26 @@ async def test_bodies_under_way_are_bounded_and_given_back(shared: House) -> Non
 
 
 @pytest.mark.req("GATE-9", "ATTACK-43")
+async def test_the_number_of_bodies_under_way_is_bounded(shared: House) -> None:
+    limits = BodyLimits(client_bytes=10**6, total_bytes=10**7, owner_bytes=0, total_bodies=4, owner_bodies=1)
+    gate, owner = BodyGate(shared.gateway.clients, limits), shared.guest(principal=OWNER)
+    one, large = shared.guest(), 65_537
+    held = [head(one, large) for _ in range(3)]
+    assert [code_of(gate, scope) for scope in held] == ["", "", ""]
+    assert code_of(gate, head(one, large)) == "capacity_exceeded"
+    held.append(head(owner, large))
+    assert code_of(gate, held[-1]) == "", "one is for the owner"
+    assert code_of(gate, head(owner, large)) == "capacity_exceeded"
+    release(held[0])
+    held.append(head(owner, large))
+    assert code_of(gate, held[-1]) == ""
+    for scope in held:
+        release(scope)
+    assert not gate._bodies
+    assert not gate._bytes
+
+
+@pytest.mark.req("GATE-9", "ATTACK-43")
 async def test_bodies_are_refused_by_their_heads(shared: House) -> None:
     gate, guest = BodyGate(shared.gateway.clients), shared.guest()
     assert code_of(gate, head(None, 0)) == "", "the route answers a request without a body"
@@ -118,7 +138,7 @@ async def test_a_member_s_token_takes_the_room_of_its_address(shared: House) -> 
     for _ in range(4):
         assert code_of(gate, shown("192.0.2.9", 1_048_576)) == ""
     assert code_of(gate, shown("192.0.2.9", 1)) == "rate_limited"
-    assert code_of(gate, shown("192.0.2.8", 1)) == ""
+    assert [code_of(gate, shown("192.0.2.8", 1)) for _ in range(33)] == [""] * 32 + ["rate_limited"]
     assert code_of(gate, shown("192.0.2.8", 1_048_577, "/v1/chat/completions")) == "payload_too_large"
 
 
@@ -139,6 +159,20 @@ async def test_an_address_has_some_of_the_sockets_of_nobody(shared: House) -> No
     assert isinstance(opened("192.0.2.9")[ADMITTED], BodyRoom)
     local = [opened("127.0.0.1")[ADMITTED] for _ in range(64)]
     assert [type(one) for one in local] == [BodyRoom] * 63 + [Refusal]
+
+
+@pytest.mark.req("ATTACK-43")
+async def test_a_client_that_its_handshake_names_has_sockets_of_its_own(shared: House) -> None:
+    gate = BodyGate(shared.gateway.clients)
+
+    def opened(guest: Guest) -> type:
+        scope = head(guest, 0, "/v1/socket") | {"type": "websocket"}
+        assert gate.admit_socket(scope)
+        return type(scope[ADMITTED])
+
+    one, other = shared.guest(), shared.guest()
+    assert [opened(one) for _ in range(129)] == [BodyRoom] * 128 + [Refusal]
+    assert opened(other) is BodyRoom
 
 
 @pytest.mark.req("ATTACK-43")

@@ -27,6 +27,7 @@ from hearthnet.gateway.http.connection_limits import ConnectionLimits, GuardedPr
 from hearthnet.gateway.http.rate_limits import is_loopback
 from hearthnet.gateway.middleware import AuthMiddleware
 from hearthnet.supervisor.supervisor import SERVICE_GRACE_SECONDS
+from tests.helpers.certificates import certificate
 from tests.helpers.gateway import House
 from tests.helpers.waiting import wait_for
 
@@ -263,14 +264,16 @@ async def test_the_end_waits_for_nobody_for_long(shared: House, monkeypatch: pyt
 @pytest.mark.req("GATE-12")
 async def test_one_connection_too_many_is_told_so(shared: House) -> None:
     async with opened(shared, most=3) as gateway, contextlib.AsyncExitStack() as stack:
-        for _ in range(3):
-            await stack.enter_async_context(connected(gateway))
+        there = [await stack.enter_async_context(connected(gateway)) for _ in range(3)]
         async with connected(gateway) as (reader, writer):
             writer.write(HEAD + b"\r\n")
             said = await rest(reader)
         assert said.startswith(b"HTTP/1.1 503 ")
         assert b"\r\nretry-after: 5\r\n" in said
         assert json.loads(said.partition(b"\r\n\r\n")[2])["error"] == "capacity_exceeded"
+        for reader, writer in there:
+            writer.write(HEAD + b"Connection: close\r\n\r\n")
+            assert b"200 OK" in await rest(reader), "who was there before is served"
         await stack.aclose()
 
         async def served() -> bool:
@@ -353,31 +356,3 @@ async def test_beyond_this_computer_there_is_tls_or_nothing(shared: House, tmp_p
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
-
-
-def certificate(folder: Path) -> str:
-    """A PEM file with a key and a certificate for kitchen.example that it signed itself."""
-    import datetime
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kitchen.example")])
-    now = datetime.datetime.now(datetime.UTC)
-    found = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), 1, now - datetime.timedelta(1), now + datetime.timedelta(1)
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("kitchen.example")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / "gateway.pem"
-    path.write_bytes(private + found.public_bytes(serialization.Encoding.PEM))
-    return str(path)

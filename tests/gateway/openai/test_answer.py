@@ -87,7 +87,10 @@ def test_calls_of_the_clients_tools_go_out_whole_and_numbered() -> None:
         ("tool_call", {"id": "c2", "name": "code", "arguments": {"input": "1+1"}}),
         ("done", {**DONE, "stop_reason": "tool_calls"}),
     )
-    assert [delta["tool_calls"][0]["index"] for delta in deltas] == [0, 1]
+    assert [(call["index"], call["id"]) for delta in deltas for call in delta["tool_calls"]] == [
+        (0, "c1"),
+        (1, "c2"),
+    ]
     assert json.loads(deltas[0]["tool_calls"][0]["function"]["arguments"]) == {"at": "sky"}
     assert deltas[1]["tool_calls"][0]["custom"] == {"name": "code", "input": "1+1"}
     whole = FORM.whole(answer)

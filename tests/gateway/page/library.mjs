@@ -10,7 +10,7 @@ const load = (name) => import(new URL(name, lib));
 const { canonical } = await load("lib/canonical.js");
 const { blake3 } = await load("lib/blake3.js");
 const { base64url, digest, hex, shortId, ulid } = await load("lib/bytes.js");
-const { signature, unsigned, envelope } = await load("lib/signing.js");
+const { signature, unsigned, envelope, objection, opening } = await load("lib/signing.js");
 const { check, checkEdited, checkShown, approve } = await load("lib/approval.js");
 const { exactJson, marked, pieces, plain } = await load("lib/visible.js");
 const { HIDDEN } = await load("lib/hidden.js");
@@ -57,6 +57,8 @@ const FUNCTIONS = {
   ulid: (now) => ulid(now),
   unsigned,
   sign: async (seed, id, purpose, document) => signature(await keyOf(seed, id), purpose, document),
+  objection: async (seed, id, ...about) => objection(await keyOf(seed, id), ...about),
+  opening: async (seed, id, ...link) => opening(await keyOf(seed, id), ...link),
   envelope: async (seed, id, call) => envelope(await keyOf(seed, id), call),
   check: (pending, who) => check(pending, who) ?? "fits",
   checkEdited: (pending, wanted) => checkEdited(pending, wanted) ?? "fits",

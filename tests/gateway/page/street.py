@@ -137,7 +137,7 @@ class Street:
         """A one-time link, by default for somebody new."""
         assert self.gateway is not None
         self._people += 1
-        return f"{self.url}/#code={self.gateway.links.make(principal or f'person-{self._people}')}"
+        return self.gateway.links.link(self.url, principal or f"person-{self._people}")
 
     async def effects(self) -> list[dict[str, Any]]:
         """The posts that there are."""

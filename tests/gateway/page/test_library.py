@@ -15,6 +15,7 @@ from hearthnet.core.canonical_json import canonical_json, digest
 from hearthnet.gateway.http.signed_request import check_envelope
 from hearthnet.protocol.replay import ReplayWindow
 from hearthnet.trust.authorization.approval import PURPOSE, Approval, decode
+from hearthnet.trust.community.recovery_statements import OBJECTED
 from hearthnet.trust.keys import Identity
 from hearthnet.trust.signed_document import check
 from tests.gateway.page.library import Refusal, ask, ask_all
@@ -254,6 +255,23 @@ def test_what_is_approved_is_what_was_shown() -> None:
     other = asked(body=OTHER, arguments_digest=digest(OTHER), approval={"arguments_digest": digest(OTHER)})
     assert ask("checkShown", asked(), asked()) == "fits"
     assert ask("checkShown", other, asked()).rule == "arguments_digest"
+
+
+@pytest.mark.req("PERSON-82")
+def test_a_link_is_opened_with_the_bytes_of_the_vector() -> None:
+    session = vectors("session")
+    body, seeds = session["body"], session["seeds_hex"]
+    node = Identity(bytes.fromhex(seeds["node"])).node_id
+    assert ask("opening", seeds["page"], body["key"], body["code"], node, body["name"]) == body
+
+
+@pytest.mark.req("PERSON-85")
+def test_an_objection_has_the_bytes_of_the_vector() -> None:
+    persons = vectors("persons")
+    (data,) = [one["data"] for one in persons["statements"] if one["event_type"] == OBJECTED]
+    me = {"person": {"id": data["person"]}, "community": persons["community_id"]}
+    signed = ask("objection", persons["seeds_hex"]["page"], data["key"], me, data["recovery"])
+    assert signed == {"recovery": data["recovery"], "signature": data["signature"]}
 
 
 # --- what is shown ----------------------------------------------------------------------------------------

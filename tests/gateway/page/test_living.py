@@ -11,6 +11,7 @@ from playwright.async_api import Page, expect
 
 from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.agent.loop.state import Limits
+from hearthnet.core.ids import new_ulid
 from tests.gateway.page.street import PHONE, Street, Visit, visit
 from tests.helpers.probe import Anything
 from tests.helpers.scripted_model import Say
@@ -73,6 +74,71 @@ async def test_a_post_is_seen_signed_and_found(street: Street) -> None:
         await page.get_by_label("Kind").last.select_option("emergency")
         await expect(page.locator("li[data-post]")).to_have_count(0)
     assert (await titles(street)).count("Wheelbarrow to lend") == 1
+
+
+@pytest.mark.req("MARKET-39", "PAGE-13")
+async def test_an_author_is_muted_and_shown_again_on_the_page(street: Street) -> None:
+    async with await street.mesh.bus("owner") as owner:
+        text = {"client_id": new_ulid(), "category": "offer", "title": "Trumpet", "body": "Loud."}
+        await owner.call("market.post@1.0", {"params": {}, "input": text})
+    async with visit(street) as there, visit(street) as other:
+        page = there.page
+        for one in (page, other.page):
+            await go(one, "market")
+            await expect(one.locator("li[data-post]").filter(has_text="Trumpet")).to_have_count(1)
+        trumpet = page.locator("li[data-post]").filter(has_text="Trumpet")
+        await trumpet.get_by_role("button", name="Mute this author").click()
+        await there.choose("approve")
+        await expect(trumpet).to_have_count(0)
+        await page.get_by_text("Authors you have muted: 1").click()
+        await page.reload()
+        await go(page, "market")
+        await page.get_by_text("Authors you have muted: 1").click()
+        await expect(trumpet).to_have_count(0)
+        # It is this person's alone, though both pages follow one topic.
+        await go(other.page, "mesh")
+        await go(other.page, "market")
+        await expect(other.page.locator("li[data-post]").filter(has_text="Trumpet")).to_have_count(1)
+        await page.get_by_role("button", name="Show the posts again").click()
+        await there.choose("approve")
+        await expect(trumpet).to_have_count(1)
+        await expect(page.locator("#muted")).to_be_hidden()
+
+
+@pytest.mark.req("MARKET-35", "MARKET-36", "PAGE-13")
+async def test_a_post_is_hidden_and_shown_again_on_the_page(street: Street) -> None:
+    async with await street.mesh.guest_bus() as neighbour:
+        text = {"client_id": new_ulid(), "category": "offer", "title": "Drum", "body": "Loud."}
+        await neighbour.call("market.post@1.0", {"params": {}, "input": text})
+    async with visit(street, principal="owner") as there, visit(street) as guest:
+        page = there.page
+        for one in (page, guest.page):
+            await go(one, "market")
+            await expect(one.locator("li[data-post]").filter(has_text="Drum")).to_have_count(1)
+        assert await guest.page.get_by_text("Hide for everybody").count() == 0
+        drum = page.locator("li[data-post]").filter(has_text="Drum")
+        await drum.get_by_text("Hide for everybody").click()
+        await drum.get_by_label("Why?").fill("At night, too.")
+        await drum.get_by_role("button", name="Look at it and hide").click()
+        await there.choose("approve")
+        await expect(drum).to_have_count(0)
+        for one in (page, guest.page):
+            await one.get_by_text("Hidden posts").click()
+            hidden = one.locator("li[data-hidden]")
+            await expect(hidden).to_contain_text(re.compile(r"Drum.*hidden by.*: At night, too\."))
+        await expect(guest.page.locator("li[data-post]").filter(has_text="Drum")).to_have_count(0)
+        assert await guest.page.get_by_text("Show to everybody again").count() == 0
+        await page.get_by_text("Show to everybody again").click()
+        await hidden_form(page).get_by_label("Why?").fill("Only a toy.")
+        await hidden_form(page).get_by_role("button").click()
+        await there.choose("approve")
+        await expect(drum).to_have_count(1)
+        await expect(page.locator("li[data-hidden]")).to_have_count(0)
+
+
+def hidden_form(page: Page) -> Any:
+    """The form by which a hidden post is shown again."""
+    return page.locator("li[data-hidden] form")
 
 
 @pytest.mark.req("PAGE-2", "PAGE-13")

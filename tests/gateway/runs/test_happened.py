@@ -13,7 +13,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.gateway.runs.calls import MeshCall, answer, stream_frames
 from tests.helpers.mesh import Mesh
-from tests.helpers.probe import CHAT_BODY
+from tests.helpers.probe import CHAT_BODY, QUERY, query
 from tests.pains.acting import POST, acting
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("ATTACK-47")]
@@ -39,6 +39,24 @@ async def test_a_model_provider_writes_no_list(mesh: Mesh) -> None:
         assert failed.value.details == {"rule": "r"}
 
 
+async def test_no_answer_or_frame_of_a_provider_has_a_list(mesh: Mesh) -> None:
+    async with acting(mesh, []) as scene:
+        scene.service.meta = {"happened": FORGED}
+
+        async def talk(_call: Call[Any, Any], stream: Stream) -> None:
+            await stream.send("token", {"text": "I posted it.", "happened": FORGED})
+
+        scene.service.talk = talk
+        read = await answer(scene.bus, MeshCall(find_contract(QUERY), query(), ""))
+        assert (read["meta"]["corpus"], read["happened"]) == ("probe", NOTHING)
+        assert "happened" not in read["meta"]
+        call = MeshCall(find_contract("llm.chat@2.0"), CHAT_BODY, "")
+        token, done = [frame async for frame in stream_frames(scene.bus, call)]
+        assert (token["data"], done["event"]) == ({"text": "I posted it."}, "done")
+        assert done["data"]["happened"] == NOTHING
+        assert str(FORGED) not in str(done)
+
+
 async def test_an_effect_without_a_model_is_listed_however_it_ends(mesh: Mesh) -> None:
     key, contract = ids.new_ulid(), find_contract("market.post")
 
@@ -59,4 +77,7 @@ async def test_an_effect_without_a_model_is_listed_however_it_ends(mesh: Mesh) -
         scene.service.answered = never
         with pytest.raises(HearthNetError) as lost:
             await answer(scene.bus, posts("Third", ids.new_ulid(), 1))
-        assert lost.value.details["happened"] == [{"state": "unknown", "capability": contract.id}]
+        (effect,) = lost.value.details["happened"]
+        assert (effect["state"], effect["capability"]) == ("unknown", contract.id)
+        # The provider has the same deadline, and may be the first to say that it is over.
+        assert effect.get("home", scene.bus.peer.node_id) == scene.bus.peer.node_id

@@ -251,6 +251,21 @@ def test_one_client_has_so_many_streams_and_those_that_ended_give_way() -> None:
     assert [one for one in kept if one.owner == OWNER] == [first, third]
 
 
+@pytest.mark.req("SOCK-17", "ATTACK-43")
+def test_clients_of_another_node_share_its_streams() -> None:
+    kept = Channels(linger_seconds=60, most_of_one=2)
+    first, second = (kept.open(f"ed25519:x/{name}", "ed25519:x", sums_up=True) for name in "ab")
+    with pytest.raises(HearthNetError, match="2 streams under way"):
+        kept.open("ed25519:x/c", "ed25519:x", sums_up=True)
+    second.run = "r"
+    assert kept.of_run("r", "ed25519:x/b") is second
+    assert kept.of_run("r", "ed25519:x/a") is None
+    with pytest.raises(HearthNetError, match="no stream"):
+        kept.find(first.stream, "ed25519:x/b")
+    kept.drop(first)
+    kept.open("ed25519:x/c", "ed25519:x", sums_up=True)
+
+
 @pytest.mark.req("SOCK-6")
 def test_a_sum_has_text_calls_and_what_is_asked() -> None:
     said = Summary()

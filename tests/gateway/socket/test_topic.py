@@ -173,9 +173,13 @@ class Market:
         self.removed: list[str] = []
         self.ended: list[dict[str, Any]] = []
         self.lamport = 0
+        self.muted: set[str] = set()
+        """Posts of authors whom the client has muted that is asked for at the moment."""
 
     async def ask(self, given: dict[str, Any]) -> dict[str, Any]:
+        left_out = set() if given.get("muted") else self.muted
         posts = [post for post in self.posts if post["lamport"] > given["since_lamport"]]
+        posts = [post for post in posts if post["event_id"] not in left_out]
         told = {"posts": posts, "removed": self.removed, "max_lamport": self.lamport}
         return {**told, "ended": self.ended} if self.ended else told
 
@@ -209,6 +213,17 @@ async def test_the_market_tells_of_posts_that_come_and_end() -> None:
     fresh = market.post("e9")
     assert await look.look() == [("reset", {}), ("posted", fresh)]
     assert look.state() == {"posts": [fresh]}
+
+
+@pytest.mark.req("MARKET-39", "SOCK-14")
+@pytest.mark.asyncio
+async def test_the_market_of_all_clients_has_what_one_has_muted() -> None:
+    market = Market()
+    market.muted = {"e1"}
+    look = MarketLook(market.ask)
+    post = market.post("e1")
+    assert await look.look() == [("posted", post)]
+    assert look.state() == {"posts": [post]}
 
 
 @pytest.mark.req("SOCK-14")

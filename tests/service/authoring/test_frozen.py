@@ -65,8 +65,8 @@ def test_freezing_writes_the_contract_in_one_form(tmp_path: Path) -> None:
         ("name: str", "name: str, age: int", "request/input/age is now required", "hello.greet@2.0, or"),
         ("-> str", "-> str | None", "reply/output may now be", "hello.greet@2.0, or"),
         ("name: str", "name: str, age: int = 3", "another request_schema", "hello.greet@1.1, or"),
-        ("by name.", "by any name.", "another summary", "write the file anew with"),
-        ("seconds=5", "seconds=60", "another timeout_seconds", "write the file anew with"),
+        ("by name.", "by any name.", "another summary", "; write the file anew with"),
+        ("seconds=5", "seconds=60", "another timeout_seconds", "; write the file anew with"),
     ],
 )
 def test_changed_contract_keeps_the_service_from_starting(

@@ -150,3 +150,24 @@ async def test_calls_of_others_are_refused_over_the_quota_of_the_audit_log(
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sets the time of the quotas, in ms."""
     return lambda now: monkeypatch.setattr(day_quota, "now_ms", lambda: now)
+
+
+@pytest.mark.req("ATTACK-32")
+async def test_names_of_guests_begin_no_counters_over_the_quota(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member invents names for whom it calls; each new one took a counter before the member was refused."""
+    increment, counters = jetstream_records.increment, set[str]()
+
+    async def counted(store: Store, subject: str, by: int) -> int:
+        counters.add(subject)
+        return await increment(store, subject, by)
+
+    monkeypatch.setattr(jetstream_records, "increment", counted)
+    member = ids.node_id(bytes(32))
+    async with await mesh.store() as store:
+        quota = DayQuota(store, mesh.identity.node_id, "market", LIMIT)
+        await quota.charge(member, member, LIMIT)
+        for number in range(20):
+            await _refusal(quota, member, 1, f"{member}/guest{number}")
+        assert len(counters) == 1

@@ -146,8 +146,9 @@ async def test_neither_a_new_process_nor_a_killed_server_forgets(mesh: Mesh, bud
 
 @pytest.mark.req("BUDGET-2")
 async def test_nobody_spends_what_another_issuer_gave(budget: Make) -> None:
-    one, mine = await budget(), claims(max_calls_total=1, max_effects=1)
-    theirs = claims(BERTA, mine.jti, max_calls_total=1, max_effects=1)
+    limits: dict[str, Any] = {"max_calls_total": 1, "max_effects": 1, "rate_limit_per_minute": 1}
+    one, mine = await budget(), claims(**limits)
+    theirs = claims(BERTA, mine.jti, **limits)
     assert [await charge(one, theirs, "a"), await charge(one, mine, "b")] == ["", ""]
 
 

@@ -63,7 +63,7 @@ async def test_events_beyond_the_budget_are_dropped_unread_with_one_line(
         data = frames.signed(header, b'{"events":1}', peer.identity)
         for _ in range(5_000):
             peer.link.send(subjects.event(peer.node_id, gossip_frames.LOG), data)
-        await wait_for(lambda: budget.dropped > 2_500, what="events to be dropped unread")
+        await wait_for(lambda: budget.dropped > 2_500, 60, what="events to be dropped unread")
         lines = [record.message for record in caplog.records]
     # The flooding process hears itself, and is not limited.
     assert sum("event frames than are read" in line for line in lines) == 1

@@ -2,71 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from tests.helpers.mesh import Mesh
-from tests.helpers.processes import child_environment
-from tests.helpers.waiting import wait_for_sync
+from tests.helpers.service_child import Child
 
-_VERBS = ("list", "search", "post", "update", "expire", "delete", "export")
+_POSTS = ("list", "search", "post", "update", "expire", "delete", "export", "hide", "unhide")
+_VERBS = (*_POSTS, "mute", "remove_person", "reserve", "lend")
 pytestmark = pytest.mark.asyncio
-
-
-class Child:
-    """A service process with its two pipes."""
-
-    def __init__(self, mesh: Mesh, name: str) -> None:
-        self.status, status_end = os.pipe()
-        lifeline_end, self.lifeline = os.pipe()
-        command = [
-            sys.executable,
-            "-m",
-            "hearthnet.service.hosting.main",
-            name,
-            "--home",
-            str(mesh.home.path),
-        ]
-        environment = child_environment(
-            HEARTHNET_STATUS_FD=str(status_end), HEARTHNET_LIFELINE_FD=str(lifeline_end)
-        )
-        self.process = subprocess.Popen(
-            command, pass_fds=(status_end, lifeline_end), env=environment, stderr=subprocess.DEVNULL
-        )
-        os.close(status_end)
-        os.close(lifeline_end)
-        os.set_blocking(self.status, False)
-        self._heard = b""
-
-    def said(self) -> list[dict[str, Any]]:
-        """Every line so far."""
-        try:
-            while more := os.read(self.status, 65536):
-                self._heard += more
-        except BlockingIOError:
-            pass
-        return [json.loads(line) for line in self._heard.splitlines()]
-
-    def wait_for(self, state: str) -> dict[str, Any]:
-        """The first line with `state`."""
-        return wait_for_sync(
-            lambda: next((line for line in self.said() if line["state"] == state), None), 20, state
-        )
-
-    def close(self) -> None:
-        """Ends it, and the pipes."""
-        self.process.kill()
-        self.process.wait()
-        os.close(self.status)
-        os.close(self.lifeline)
 
 
 @pytest_asyncio.fixture
@@ -74,15 +22,6 @@ async def node(mesh: Mesh) -> Any:
     """The mesh as a running node: its state is published and its lock is held."""
     with mesh.published():
         yield mesh
-
-
-@pytest.fixture
-def children() -> Iterator[list[Child]]:
-    """Processes that end with the test."""
-    started: list[Child] = []
-    yield started
-    for child in started:
-        child.close()
 
 
 def _start(children: list[Child], mesh: Mesh, name: str) -> Child:
@@ -94,7 +33,8 @@ def _start(children: list[Child], mesh: Mesh, name: str) -> Child:
 async def test_a_service_says_what_it_offers_and_ends_when_told(node: Mesh, children: list[Child]) -> None:
     child = _start(children, node, "market")
     ready = child.wait_for("ready")
-    assert ready["offers"] == [f"market.{verb}@1.0" for verb in sorted(_VERBS)]
+    own = [f"market.{verb}@1.0" for verb in sorted(_VERBS)]
+    assert ready["offers"] == ["community.log.sync@1.0 topic=market", *own]
     assert ready["note"] is None
     assert child.said()[0]["state"] == "starting"
     async with await node.bus() as bus:

@@ -9,6 +9,11 @@ import pytest
 
 from hearthnet import Call
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.routing.offer_registry import OfferView
+from hearthnet.core.capability_name import parse_capability
+from hearthnet.core.times import now_ms
+from hearthnet.service.sharing.terms import Terms, changing_terms
+from hearthnet.trust.authorization.token import Scope, mint
 from tests.attacks.attacker import Attacker
 from tests.helpers.mesh import Mesh
 from tests.helpers.probe import QUERY, ProbeService, query
@@ -67,12 +72,42 @@ async def test_a_place_is_held_by_who_answers_for_the_caller(
         (offer,) = (entry for entry in host._active if entry.offer.capability == QUERY)
         call = asyncio.create_task(guest.call(QUERY, query()))
         await wait_for(lambda: host.in_flight == 1, what="the call")
-        assert offer._held == {inviter: 1}
-        assert not offer.has_place(inviter)
+        assert offer.places.held(inviter) == 1
+        assert not offer.places.is_free(inviter)
         monkeypatch.undo()
         free.set()
         await call
-        assert offer._held == {}
+        assert offer.places.held(inviter) == 0
+
+
+@pytest.mark.req("SHARE-5", "ATTACK-129")
+@pytest.mark.parametrize("is_owner", [False, True])
+async def test_nodes_of_one_person_are_one_home(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch, is_owner: bool
+) -> None:
+    """Those of the owner are this home: terms are not for them."""
+    service, free, person = ProbeService(places=2), asyncio.Event(), "ed25519:" + "A" * 43
+
+    async def hold(call: Call[Any, Any]) -> None:
+        await free.wait()
+
+    service.answer = hold
+    with changing_terms(mesh.home.sharing) as terms:
+        terms["probe"] = Terms(audience="nobody" if is_owner else "members")
+    async with mesh.hosting(service) as host, await mesh.guest_bus() as guest:
+        nodes = {guest.peer.node_id, host.peer.node_id if is_owner else ""}
+        monkeypatch.setattr(
+            type(host.peer.roster), "person_of", lambda roster, node: person if node in nodes else ""
+        )
+        (offer,) = (entry for entry in host._active if entry.offer.capability == QUERY)
+        view = OfferView(
+            host.peer.node_id, parse_capability(QUERY), offer.record(host.peer.instance, "probe", "0")
+        )
+        call = asyncio.create_task(Attacker(guest).call(view, QUERY, query()))
+        await wait_for(lambda: host.in_flight == 1, what="the call")
+        assert (offer.places.held(person), offer.places.held(guest.peer.node_id)) == (0 if is_owner else 1, 0)
+        free.set()
+        assert await call == "ok"
 
 
 @pytest.mark.req("ATTACK-42")
@@ -81,3 +116,40 @@ async def test_callers_of_another_node_wait_in_line_for_its_half(mesh: Mesh) -> 
     async with mesh.hosting(ProbeService(places=4)) as host, await mesh.guest_bus() as guest:
         answers = await asyncio.gather(*(guest.call(QUERY, query()) for _ in range(8)))
         assert (len(answers), host.refused) == (8, 0)
+
+
+@pytest.mark.req("ATTACK-42")
+async def test_clients_of_another_node_hold_no_more_places_through_the_gateway(mesh: Mesh) -> None:
+    """They call as the own node, under tokens of theirs of which their node can sign any number."""
+    service, free = ProbeService(places=4), asyncio.Event()
+
+    async def hold(call: Call[Any, Any]) -> None:
+        await free.wait()
+
+    service.answer = hold
+    async with mesh.hosting(service) as host, await mesh.bus() as gateway, await mesh.guest_bus() as guest:
+
+        def token(name: str) -> str:
+            return mint(
+                guest.peer.identity,
+                subject=mesh.identity.node_id,
+                audience=guest.peer.community,
+                scope=Scope(capabilities=(QUERY,)),
+                now_ms=now_ms(),
+                ttl_seconds=600,
+                principal=name,
+            )
+
+        view = await Attacker(gateway).target(QUERY, host.peer.node_id)
+
+        def ask(**fields: str) -> asyncio.Task[str]:
+            return asyncio.create_task(Attacker(gateway).call(view, QUERY, query(), **fields))
+
+        asked = [ask(token=token(f"guest{number}")) for number in range(4)]
+        await wait_for(lambda: host.refused == 2, what="two of them to be refused")
+        assert host.in_flight == 2
+        own = [ask(), ask()]
+        await wait_for(lambda: host.in_flight == 4, what="the owner's calls")
+        free.set()
+        assert [await task for task in own] == ["ok"] * 2
+        assert sorted([await task for task in asked]) == ["capacity_exceeded"] * 2 + ["ok"] * 2

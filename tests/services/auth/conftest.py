@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from hearthnet.service.community import anti_entropy
+from hearthnet.service.community import heads_exchange
 from tests.helpers.mesh import Mesh, start_mesh
 
 
 @pytest.fixture(autouse=True)
 def _no_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test waits for comes of what happened, never of the next round."""
-    monkeypatch.setattr(anti_entropy, "ANNOUNCE_SECONDS", 1_000.0)
+    monkeypatch.setattr(heads_exchange, "ANNOUNCE_SECONDS", 1_000.0)
 
 
 @pytest_asyncio.fixture

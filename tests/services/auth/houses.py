@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+from hearthnet.agent.persistence.jetstream_store import StoredRuns
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session import keyring
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
@@ -15,12 +17,14 @@ from hearthnet.supervisor.community.join_client import JoinClient
 from hearthnet.trust.community import invites
 from hearthnet.trust.keys import Identity
 from hearthnet_auth import AuthService
+from tests.agent.keeping import QUESTION, WANTS, Node
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
 
 INVITE, JOIN, SYNC = "community.invite@1.0", "community.join@1.0", "community.sync@1.0"
 PROMOTE, DEMOTE, REVOKE = "community.promote@1.0", "community.demote@1.0", "community.revoke@1.0"
 POLICY, WITHDRAW = "community.policy@1.0", "community.withdraw@1.0"
+DEVICE = "community.device.invite@1.0"
 ISSUE, REVOKE_TOKEN = "auth.token.issue@1.0", "auth.token.revoke@1.0"
 INTROSPECT = "auth.token.introspect@1.0"
 
@@ -84,3 +88,10 @@ async def at_the_door(mesh: Mesh, host: House, text: str) -> AsyncIterator[JoinC
         yield newcomer
     finally:
         await newcomer.close()
+
+
+async def waiting_run(runs: StoredRuns, home: Home, community: str) -> tuple[Node, str]:
+    """A run that waits for a yes at the node of `home`."""
+    node = Node(runs, WANTS)
+    node.peer.identity, node.peer.community = keyring.load_identity(home.device_key), community
+    return node, (await node.executor().run_chat_with_tools(QUESTION))["run"]

@@ -176,7 +176,7 @@ async def test_who_claims_to_know_more_and_does_not_is_asked_once(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     """It has nothing new to give, or does not answer at all; each time for longer than this test takes."""
-    monkeypatch.setattr("hearthnet.service.community.anti_entropy._JITTER_SECONDS", 0)
+    monkeypatch.setattr("hearthnet.service.community.heads_exchange._JITTER_SECONDS", 0)
     monkeypatch.setattr("hearthnet.service.community.peer_heads._AGAIN_SECONDS", 3_600.0)
     monkeypatch.setattr("hearthnet.service.community.peer_heads.FRUITLESS_SECONDS", 3_600.0)
     async with contextlib.AsyncExitStack() as stack:
@@ -186,7 +186,7 @@ async def test_who_claims_to_know_more_and_does_not_is_asked_once(
         liar = await stack.enter_async_context(await mesh.guest_bus())
         asked, looks = list[str](), list[str | None]()
         exchange = founder.auth._exchange
-        call, due = exchange._bus.call, exchange._neighbours.due
+        call, due = exchange._bus.call, exchange._heads._neighbours.due
 
         async def called(capability: str, *given: Any, **named: Any) -> Any:
             asked.append(named["node"])
@@ -197,7 +197,7 @@ async def test_who_claims_to_know_more_and_does_not_is_asked_once(
             return looks[-1]
 
         monkeypatch.setattr(exchange._bus, "call", called)
-        monkeypatch.setattr(exchange._neighbours, "due", looked)
+        monkeypatch.setattr(exchange._heads._neighbours, "due", looked)
         for count in range(10):
             claimed = SetDigests(SetDigest(1_000 + count, "blake3:" + "f" * 64), SetDigest(0, ""))
             await gossip_frames.publish(liar.peer.sender, HEADS, msgspec.json.encode(claimed))

@@ -32,8 +32,8 @@ async def at_home(home: Home) -> AsyncIterator[House]:
 
 async def is_linked(home: Home) -> bool:
     """Whether its server has its link to another one."""
-    assert home.server._system is not None
-    return await linked(home.server._system)
+    assert home.server.guarded.system is not None
+    return await linked(home.server.guarded.system)
 
 
 @pytest.mark.req("COMMUNITY-4", "COMMUNITY-3")

@@ -36,6 +36,7 @@ from tests.helpers.waiting import wait_for
 pytestmark = pytest.mark.asyncio
 LARGE = os.urandom(20 * CHUNK_BYTES + 1000)
 OTHER = os.urandom(3 * CHUNK_BYTES)
+MINUTE_MS = 60_000
 
 
 class Bytes:
@@ -429,12 +430,17 @@ async def test_what_nobody_needs_is_cleared_away(mesh: Mesh) -> None:
             await put(bus, b"taken away")
             assert (await ask(bus, "remove", cid=content_hash(b"taken away")))["deleted"]
             there = await subjects(mesh)
-            await service._sweeper.sweep(now_ms() + PARTIAL_MS // 2)
+            removed = meta_subject(content_hash(b"taken away"))
+            await service._sweeper.sweep(now_ms() + 30 * MINUTE_MS)
             assert set(await subjects(mesh)) < set(there)  # what was kept for a second
             assert f"{CHUNKS}put-{'0' * 64}" in await subjects(mesh)
             assert (await refusal(ask(bus, "read", cid=passing.cid))).code == "not_found"
-            await service._sweeper.sweep(now_ms() + 25 * PARTIAL_MS)
+            await service._sweeper.sweep(now_ms() + 61 * MINUTE_MS)
             assert f"{CHUNKS}put-{'0' * 64}" not in await subjects(mesh)
+            await service._sweeper.sweep(now_ms() + 23 * 60 * MINUTE_MS)
+            assert await store.blobs.link.last(removed) is not None, "it is told for a day"
+            await service._sweeper.sweep(now_ms() + 25 * 60 * MINUTE_MS)
+            assert await store.blobs.link.last(removed) is None
             assert await store.blobs.link.last(meta_subject(passing.cid)) is None
             assert await fetch(bus, kept.cid, kept.node) == OTHER
             assert (await foreign.get("somebody else's")).data == b"object"

@@ -131,8 +131,10 @@ def test_turns_and_rounds_tear_nothing_apart() -> None:
 
 def test_what_fits_is_left_alone() -> None:
     request = asked(SYSTEM, user(400), said(400), user(100))
-    assert trim(request, profile(1100)).request is request
-    assert trim(request, profile(1100)).notice is None
+    size = sum(of_message(one, 0) for one in request.messages) + of_rest(request) + 100
+    assert trim(request, profile(size)).request is request
+    assert trim(request, profile(size)).notice is None
+    assert trim(request, profile(size - 1)).notice is not None
 
 
 def test_the_oldest_turns_are_left_out_with_a_summary_in_their_place() -> None:

@@ -16,8 +16,8 @@ from hearthnet.models import error_mapping
 @pytest.mark.parametrize(
     ("status", "code"),
     [(400, "bad_request"), (401, "unauthorized"), (403, "unauthorized"), (404, "not_found"),
-     (418, "internal_error"), (422, "bad_request"), (429, "rate_limited"), (500, "internal_error"),
-     (503, "capacity_exceeded"),
+     (408, "timeout"), (413, "bad_request"), (418, "internal_error"), (422, "bad_request"),
+     (429, "rate_limited"), (500, "internal_error"), (503, "capacity_exceeded"),
      (504, "timeout"), (529, "capacity_exceeded")],
 )  # fmt: skip
 def test_each_status_has_a_code(status: int, code: str) -> None:
@@ -84,6 +84,17 @@ def test_a_key_that_is_not_named() -> None:
         ({"type": "rate_limit_error"}, "rate_limited"),
         ({"type": "authentication_error"}, "unauthorized"),
         ({"type": "invalid_request_error"}, "bad_request"),
+        ({"type": "ThrottlingException"}, "rate_limited"),
+        ({"type": "insufficient_quota"}, "rate_limited"),
+        ({"type": "ServiceUnavailableException"}, "capacity_exceeded"),
+        ({"type": "ModelNotReadyException"}, "capacity_exceeded"),
+        ({"type": "AccessDeniedException"}, "unauthorized"),
+        ({"type": "UnrecognizedClientException"}, "unauthorized"),
+        ({"type": "permission_error"}, "unauthorized"),
+        ({"type": "not_found_error"}, "not_found"),
+        ({"type": "ResourceNotFoundException"}, "not_found"),
+        ({"type": "ModelTimeoutException"}, "timeout"),
+        ({"type": "ValidationException"}, "bad_request"),
         ({"code": "context_length_exceeded", "message": "too long"}, "bad_request"),
         ({"code": 12, "message": "odd"}, "internal_error"),
         ("overloaded", "internal_error"),

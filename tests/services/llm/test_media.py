@@ -221,10 +221,11 @@ async def test_all_images_of_a_request_share_its_bytes(fitter: ImageFitter) -> N
     [
         ([ImagePart("AA==")] * 21, "bad_request", "at most 20"),
         ([ImagePart("not base64")], "bad_request", "base64"),
+        ([ImagePart("no*base64")], "bad_request", "base64"),
         ([ImagePart(image_cid=CID)], "not_found", CID),
         ([ImagePart("A" * 50_000_000)], "bad_request", "larger"),
     ],
-    ids=["many", "text", "lost", "heavy"],
+    ids=["many", "text", "one foreign character", "lost", "heavy"],
 )
 async def test_images_that_cannot_be_sent_are_refused(
     parts: list[ImagePart], code: str, said: str, fitter: ImageFitter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -130,3 +131,12 @@ def test_results_that_nobody_asked_for() -> None:
     turns = prompt([called, Message("tool", "Boil it.", tool_call_id="1")], 500).turns
     assert [turn["role"] for turn in turns] == ["system", "user"]
     assert "Boil it." in turns[1]["content"]
+
+
+@pytest.mark.req("ATTACK-31")
+def test_quotes_are_found_in_time_that_grows_with_the_notes() -> None:
+    """8,000 capitals without an end took half a second, and four times as long for twice as many."""
+    began = time.process_time()
+    found = after(f"Garden tools are in the shed. {'A' * 200_000}", 300_000)
+    assert "Garden tools are in the shed." in " ".join(found.sentences)
+    assert time.process_time() - began < 1

@@ -13,7 +13,7 @@ from hearthnet_llm.context.token_count import of_message
 from hearthnet_llm.interface.backend import Profile
 from hearthnet_llm.interface.frames import Done, Frame, Notice, PrefillProgress, TextDelta
 from hearthnet_llm.interface.request import ChatRequest, Message
-from tests.services.llm.test_context import SYSTEM, Model, asked, profile, user, words
+from tests.services.llm.test_context import SYSTEM, Model, asked, profile, said, user, words
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.req("LLM-51")]
 
@@ -179,3 +179,14 @@ async def test_summary_that_is_too_long_leaves_room_for_the_next_step() -> None:
     assert len(model.summaries) > 1
     for request in model.summaries:
         assert sum(of_message(one) for one in request.messages) + (request.max_tokens or 0) <= 1500
+
+
+@pytest.mark.parametrize("summarises", [True, False])
+async def test_a_summary_takes_a_tenth_of_the_room_where_more_is_left(summarises: bool) -> None:
+    """The turn before the last one is too long to stay."""
+    model = Writer(profile(2000, summarises=summarises), words(1500))
+    messages = [*talk(30)[:-1], user(20), said(1850), user(20)]
+    await frames_of(Contexts(), model, messages)
+    system, stands, acknowledged, question = model.asked[-1].messages
+    assert (system, question) == (SYSTEM, messages[-1])
+    assert 100 < of_message(stands) + of_message(acknowledged) <= 200

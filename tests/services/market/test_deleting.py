@@ -104,7 +104,7 @@ async def test_a_post_that_was_deleted_does_not_come_back_with_a_repetition(mesh
         assert await do(bus, "delete", **taken) == gone
         other = await refused(bus, "post", **{**given, "body": "To sell."})
         assert (other.code, other.details["rule"]) == ("bad_request", "reused")
-        erased = market._view.erased(bus.peer.node_id, given["client_id"])
+        erased = market._view.erased([bus.peer.node_id], given["client_id"])
         assert erased is not None
         digest = erased.digest
         assert await market.outcome(bus.peer.node_id, given["client_id"], digest) == first

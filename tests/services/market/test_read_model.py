@@ -106,8 +106,14 @@ def test_what_ended_is_gone_and_told_to_who_knew_it(view: View) -> None:
     assert view.search("filter", 5, START)[0] == []
     assert [one["event_id"] for one in view.removed(2)] == [first.event.event_id]
     assert view.removed(3) == []
-    assert view.standing(first.event.event_id) == (PostState(AUTHOR, 1, 0, current=False), 3)
-    assert view.standing(second.event.event_id) == (PostState(AUTHOR, 2, 0, current=True), 3)
+    assert view.standing(first.event.event_id) == (
+        PostState(AUTHOR, 1, 0, current=False, category="offer"),
+        3,
+    )
+    assert view.standing(second.event.event_id) == (
+        PostState(AUTHOR, 2, 0, current=True, category="offer"),
+        3,
+    )
     assert view.standing(ids.new_ulid()) == (None, 3)
 
 
@@ -168,10 +174,10 @@ def test_a_view_that_is_derived_anew_says_nothing_before_it_is_whole(view: View)
         lambda: view.removed(1),
         lambda: view.search("water", 5, START),
         lambda: view.standing(ids.new_ulid()),
-        lambda: view.written(AUTHOR),
-        lambda: view.acts(AUTHOR, "", 0, 5),
+        lambda: view.written({AUTHOR}),
+        lambda: view.acts({AUTHOR}, "", 0, 5),
         lambda: view.posts([ids.new_ulid()]),
-        lambda: view.erased(AUTHOR, ids.new_ulid()),
+        lambda: view.erased([AUTHOR], ids.new_ulid()),
         lambda: view.overdue(START, 5),
         lambda: view.settle("log 2", 3),
         lambda: view.settle("log 1", 1),
@@ -273,10 +279,10 @@ def test_batches_and_repetitions_change_nothing(
 )
 def test_who_may_end_a_post(principal: str, level: str, reason: str, allowed: bool) -> None:
     if allowed:
-        check_expiry(AUTHOR, principal, level, reason)
+        check_expiry(AUTHOR, {principal}, level, reason)
         return
     with pytest.raises(HearthNetError) as caught:
-        check_expiry(AUTHOR, principal, level, reason)
+        check_expiry(AUTHOR, {principal}, level, reason)
     assert caught.value.code == "unauthorized"
 
 
@@ -303,9 +309,9 @@ def test_a_guests_post_names_the_member_who_answers_for_it(view: View) -> None:
 @pytest.mark.req("MARKET-13")
 def test_a_guest_ends_its_own_posts_and_its_member_those_of_its_guests() -> None:
     anna = f"{AUTHOR}/anna"
-    check_expiry(anna, anna, "unknown", "fulfilled")
-    check_expiry(anna, AUTHOR, "member", "fulfilled")
+    check_expiry(anna, {anna}, "unknown", "fulfilled")
+    check_expiry(anna, {AUTHOR}, "member", "fulfilled")
     for author, principal in ((anna, f"{AUTHOR}/berta"), (anna, f"{AUTHOR}/ann"), (AUTHOR, anna)):
         with pytest.raises(HearthNetError, match="only its author, or a trusted member") as caught:
-            check_expiry(author, principal, "unknown", "fulfilled")
+            check_expiry(author, {principal}, "unknown", "fulfilled")
         assert caught.value.code == "unauthorized"

@@ -186,3 +186,20 @@ def test_the_vectors_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(kept) == 1
     kept.clear()
     assert len(kept) == 0
+
+
+@pytest.mark.req("MARKET-39")
+@pytest.mark.asyncio
+async def test_a_muted_author_is_not_found_by_meaning(mesh: Mesh) -> None:
+    async with (
+        mesh.hosting(MarketService()),
+        mesh.hosting(Topics()),
+        await mesh.bus() as bus,
+        await mesh.guest_bus() as neighbour,
+    ):
+        await post(neighbour, "Pump for a bicycle")
+        await _complete(bus)
+        assert await found(bus, "tyre") == ["Pump for a bicycle"]
+        await bus.call("market.mute@1.0", body(author=neighbour.peer.node_id))
+        assert await found(bus, "tyre") == await found(bus, "pump") == []
+        assert await found(neighbour, "tyre") == ["Pump for a bicycle"]

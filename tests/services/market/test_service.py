@@ -92,7 +92,7 @@ async def test_a_post_ends_once(mesh: Mesh) -> None:
 @pytest.mark.req("MARKET-6")
 async def test_overdue_posts_are_swept(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MarketService, "sweep_seconds", 0.05)
-    monkeypatch.setattr("hearthnet_market.service.now_ms", lambda: now_ms() + 86_400_000)
+    monkeypatch.setattr("hearthnet_market.upkeep.least_ms", lambda: now_ms() + 86_400_000)
     async with mesh.hosting(MarketService()), await mesh.bus() as bus:
         await bus.call("market.post@1.0", _post("for a month", ttl_seconds=2_592_000))
         for _ in range(2):
@@ -130,20 +130,36 @@ def _examples() -> list[Any]:
     ]
 
 
-async def _prepare(bus: Bus, given: dict[str, Any]) -> dict[str, Any]:
+async def _prepare(bus: Bus, other: Bus, given: dict[str, Any]) -> dict[str, Any]:
     """Posts what an example takes for granted; what that returned."""
     made = [
         await bus.call("market.post@1.0", {"params": {}, "input": post}) for post in given.get("posts", [])
     ]
-    return {"posts": [reply.output for reply in made]}
+    ids_of = {
+        post["client_id"]: reply.output["event_id"]
+        for post, reply in zip(given.get("posts", []), made, strict=True)
+    }
+    for hiding in given.get("hidings", []):
+        request = {"params": {}, "input": {**hiding, "event_id": ids_of[hiding["event_id"]]}}
+        await bus.call("market.hide@1.0", request)
+    others = [
+        await other.call("market.post@1.0", {"params": {}, "input": post})
+        for post in given.get("others_posts", [])
+    ]
+    reserved = [
+        await other.call("market.reserve@1.0", _body(**{**one, "event_id": ids_of[one["event_id"]]}))
+        for one in given.get("reservations", [])
+    ]
+    replies = {"posts": made, "others_posts": others, "reservations": reserved}
+    return {name: [reply.output for reply in there] for name, there in replies.items()}
 
 
 @pytest.mark.req("MARKET-9")
 @pytest.mark.parametrize(("name", "index"), _examples())
 async def test_the_examples_of_the_contracts_are_true(mesh: Mesh, name: str, index: int) -> None:
     example = contracts().get(name).examples[index]
-    async with mesh.hosting(MarketService()), await mesh.bus() as bus:
-        made = await _prepare(bus, example.get("given", {}))
+    async with mesh.hosting(MarketService()), await mesh.bus() as bus, await mesh.guest_bus() as other:
+        made = await _prepare(bus, other, example.get("given", {}))
         request = request_of(example, made)
         if "error" in example:
             with pytest.raises(HearthNetError) as caught:

@@ -63,7 +63,7 @@ class Guest:
         self._mesh = mesh
         self._bus = bus
         self.principal = f"{mesh.identity.node_id}/{name}"
-        verbs = ("post", "update", "expire", "delete", "export", "list")
+        verbs = ("post", "update", "expire", "hide", "unhide", "delete", "export", "list")
         self.token = mint(
             mesh.identity,
             subject=mesh.identity.node_id,

@@ -16,7 +16,6 @@ from tests.services.mesh.worlds import (
     ATTIC,
     CELLAR,
     KITCHEN,
-    OFFERS,
     ROSTER,
     SEEN,
     SNAPSHOT,
@@ -192,15 +191,6 @@ def test_it_is_said_whether_the_caller_may_call_it_and_why_not(
     about = described(name, by=ATTIC, claims=claims)
     assert about["allowed"] is not bool(why_not)
     assert about["why_not"] is None if not why_not else why_not in about["why_not"]
-
-
-@pytest.mark.req("MESH-2")
-def test_a_level_that_is_too_low_is_said() -> None:
-    looking = viewer(ATTIC)
-    assert "takes level anchor; the caller's is member" in looking.why_not(
-        OFFERS[0].capability, "anchor", KITCHEN.node_id
-    )
-    assert "a rule of its own" in looking.why_not(OFFERS[0].capability, "custom:signers", KITCHEN.node_id)
 
 
 @pytest.mark.req("MESH-5")

@@ -12,6 +12,7 @@ import pytest
 
 from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.calls import gathering
 from hearthnet.contracts.registry import contracts
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -25,6 +26,7 @@ from hearthnet_rag import RagService
 from hearthnet_rag.ingest.document_import import starter_files
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
+from tests.helpers.shelf import Shelf
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -56,47 +58,6 @@ class BrokenLibrary(Service):
     async def documents(self, call: Call[Any, Any]) -> Reply:
         """None."""
         raise HearthNetError("capacity_exceeded", "too busy with other things")
-
-
-class Shelf(Service):
-    """Offers corpora, of which some are the home's alone, and fails when asked for documents of one."""
-
-    name: ClassVar[str] = "shelf"
-
-    def __init__(self, shared: tuple[str, ...], private: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self._names = (*shared, *private)
-        self._private = private
-
-    def offers(self) -> list[Offer]:
-        """Both lists, and a query for each corpus."""
-        return [
-            *(Offer(capability=f"rag.list_{what}@1.0") for what in ("corpora", "documents")),
-            *(
-                Offer(
-                    capability="rag.query@1.0",
-                    params={"corpus": name, "embedding_model": None, "k_max": 20},
-                    trust="home" if name in self._private else "",
-                )
-                for name in self._names
-            ),
-        ]
-
-    @capability("rag.list_corpora@1.0")
-    async def corpora(self, call: Call[Any, Any]) -> Reply:
-        """All."""
-        figures = {"docs": 1, "chunks": 1, "size_bytes": 1, "language_majority": None}
-        return Reply({"corpora": [{"name": name, **figures} for name in self._names]})
-
-    @capability("rag.list_documents@1.0")
-    async def documents(self, call: Call[Any, Any]) -> Reply:
-        """None."""
-        raise HearthNetError("not_found", f"the corpora here are {', '.join(self._names)}")
-
-    @capability("rag.query@1.0")
-    async def query(self, call: Call[Any, Any]) -> Reply:
-        """Nothing."""
-        return Reply({"chunks": []}, {"corpus": "", "embedding_model": None})
 
 
 @contextlib.asynccontextmanager
@@ -237,7 +198,7 @@ async def test_what_cannot_be_asked_is_said(mesh: Mesh) -> None:
 async def test_what_is_missing_does_not_show_private_corpora(
     mesh: Mesh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "MAX_CALLS", 2)
+    monkeypatch.setattr(gathering, "MOST_CALLS", 2)
     answers = []
     for private in ((), ("divorce", "taxes")):
         async with (
@@ -260,6 +221,26 @@ async def test_what_is_missing_does_not_show_private_corpora(
             assert any("recipes" in line for line in own["incomplete"])
     assert answers[0] == answers[1]
     assert "documents: 1 more were not asked" in answers[0]
+
+
+@pytest.mark.req("GATHER-5")
+async def test_private_corpora_do_not_push_shared_ones_out(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come first by name, and are more than are asked for."""
+    monkeypatch.setattr(gathering, "MOST_CALLS", 2)
+    shelf = Shelf(("recipes",), ("accounts", "divorce", "letters"), has_documents=True)
+    given = {"sql": "select corpus from documents order by corpus"}
+    async with (
+        mesh.hosting(shelf),
+        mesh.hosting(MeshService()),
+        await mesh.bus() as bus,
+        await mesh.guest_bus() as guest,
+    ):
+        own = await answer(bus, "query", given, lambda output: len(output["rows"]) == 3)
+        assert ["recipes"] in own["rows"]
+        assert own["incomplete"] == ["documents: 1 more of this node were not asked"]
+        assert await ask(guest, "query", given) == {**own, "rows": [["recipes"]], "incomplete": []}
 
 
 @pytest.mark.req("MESH-5", "MESH-3")

@@ -10,8 +10,20 @@ import pytest
 
 from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.ids import new_ulid
+from hearthnet_rag import library
 from hearthnet_rag.index.index import Index, IndexEntry
+from hearthnet_rag.ingest.document_import import starter_files
+from hearthnet_rag.mirror import original_offers
 from hearthnet_rag.readers import read_document
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One document as the starter corpus, and a home that counts as absent soon after the start."""
+    first = starter_files()[:1]
+    monkeypatch.setattr(library, "starter_files", lambda: first)
+    monkeypatch.setattr(original_offers, "SETTLE_SECONDS", 0.5)
+
 
 MakeEntry = Callable[..., IndexEntry]
 

@@ -28,7 +28,7 @@ from hearthnet_rag.ingest import document_import as starter
 from hearthnet_rag.ingest.document_import import LARGEST_BYTES, starter_files
 from hearthnet_rag.readers import read_document
 from hearthnet_rag.readers.documents import Document
-from hearthnet_rag.schemas import CorpusParams, DocumentsInput, IngestInput, QueryInput
+from hearthnet_rag.schemas import DocumentsInput, IngestInput, QueryInput, SearchedParams
 from tests.helpers.contract_examples import missing_from_output, request_of
 from tests.helpers.mesh import Mesh
 from tests.helpers.waiting import wait_for
@@ -260,13 +260,13 @@ async def test_personal_is_offered_to_its_own_node_only(mesh: Mesh) -> None:
 
 
 async def _check_hidden_from(stranger: Identity, service: RagService, cid: str) -> None:
-    params = CorpusParams("personal")
+    params = SearchedParams("personal")
     error = await refusal(service.query(call_by(stranger, "rag.query@1.0", params, QueryInput("soup"))))
     assert (error.code, error.details["nearest"]) == ("not_found", ["system"])
     error = await refusal(service.ingest(call_by(stranger, "rag.ingest@1.0", params, IngestInput(cid))))
     assert (error.code, error.details["nearest"]) == ("not_found", ["system"])
     reply = await service.list_corpora(call_by(stranger, "rag.list_corpora@1.0", None, None))
-    assert [corpus.name for corpus in reply.output["corpora"]] == ["system"]
+    assert [corpus["name"] for corpus in reply.output["corpora"]] == ["system"]
 
 
 @pytest.mark.req("RAG-10")
@@ -338,7 +338,7 @@ async def test_documents_are_listed_by_title_to_those_who_may_search(mesh: Mesh)
         assert [one["title"] for one in reply.output["documents"]] == ["Bread", "Soup"]
         assert not reply.output["truncated"]
         stranger = Identity.generate()
-        call = call_by(stranger, "rag.list_documents@1.0", CorpusParams("personal"), DocumentsInput())
+        call = call_by(stranger, "rag.list_documents@1.0", SearchedParams("personal"), DocumentsInput())
         assert (await refusal(service.list_documents(call))).code == "not_found"
 
 

@@ -25,7 +25,7 @@ from hearthnet.service.effects.community_log import CommunityLog
 from hearthnet.supervisor.community import community_sync
 from hearthnet.supervisor.community.community_sync import Community, RosterFile
 from hearthnet.supervisor.community.operators import Operators
-from hearthnet.supervisor.nats.access_control import AllowedLogins
+from hearthnet.supervisor.nats.access_control import ServerRoster
 from hearthnet.trust.community import commands, invites
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent, Invited
@@ -168,7 +168,7 @@ async def test_an_invite_that_was_used_hears_its_answer_and_then_has_to_go(
     key, newcomer, admit = Identity.generate(), Identity.generate(), village.community._admit
     doors: list[tuple[bool, int, float]] = []
 
-    async def noted(wanted: AllowedLogins) -> None:
+    async def noted(wanted: ServerRoster) -> None:
         """Of each door that lets the newcomer in: the invite, too? how often was it cut by then? when?"""
         if newcomer.node_id in {member.node_id for member in wanted.members}:
             invited = key.node_id in {invite.node_id for invite in wanted.invites}

@@ -7,20 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hearthnet.core import ids
+from hearthnet.core.config_loader import load_config
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community import join
 from hearthnet.supervisor.nats.leaf_links import load_upstream
 from hearthnet.trust.community import commands
-from hearthnet.trust.community.invites import InviteText
+from hearthnet.trust.community.invites import InviteText, decode
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.household import Household, make_home, settle
 from tests.helpers.members import DAY_MS
+from tests.helpers.processes import unused_port
 from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for
 
@@ -148,3 +151,24 @@ def test_a_member_that_cannot_be_told_anything_keeps_what_it_has(hearth: Hearth,
     assert "belongs to founder's community already" in told[-1]
     assert home.roster.read_bytes() == before
     assert load_upstream(home) is None
+
+
+@pytest.mark.req("DOOR-10")
+def test_an_invite_leads_to_the_first_door_that_answers(hearth: Hearth, tmp_path: Path) -> None:
+    """At one address nobody answers, at the next another server does, and the third is the hearth's."""
+    alive = hearth.server["fingerprint"]
+    address = f"127.0.0.1:{hearth.server['leaf_port']}"
+    nobody = f"127.0.0.1:{unused_port()}"
+    places = ((address, "0" * 64), (nobody, ""), (address, alive))
+    text = msgspec.structs.replace(decode(hearth.invite()), address=nobody, fingerprint=alive, doors=places)
+    home = make_home(tmp_path / "shed", "shed")
+    joining = join._Joining(home, load_config(home), Identity.generate(), text, False)
+    found = asyncio.run(joining._upstream())
+    assert (found.address, found.fingerprint) == (address, alive)
+    assert "BEGIN CERTIFICATE" in found.certificate
+    lost = join._Joining(
+        home, load_config(home), Identity.generate(), msgspec.structs.replace(text, doors=places[:2]), False
+    )
+    with pytest.raises(HearthNetError, match=f"no home answers at {nobody}") as caught:
+        asyncio.run(lost._upstream())
+    assert caught.value.code == "partition"

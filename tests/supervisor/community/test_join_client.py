@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import msgspec
 import pytest
@@ -204,3 +204,22 @@ async def test_a_node_that_is_not_there_is_said(mesh: Mesh, newcomer: JoinClient
     error = await refusal(newcomer)
     assert error.code == "partition"
     assert "has to run while the invite is redeemed" in error.message
+
+
+@pytest.mark.req("JOIN-8")
+async def test_an_invite_that_the_node_has_just_forgotten_is_said_to_be_used_up(
+    mesh: Mesh, newcomer: JoinClient, inviter: Inviter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its link is cut a moment later."""
+
+    class Forgotten(list[Iterable[Any]]):
+        def pop(self, place: SupportsIndex = -1) -> Iterable[Any]:
+            raise HearthNetError("unauthorized", "community.sync@1.0 takes level invited")
+
+    inviter.pages = Forgotten()
+    assert "takes level invited" in (await refusal(newcomer)).message, "under the node's own key"
+    who = keyring.load_identity(mesh.guest.device_key)
+    monkeypatch.setattr(InviteText, "key", lambda text: who)
+    error = await refusal(newcomer)
+    assert error.code == "unauthorized"
+    assert "does not accept this invite: it was used, withdrawn or has expired" in error.message

@@ -192,7 +192,7 @@ async def test_an_operator_comes_and_is_cut_and_nobody_else_notices(house: House
     operator = await callers.connect(house.url, login)
     await operator.listen("_INBOX_ops.>")
     assert operator.refused == []
-    await house.server.clear()
+    await house.server.guarded.clear()
     assert operator.cut == 0
     watch = Stopwatch(house.server.state.pid)
     await house.server.admit(admitted(house.identity))
@@ -246,8 +246,8 @@ async def test_each_home_is_listed_to_its_own_operators_only(
     founder: House, street: Street, callers: Callers
 ) -> None:
     async with street.open("bob", upstream=way_to(founder)) as bob:
-        assert bob.server._system is not None
-        await wait_for(lambda: linked(bob.server._system), what="the link")  # type: ignore[arg-type]
+        assert bob.server.guarded.system is not None
+        await wait_for(lambda: linked(bob.server.guarded.system), what="the link")  # type: ignore[arg-type]
         async with hosting(founder) as at_founder, hosting(bob) as at_bob:
             for house, other, own in ((founder, bob, at_founder), (bob, founder, at_bob)):
                 login, wanted = let_in(house, other.identity)
@@ -266,5 +266,5 @@ async def test_each_home_is_listed_to_its_own_operators_only(
             await wait_for(lambda: here.heard, what="a message across the link")
             assert all(len(caller.heard) == 3 for caller in callers.open[:2])
             # Nor did a question cut the link, as one beyond what its login may say does.
-            assert await linked(bob.server._system)
+            assert await linked(bob.server.guarded.system)
             assert "Permissions Violation" not in founder.log

@@ -7,10 +7,12 @@ import contextlib
 import socket
 import stat
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from cryptography import x509
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats import address, certificate
@@ -191,6 +193,9 @@ def test_an_address_is_read_as_people_write_it(text: str, host: str, port: int) 
         "[a]:1",
         "[fe80::1%eth0]",
         "-a",
+        "a-",
+        "a_b",
+        "a" * 254,
         "a@b",
     ],
 )
@@ -232,3 +237,15 @@ async def test_an_address_in_the_settings_that_is_none_is_named(street: Street, 
     with pytest.raises(HearthNetError, match=r"hearthnet\.toml: \[community\]: .* is no "):
         async with street.open("founder", settings=f"[server]\nport = 0\n[community]\n{line}\n"):
             pytest.fail("started")
+
+
+@pytest.mark.req("CLOCK-9")
+def test_a_certificate_is_valid_by_every_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pem, key = tmp_path / "a.pem", tmp_path / "a.key"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(certificate, "_BEGIN", datetime(2020, 1, 1, tzinfo=UTC))
+        fingerprint = certificate.ensure(pem, key, ("localhost",))
+    assert certificate.ensure(pem, key, ("localhost",)) == fingerprint, "the key stays"
+    made = x509.load_pem_x509_certificate(pem.read_bytes())
+    assert made.not_valid_before_utc == datetime(1970, 1, 1, tzinfo=UTC), "one of before is made again"
+    assert made.not_valid_after_utc.year >= 2120

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.core.ids import new_ulid
+from hearthnet.core.ids import new_ulid, short_id
 from hearthnet.core.times import now_ms
-from hearthnet.supervisor.nats.home_setup import Prepared, make_folders, prepare
+from hearthnet.supervisor.nats.home_setup import Prepared, make_folders, make_person, prepare
 from hearthnet.trust.community import commands
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.keys import Identity
@@ -66,6 +67,8 @@ def test_a_half_made_home_is_completed(prepared: Prepared, lost: str) -> None:
     kept = {path: path.read_bytes() for path in places if path.exists()}
     after = again(prepared.home)
     assert after.roster.level(after.identity.node_id) == "anchor"
+    root = Identity.from_text(prepared.home.community_key.read_text())
+    assert after.roster.community_id == root.node_id, "the community of the key that is there"
     assert all(path.exists() for path in gone)
     assert all(path.read_bytes() == data for path, data in kept.items())
 
@@ -147,3 +150,17 @@ def test_folders_with_secrets_are_closed_to_others(prepared: Prepared) -> None:
     prepared.home.keys.chmod(0o755)
     again(prepared.home)
     assert prepared.home.keys.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.req("PERSON-8")
+def test_keys_of_a_person_are_made_once_and_for_the_owner_alone(prepared: Prepared) -> None:
+    lines: list[str] = []
+    home = prepared.home
+    for _ in range(2):
+        make_person(prepared, lines.append)
+    recovery = Identity.from_text(home.recovery_key.read_text())
+    assert lines == [f"new person {short_id(recovery.node_id)}; keep a copy of {home.recovery_key} elsewhere"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (home.recovery_key, home.person_key)} == {0o600}
+    home.recovery_key.unlink()
+    make_person(prepared, lines.append)
+    assert not home.recovery_key.exists()

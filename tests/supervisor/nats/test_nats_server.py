@@ -126,7 +126,7 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
     store = await StoreLink.connect(server.state.url, prepared.identity.store_login(), "store")
     js = store.client.jetstream()
     names = {stream.config.name for stream in await js.streams_info()}
-    assert names == {"MARKET", "COMMUNITY", "COUNTERS", "AUDIT", "RUNS", "KV_claims", "OBJ_blobs"}
+    assert names == {"MARKET", "COMMUNITY", "CHAINS", "COUNTERS", "AUDIT", "RUNS", "KV_claims", "OBJ_blobs"}
     found = (await js.stream_info("MARKET")).config
     assert streams.differences(streams.promised_streams()[0], found) == []
     assert found.max_msgs_per_subject == 1
@@ -142,9 +142,9 @@ async def test_jetstream_is_in_the_account_of_the_operator_only(server: Server, 
     bus = await Visitor.connect(server.state.url, prepared.identity.login())
     assert not await bus.may_publish("$JS.API.INFO")
     await bus.client.close()
-    assert server._system is not None
+    assert server.guarded.system is not None
     subject = "$SYS.REQ.SERVER.PING.JSZ"
-    about = await server._system._link.request(subject, b'{"accounts": true}', DEADLINE_SECONDS)
+    about = await server.guarded.system._link.request(subject, b'{"accounts": true}', DEADLINE_SECONDS)
     assert [account["name"] for account in json.loads(about)["data"]["account_details"]] == ["STORE"]
 
 
@@ -235,7 +235,8 @@ async def test_a_server_whose_port_was_taken_meanwhile_is_tried_again(server: Se
     await wait_for(lambda: news, what="the end to be noticed")
     thief = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
     await wait_for(
-        lambda: not server._nats.running and server._nats.port_in_use() == "client", what="a failed start"
+        lambda: not server.guarded.nats.running and server.guarded.nats.port_in_use() == "client",
+        what="a failed start",
     )
     thief.close()
     await thief.wait_closed()
@@ -270,6 +271,15 @@ def test_the_server_program_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr(nats_process, "_DISTRIBUTION", "no-such-distribution")
     monkeypatch.setenv("PATH", str(found.parent))
     assert nats_process.find_program() == found
+    record = tmp_path / "site" / "broken-1.0.dist-info" / "RECORD"
+    record.parent.mkdir(parents=True)
+    record.with_name("METADATA").write_text("Name: broken\nVersion: 1.0\n")
+    record.write_text("nats-server,,\n")
+    (tmp_path / "site" / "nats-server").mkdir()
+    with monkeypatch.context() as installed:
+        installed.syspath_prepend(tmp_path / "site")
+        installed.setattr(nats_process, "_DISTRIBUTION", "broken")
+        assert nats_process.find_program() == found
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HearthNetError, match="nats-server is not installed; get it with: pip install"):
         nats_process.find_program()
@@ -281,9 +291,13 @@ def test_every_member_has_its_own_permissions() -> None:
     members = tuple(rosters.member(node, "member", "x", 0) for node in nodes)
     settings = ServerSettings("n", -1, Path("/run/a b"), Path('/js"x'), members, "USTORE", "USYS")
     text = render(settings)
-    for node in nodes:
+    tokens = [token_form(node.node_id) for node in nodes]
+    for node, token in zip(nodes, tokens, strict=True):
         assert text.count(node.login().public) == 1
-        assert f'"hn.call.{token_form(node.node_id)}.>"' in text
+        _, _, after = text.partition(f"nkey: {node.login().public}\n")
+        own, _, _ = after.partition("nkey: ")
+        assert f'"hn.call.{token}.>"' in own
+        assert [one for one in tokens if one in own] == [token]
     assert '"/js\\"x"' in text
     assert "no_auth_user" not in text
     assert "S" + nodes[0].login().seed.decode()[1:] not in text

@@ -128,9 +128,9 @@ def test_a_gateways_yes_is_one_only_where_a_gateway_approves() -> None:
 @pytest.mark.parametrize("field", [name for name in Approval.__struct_fields__ if name != "signature"])
 def test_every_member_is_under_the_signature(field: str) -> None:
     value = getattr(GOOD, field)
-    changed = "gateway" if field == "via" else value + (1 if isinstance(value, int) else "x")
-    if field == "approver":
-        changed = BERTA.node_id
+    changed = {"via": "gateway", "approver": BERTA.node_id, "person": BERTA.node_id}.get(field)
+    if changed is None:
+        changed = value + (1 if isinstance(value, int) else "x")
     with pytest.raises(HearthNetError, match="not signed by") as caught:
         approval.check_binding(replace(GOOD, **{field: changed}), CALL)
     assert caught.value.code == "invalid_signature"
@@ -208,3 +208,33 @@ def test_other_things_are_no_approval(value: object) -> None:
     with pytest.raises(HearthNetError, match="malformed") as caught:
         approval.decode(value)
     assert caught.value.code == "bad_request"
+
+
+PERSON = "ed25519:" + "P" * 43
+
+
+def by_device(**changes: Any) -> Approval:
+    """Berta's consent in the person's name, where Anna's key has to approve."""
+    unsigned = replace(UNSIGNED, **{"approver": BERTA.node_id, "person": PERSON, **changes})
+    return approval.sign_approval(BERTA, unsigned)
+
+
+@pytest.mark.req("PERSON-9")
+def test_another_device_of_the_person_approves_in_its_name() -> None:
+    devices = {(ANNA.node_id, PERSON), (BERTA.node_id, PERSON)}
+    call = replace(CALL, is_device=lambda key, person: (key, person) in devices)
+    approval.check_binding(by_device(), call)
+    approval.check_binding(GOOD, call)
+    own = approval.sign_approval(ANNA, replace(UNSIGNED, person=PERSON))
+    for wrong, claimed in (
+        (by_device(person=msgspec.UNSET), call),
+        (by_device(person=""), call),
+        (own, call),
+        (by_device(via="gateway"), replace(call, via="gateway")),
+        (by_device(), CALL),
+        (by_device(), replace(call, is_device=lambda key, person: key == ANNA.node_id)),
+        (by_device(), replace(call, is_device=lambda key, person: key == BERTA.node_id)),
+    ):
+        with pytest.raises(HearthNetError) as caught:
+            approval.check_binding(wrong, claimed)
+        assert (caught.value.code, caught.value.rule) == ("unauthorized", "approver")

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from hearthnet.core.capability_name import Capability, parse_capability
@@ -21,9 +22,13 @@ from hearthnet.trust.authorization.authority import (
     CallRequirement,
     PresentedToken,
     authorize,
+    foreseen_refusal,
+    owner_of,
 )
 from hearthnet.trust.authorization.token import Claims, Confirmation, Scope
 from hearthnet.trust.keys import Identity
+from tests.trust.people import PAGE, PAPER, added, settled
+from tests.trust.town import MAX, NORA, SAM, town, with_events
 
 NODE, CALLER, ISSUER, GUEST = (Identity(bytes([number]) * 32).node_id for number in (1, 2, 3, 4))
 QUERY = Capability("rag.query", 1, 3)
@@ -180,6 +185,17 @@ def test_every_combination() -> None:
     assert seen == len(WHO) * 2 * len(TRUSTS) * len(EFFECTS) * (1 + len(KINDS) * 13 * len(SCOPES) * 5)
 
 
+@pytest.mark.req("PERSON-60", "ATTACK-68")
+@pytest.mark.parametrize("trust", ["home/eva", "home/adam", "away/eva"])
+@pytest.mark.parametrize("kind", ["", "run", "session with a key"])
+def test_an_offer_to_one_person_is_for_nobody_else(trust: str, kind: str) -> None:
+    itself = CallerStatus(NODE, "anchor")
+    held = claims(kind, NODE, NODE, Scope(("rag.query",))) if kind else None
+    token = None if held is None else PresentedToken(held, itself)
+    code, _ = outcome(itself, token, demand(trust), BODY)
+    assert code == ("" if (trust, kind) == ("home/eva", "session with a key") else "unauthorized")
+
+
 @pytest.mark.req("TRUST-6")
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_a_level_that_is_not_known_is_none(trust: str) -> None:
@@ -293,3 +309,63 @@ def test_what_makes_another_call_is_covered_where_both_are(times: int) -> None:
 )
 def test_what_makes_no_call_that_can_be_judged_is_refused(body: dict[str, Any]) -> None:
     assert under(Scope(("llm.tools.call", "rag.query")), body) == "bad_request"
+
+
+def foreseen(trust: str, held: Claims | None = None, level: str = "member", effect: str = "none") -> str:
+    """Why a call of the caller, under `held` if that is given, would be refused."""
+    principal = CALLER if held is None else held.on_behalf_of
+    return foreseen_refusal(demand(trust, effect), held, caller=CALLER, principal=principal, level=level)
+
+
+@pytest.mark.req("MESH-2", "TRUST-6")
+@pytest.mark.parametrize("level", LADDER)
+@pytest.mark.parametrize("trust", ["self", "home", *LADDER])
+def test_a_refusal_is_foreseen_as_the_call_would_get_it(level: str, trust: str) -> None:
+    for kind in ("", *KINDS):
+        for scope in SCOPES.values():
+            caller, issuer = CallerStatus(CALLER, "member"), CallerStatus(ISSUER, level)
+            held = claims(kind, ISSUER, CALLER, Scope(scope)) if kind else None
+            token = None if held is None else PresentedToken(held, issuer)
+            said = ""
+            try:
+                authorize(CallerStatus(CALLER, level) if held is None else caller, token, demand(trust), BODY)
+            except HearthNetError as error:
+                said = error.message
+            assert foreseen(trust, held, level) == said
+
+
+@pytest.mark.req("MESH-2")
+def test_constraints_on_params_refuse_nothing_beforehand() -> None:
+    assert (
+        foreseen("member", claims("grant", ISSUER, CALLER, Scope(("rag.query",), CONSTRAINTS["wrong"]))) == ""
+    )
+    held = claims("session", ISSUER, CALLER, Scope(("rag.query",), CONSTRAINTS["wrong"]))
+    assert foreseen("member", held, effect="effect") == ""
+    assert "a person's own key" in foreseen("member", held, effect="effect for own keys")
+
+
+@pytest.mark.req("MESH-2")
+def test_a_rule_that_is_not_known_is_named_beforehand() -> None:
+    assert foreseen("custom:moderator") == (
+        "rag.query@1.3 has a rule of its own, custom:moderator: what decides is what the call says"
+    )
+
+
+@pytest.mark.req("PERSON-21")
+def test_a_page_is_its_persons_at_the_word_of_a_device_of_that_person() -> None:
+    held = settled(town(), MAX, NORA)
+    held, person = with_events(held, added(held, MAX, PAGE)), PAPER.node_id
+    key = Confirmation.of(PAGE.node_id)
+    assert owner_of(held, NORA.node_id, None) == person
+    for issuer, cnf, approver, owner in (
+        (MAX, key, "", person),
+        (SAM, key, "", f"{SAM.node_id}/eva"),
+        (SAM, key, PAGE.node_id, person),
+        (SAM, key, NORA.node_id, person),
+        (SAM, key, SAM.node_id, f"{SAM.node_id}/eva"),
+        (MAX, Confirmation.of(GUEST), MAX.node_id, f"{MAX.node_id}/eva"),
+        (MAX, None, PAGE.node_id, f"{MAX.node_id}/eva"),
+    ):
+        bare = claims("session", issuer.node_id, issuer.node_id, Scope(("rag.query",)))
+        said = msgspec.structs.replace(bare, cnf=cnf)
+        assert owner_of(held, said.on_behalf_of, said, approver) == owner

@@ -121,8 +121,8 @@ def test_another_version_means_something_else() -> None:
 @pytest.mark.parametrize("field", [name for name in Grant.__struct_fields__ if name != "signature"])
 def test_every_member_is_under_the_signature(field: str) -> None:
     value = getattr(GOOD, field)
-    changed: Any = BERTA.node_id if field == "approver" else {}
-    if field not in ("approver", "params_constraints"):
+    changed: Any = BERTA.node_id if field in ("approver", "person") else {}
+    if field not in ("approver", "person", "params_constraints"):
         changed = value + (1 if isinstance(value, int) else "x")
     with pytest.raises(HearthNetError, match="not signed by") as caught:
         check(grant=replace(GOOD, **{field: changed}))

@@ -6,12 +6,19 @@ See: docs/protocol/subjects.md#permissions.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import node_id, token_form
-from hearthnet.trust.authorization.permissions import node_permissions
+from hearthnet.trust.authorization.permissions import (
+    OPERATOR_INBOX,
+    Permissions,
+    invite_permissions,
+    node_permissions,
+    operator_permissions,
+    peer_permissions,
+)
 
 keys = st.binary(min_size=32, max_size=32)
 
@@ -58,6 +65,67 @@ def test_a_node_hears_what_is_for_it_and_what_is_for_all(mine: bytes, other: byt
     ):
         assert any(allows(pattern, subject) for pattern in subscribe)
     assert me == you or not any(allows(pattern, f"_INBOX.{you}.x") for pattern in subscribe)
+
+
+def hears(permissions: Permissions, subject: str) -> bool:
+    """Whether a user with these permissions may receive a subject."""
+    heard = any(allows(pattern, subject) for pattern in permissions.subscribe)
+    return heard and not any(allows(pattern, subject) for pattern in permissions.unheard)
+
+
+@pytest.mark.req("UP-20")
+@given(keys, keys)
+def test_a_peer_login_hears_all_but_frames_of_its_own_node(mine: bytes, other: bytes) -> None:
+    assume(mine != other)
+    me, you = token_form(node_id(mine)), token_form(node_id(other))
+    member, peer = node_permissions(node_id(mine), at_home=False), peer_permissions(node_id(mine))
+    assert peer.publish == member.publish
+    for kind in ("call", "ctl", "rep"):
+        assert hears(peer, f"hn.{kind}.{you}.{me}.x")
+        assert hears(member, f"hn.{kind}.{me}.{me}.x")
+        assert not hears(peer, f"hn.{kind}.{me}.{me}.x")
+    for kind in ("find", "adv", "event"):
+        assert hears(peer, f"hn.{kind}.{you}.x")
+        assert not hears(peer, f"hn.{kind}.{me}.x")
+    assert not hears(peer, "$SRV.PING"), "operators are answered under the login of the node"
+
+
+@pytest.mark.req("UP-33")
+@given(keys, keys)
+def test_an_invite_finds_and_calls_the_community_alone(mine: bytes, other: bytes) -> None:
+    assume(mine != other)
+    me, you = token_form(node_id(mine)), token_form(node_id(other))
+    invite = invite_permissions(node_id(mine))
+
+    def publishes(subject: str) -> bool:
+        return any(allows(pattern, subject) for pattern in invite.publish)
+
+    assert publishes(f"hn.call.{me}.{you}.a1b2c3d4.community.join.v1")
+    assert publishes(f"hn.find.{me}.community.join.v1")
+    for subject in (
+        f"hn.call.{me}.{you}.a1b2c3d4.rag.query.v1",
+        f"hn.call.{you}.{me}.a1b2c3d4.community.join.v1",
+        f"hn.find.{me}.rag.query.v1",
+        *(f"hn.{kind}.{me}.community.x" for kind in ("adv", "event")),
+        *(f"hn.{kind}.{me}.{you}.a1b2c3d4.community.x" for kind in ("ctl", "rep")),
+    ):
+        assert not publishes(subject)
+    assert hears(invite, f"hn.rep.{you}.{me}.x")
+    assert hears(invite, f"hn.adv.{you}.community.join.v1")
+    for subject in (
+        f"hn.rep.{you}.{you}.x",
+        f"hn.adv.{you}.rag.query.v1",
+        f"hn.call.{you}.{me}.x",
+        f"hn.find.{you}.community.join.v1",
+        f"hn.event.{you}.community.log",
+        "$SRV.PING",
+    ):
+        assert not hears(invite, subject)
+
+
+@pytest.mark.req("OPERATOR-6", "ATTACK-24")
+def test_an_operator_asks_services_and_hears_the_answers() -> None:
+    assert operator_permissions() == Permissions(("$SRV.>",), (f"{OPERATOR_INBOX}.>",))
 
 
 @pytest.mark.req("UP-20")

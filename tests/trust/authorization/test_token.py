@@ -611,3 +611,54 @@ def test_offers_to_the_home_are_for_those_it_let_in(
 ) -> None:
     scope = Scope(("rag.query",), allowed)
     assert token.is_let_in(principal, scope, "node", fields) is expected
+
+
+@pytest.mark.req("PERSON-60", "ATTACK-68")
+@pytest.mark.parametrize(
+    ("changes", "node", "person"),
+    [
+        ({}, ANNA, "eva"),
+        ({}, BERTA, ""),
+        ({"cnf": ""}, ANNA, ""),
+        ({"principal": "owner"}, ANNA, ""),
+    ],
+)
+def test_a_person_of_a_home_is_a_guest_with_a_key(
+    changes: dict[str, Any], node: Identity, person: str
+) -> None:
+    claims = token.decode(session(**changes))
+    assert claims.person_at(node.node_id) == person
+    fields = {"corpus": "anything"}
+    assert claims.is_of_home(node.node_id, fields, "eva") is (person == "eva")
+    assert not claims.is_of_home(node.node_id, fields, "adam")
+    owner_or_let_in = node is ANNA and (changes.get("principal") == "owner")
+    assert claims.is_of_home(node.node_id, fields) is owner_or_let_in
+    assert claims.is_of_home(node.node_id, {"corpus": "system"}) is (node is ANNA)
+
+
+@pytest.mark.req("TRUST-6")
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("rag.query", True),
+        ("rag.query@1.0", True),
+        ("rag.query@1.7", True),
+        ("rag.query@2.0", False),
+        ("market.list@9.9", True),
+        ("market.post", False),
+        ("market.post@1.0", False),
+        ("experimental.mcp.fs.read", True),
+        ("experimental.mcp.fs.read@1.0", True),
+        ("experimental.mcp.web.read", False),
+    ],
+)
+def test_a_scope_covers_names_with_and_without_version(text: str, covered: bool) -> None:
+    scope = Scope(("rag.query@1.0", "market.list", "experimental.mcp.fs.*"))
+    assert scope.covers_name(text) is covered
+
+
+@pytest.mark.req("TRUST-6")
+def test_a_name_that_is_no_capability_is_refused_by_a_scope() -> None:
+    with pytest.raises(HearthNetError) as caught:
+        SCOPE.covers_name("rag.query@1")
+    assert caught.value.code == "bad_request"

@@ -8,11 +8,13 @@ import pytest
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.community import commands, roster
+from hearthnet.trust.community import person_statements as statements
 from hearthnet.trust.community.events import CommunityEvent
 from hearthnet.trust.community.roster import Policy, Roster
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, take_in
-from tests.trust.town import EVE, FOUNDER, MAX, NORA, QUINN, ROOT, TILDA, removal, town, with_events
+from tests.trust.people import removed, settled
+from tests.trust.town import EVE, FOUNDER, MAX, NORA, QUINN, ROOT, SAM, TILDA, removal, town, with_events
 
 KEY = Identity(bytes([99]) * 32)
 Act = Callable[[Roster], CommunityEvent]
@@ -116,5 +118,31 @@ def test_who_was_put_out_can_be_put_out_for_what_it_did_meanwhile() -> None:
     held = with_events(let_in, removal(let_in, ROOT, MAX, known=known))
     assert ([one.reason for one in held.revoked], held.level(EVE.node_id)) == (["other"], "unknown")
     event = commands.CommunityAuthor(held, ROOT).revoke(MAX.node_id, "compromised", client_id="x", now_ms=NOW)
+    assert event.data["target_heads"] == list(known), "it leaves nothing as it is that did not count"
     after = with_events(held, event)
     assert ([one.reason for one in after.revoked], after.level(EVE.node_id)) == (["compromised"], "unknown")
+
+
+@pytest.mark.req("COMM-10", "PERSON-4")
+def test_a_statement_is_carried_once_and_only_where_it_counts() -> None:
+    held = settled(town(), MAX, NORA)
+    content = removed(held, MAX, NORA).data
+    event = commands.CommunityAuthor(held, SAM).carry(statements.DEVICE_REMOVED, content, NOW)
+    after = with_events(held, event)
+    assert (event.author, after.flaw(event), after.is_revoked(NORA.node_id)) == (SAM.node_id, "", True)
+    assert commands.CommunityAuthor(after, TILDA).carry(statements.DEVICE_REMOVED, content, NOW) is event
+    foreign = removed(held, MAX, QUINN).data
+    with pytest.raises(HearthNetError) as refused:
+        commands.CommunityAuthor(held, SAM).carry(statements.DEVICE_REMOVED, foreign, NOW)
+    assert refused.value.code == "unauthorized"
+
+
+@pytest.mark.req("COMM-10")
+def test_an_invite_needs_no_name_but_a_usable_one() -> None:
+    author, ends = commands.CommunityAuthor(town(), MAX), NOW + DAY_MS
+    event = author.invite(KEY, display_name="", expires_at=ends, now_ms=NOW)
+    (kept,) = with_events(town(), event).invites
+    assert (kept.inviter, kept.display_name) == (MAX.node_id, "")
+    with pytest.raises(HearthNetError) as refused:
+        author.invite(KEY, display_name="a\nb", expires_at=ends, now_ms=NOW)
+    assert refused.value.code == "bad_request"

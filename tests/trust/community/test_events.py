@@ -27,6 +27,7 @@ from hearthnet.trust.community.events import (
     Revoked,
     Withdrawn,
 )
+from hearthnet.trust.community.removals import removal_target
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act, agreeing
 
@@ -184,11 +185,10 @@ def test_an_event_is_not_nested_deeper_than_everyone_can_read(depth: int) -> Non
         (events.PROMOTED, {"target_node_id": BERTA.node_id, "new_level": "member", "client_id": "x"}),
         (events.DEMOTED, {"target_node_id": BERTA.node_id, "new_level": "anchor", "client_id": "x"}),
         (events.WITHDRAWN, {"invite_event_hash": "blake3:0"}),
-        (events.REVOKED, {**REVOKE.data, "more": True}),
         (events.REVOKED, {**REVOKE.data, "co_signers": REVOKE.data["co_signers"] * 33}),
         (events.REVOKED, {**REVOKE.data, "target_heads": [INVITE.hash] * 65}),
     ],
-    ids=range(9),
+    ids=range(8),
 )
 def test_malformed_content_is_refused(event_type: str, data: dict[str, Any]) -> None:
     refused(
@@ -196,9 +196,13 @@ def test_malformed_content_is_refused(event_type: str, data: dict[str, Any]) -> 
     )
 
 
-@pytest.mark.req("COMM-1")
+@pytest.mark.req("COMM-1", "VERSION-2")
 def test_what_a_later_version_writes_is_kept_and_means_nothing_here() -> None:
-    for changes in ({"event_type": "community.fair.opened", "data": {"x": 1.5}}, {"schema_version": 2}):
+    for changes in (
+        {"event_type": "community.fair.opened", "data": {"x": 1.5}},
+        {"schema_version": 2},
+        {"event_type": events.REVOKED, "data": {**REVOKE.data, "more": True}},
+    ):
         event = resigned(INVITE, ANNA, **changes)
         event_validation.validate_event(event, COMMUNITY)
         assert event.content is None
@@ -411,3 +415,10 @@ def test_a_withdrawal_needs_only_the_invites_hash() -> None:
     event_validation.validate_event(
         act(LARGER, ANNA, events.WITHDRAWN, Withdrawn(invite_event_hash=INVITE.hash)), COMMUNITY
     )
+
+
+@pytest.mark.req("COMM-1")
+def test_malformed_removals_remove_nobody_and_cost_no_signatures() -> None:
+    malformed = resigned(REVOKE, ANNA, data={"target_node_id": 7})
+    assert (removal_target(REVOKE), events.co_signatures(REVOKE)) == (BERTA.node_id, 1)
+    assert (removal_target(malformed), events.co_signatures(malformed)) == ("", 0)

@@ -10,8 +10,9 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
 from hearthnet.trust.community import commands, event_validation, events, roster
 from hearthnet.trust.community.events import Admitted, CommunityEvent, Invited, PolicyUpdated
-from hearthnet.trust.community.history import MAX_ENDS, History
+from hearthnet.trust.community.history import History
 from hearthnet.trust.community.roster import Roster
+from hearthnet.trust.eventlog.chain_ends import MAX_ENDS
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import DAY_MS, NOW, act, take_in
 from tests.trust.town import (
@@ -54,6 +55,8 @@ def test_an_event_waits_for_what_it_builds_on() -> None:
     second = invited(held, MAX, KEYS[1])
     assert town().missing_before([second]) == (second,)
     assert town().missing_before([second, first]) == ()
+    assert [town().history.has_place(one) for one in (first, second)] == [True, False]
+    assert held.history.has_place(second)
     assert roster.merge(town(), [second]) is town()
     assert with_events(town(), second, first) == with_events(with_events(town(), first), second)
 

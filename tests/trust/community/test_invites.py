@@ -110,7 +110,7 @@ def test_an_invite_that_names_a_member_twice_is_refused() -> None:
         invites.decode(armored(good.replace(b'{"a"', b'{"a":"other:1","a"')))
 
 
-@pytest.mark.req("COMM-9")
+@pytest.mark.req("COMM-9", "VERSION-5")
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -121,7 +121,7 @@ def test_an_invite_that_names_a_member_twice_is_refused() -> None:
         ({"t": "0F" * 32}, "the invite is damaged"),
         ({"a": ""}, "the invite is damaged"),
         ({"x": -1}, "the invite is damaged"),
-        ({"more": 1}, "the invite is damaged"),
+        ({"more": 1}, "the invite is of a later version; upgrade"),
     ],
     ids=range(8),
 )
@@ -323,3 +323,84 @@ def test_a_line_ends_below_a_trusted_member() -> None:
     out = with_events(held, removal(held, ROOT, EVE))
     assert out.line(mallory) == (mallory, eve, most), "who was put out still answers for it"
     assert out.came_by(most) == (mallory,)
+
+
+@pytest.mark.req("ATTACK-36")
+def test_accounts_are_kept_of_members_and_open_invites_alone() -> None:
+    held = open_invite(take_in(town(), MAX, EVE, "eve", NOW), EVE)
+    counted = {EVE: EVE.node_id, KEY: f"{MAX.node_id}//invites", TILDA: TILDA.node_id}
+    for _ in range(2):
+        assert {one: held.account(one.node_id) for one in counted} == counted
+        assert held.account(MALLORY.node_id) == MALLORY.node_id
+        assert [held.answerable(one.node_id) for one in (EVE, KEY)] == [MAX.node_id] * 2
+    assert held._accounts.keys() == {one.node_id for one in counted}, "strangers are without number"
+
+
+@pytest.mark.req("PERSON-31", "ATTACK-60")
+def test_a_sealed_key_opens_with_its_text_at_its_node_alone() -> None:
+    """Who has read the text later, or has stolen another node, opens nothing that was recorded."""
+    key, newcomer = Identity.generate(), Identity.generate()
+    text = msgspec.structs.replace(TEXT, person=key.node_id)
+    other = msgspec.structs.replace(text, seed=ids.b64(bytes(32)))
+
+    def sealed(content: str) -> str:
+        secret = ids.unb64(text.seed)
+        return ids.b64(MAX.seal_to(newcomer.node_id, text.key_purpose, content.encode("ascii"), secret))
+
+    good = sealed(key.to_text())
+    assert text.opened_key(newcomer, good).node_id == key.node_id
+    for with_text, own, data in (
+        (text, Identity.generate(), good),
+        (other, newcomer, good),
+        (msgspec.structs.replace(text, inviter=NORA.node_id), newcomer, good),
+        (text, newcomer, ids.b64(ids.unb64(good)[:30])),
+    ):
+        with pytest.raises(HearthNetError) as refused:
+            with_text.opened_key(own, data)
+        assert refused.value.code == "invalid_signature"
+    with pytest.raises(HearthNetError) as refused:
+        text.opened_key(newcomer, sealed("no key"))
+    assert refused.value.code == "bad_request"
+
+
+@pytest.mark.req("PERSON-31")
+def test_texts_of_devices_and_invites_are_told_apart() -> None:
+    key = Identity.generate()
+    plain = InviteText(
+        community_id=key.node_id,
+        seed=ids.b64(bytes(32)),
+        address="127.0.0.1:1",
+        fingerprint="",
+        inviter=key.node_id,
+        name="x",
+        expires_at=1,
+    )
+    device = msgspec.structs.replace(plain, person=key.node_id)
+    assert invites.decode(plain.encode()) == plain
+    assert invites.decode_device(device.encode()) == device
+    for read, text in ((invites.decode, device), (invites.decode_device, plain)):
+        with pytest.raises(HearthNetError) as refused:
+            read(text.encode())
+        assert refused.value.code == "bad_request"
+        swapped = (
+            text.encode()
+            .replace("hndevice", "hnXX")
+            .replace("hninvite", "hndevice")
+            .replace("hnXX", "hninvite")
+        )
+        with pytest.raises(HearthNetError):
+            read(swapped)
+
+
+@pytest.mark.req("DOOR-10")
+def test_an_invite_names_further_doors() -> None:
+    more = (("attic:7422", "1f" * 32), ("127.0.0.1:7422", ""))
+    invite = msgspec.structs.replace(TEXT, doors=more)
+    assert invites.decode(invite.encode()) == invite
+    assert invite.places == ((TEXT.address, TEXT.fingerprint), *more)
+    assert TEXT.places == ((TEXT.address, TEXT.fingerprint),)
+    assert "d" not in msgspec.to_builtins(TEXT), "without any it is as earlier versions read it"
+    for doors in ((("attic:7422", "1f"),), (("x", ""),), more * 2):
+        with pytest.raises(HearthNetError) as caught:
+            invites.decode(msgspec.structs.replace(TEXT, doors=doors).encode())
+        assert caught.value.code == "bad_request"

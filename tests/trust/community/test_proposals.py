@@ -124,7 +124,7 @@ def test_a_proposal_is_checked_against_the_roster() -> None:
         ({"i": ""}, "is damaged"),
         ({"w": "x" * 201}, "is damaged"),
         ({"s": [{"node_id": SAM.node_id, "signature": "x"}] * 33}, "is damaged"),
-        ({"more": 1}, "is damaged"),
+        ({"more": 1}, "is of a later version; upgrade"),
         ({"e": "community.member.invited", "x": 0}, "has no end, or too long a name"),
         ({"e": "community.member.invited", "x": NOW, "w": "x" * 65}, "has no end, or too long a name"),
         ({"e": "community.member.invited", "x": NOW, "r": "x"}, "is damaged"),

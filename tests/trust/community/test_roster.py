@@ -17,6 +17,8 @@ from hearthnet.trust.community import roster
 from hearthnet.trust.community.roster import RANK
 from hearthnet.trust.keys import Identity
 from tests.helpers.members import raise_to, take_in
+from tests.trust.people import PAPER, added, removed, settled
+from tests.trust.town import with_events
 
 ROOT, ANNA, BERTA, CARLA = (Identity(bytes([number]) * 32) for number in (1, 2, 3, 4))
 NOW = 1_795_292_100_000
@@ -189,3 +191,15 @@ def test_a_roster_read_under_the_own_seal_is_merged_as_any_other() -> None:
     assert not read.is_revoked(BERTA.node_id)
     assert read.member(BERTA.node_id) == LARGER.members[1]
     assert read.invite(BERTA.node_id) is None
+
+
+@pytest.mark.req("PERSON-20")
+def test_works_of_all_nodes_of_a_person_are_the_persons() -> None:
+    held = settled(LARGER, ANNA, BERTA)
+    held = with_events(held, added(held, ANNA, CARLA))
+    nodes = {one for node in (ANNA, BERTA) for one in (node.node_id, f"{node.node_id}/owner")}
+    assert held.principals(ANNA.node_id) == held.principals(PAPER.node_id) - {PAPER.node_id} == nodes
+    assert held.principals(f"{ANNA.node_id}/eva") == {f"{ANNA.node_id}/eva"}
+    gone = with_events(held, removed(held, ANNA, BERTA))
+    assert gone.principals(ANNA.node_id) == nodes, "what a removed node has made stays the person's"
+    assert LARGER.principals(BERTA.node_id) == {BERTA.node_id, f"{BERTA.node_id}/owner"}, "a node of nobody"

@@ -23,7 +23,6 @@ from hearthnet_llm.builtin.demonstrations import Demonstrations, for_tool
 from hearthnet_llm.builtin.grammar import SchemaBounds, bounded
 from hearthnet_llm.builtin.prompt import PromptTurn, escape_control_tokens
 from hearthnet_llm.interface.request import Message, Tool
-from hearthnet_llm.interface.validation import references
 from hearthnet_llm.vendors.json_access import as_text
 
 WIDEST: Final = SchemaBounds(text=200, items=4)
@@ -53,9 +52,11 @@ class ForcedCall:
         self._tool = tool
         said = (message.text for message in reversed(messages) if message.role == "user")
         self._said = next(said, "")
-        self._check = _check_of(tool)
+        schema, self._check = _check_of(tool)
         self._demonstrations = for_tool(tool.schema)
-        self._bounds = WIDEST
+        # What the check leaves out as unknown, lookaround say, would leave the grammar without an end.
+        self._patterns = _patterns(schema) >= _patterns(tool.schema)
+        self._bounds = msgspec.structs.replace(WIDEST, patterns=self._patterns)
         self._attempts = 0
         self._unfit = 0
         self.reason = ""
@@ -69,7 +70,7 @@ class ForcedCall:
         """Return the next attempt."""
         shown = self._demonstrations
         schema = bounded(_demonstrated(self._tool.schema, shown), self._bounds)
-        free = self._unfit or self._bounds != WIDEST
+        free = self._unfit or self._bounds.text != WIDEST.text or self._bounds.patterns != self._patterns
         key_words = shown.key_words if shown is not None and not free else {}
         rules = grammar.of_call(schema, self._said, key_words)
         return CallAttempt(self._attempts, self._turns(), rules, _VARIED if self._unfit else 0.0)
@@ -109,14 +110,19 @@ class ForcedCall:
         return [*turns, {"role": "user", "content": escape_control_tokens(self._said)}]
 
 
-def _check_of(tool: Tool) -> SchemaCheck:
-    """Return the check of the arguments, within the bounds of schemas from outside.
+def _patterns(schema: Mapping[str, Any]) -> int:
+    return json.dumps(schema).count('"pattern": "')
 
-    With references, the check is of a copy without them, which may accept more (`self_contained`).
+
+def _check_of(tool: Tool) -> tuple[dict[str, Any], SchemaCheck]:
+    """Return the schema by which the arguments are checked, and its check.
+
+    It is a copy of the tool's without references and without what exceeds the bounds of schemas from outside,
+    which may accept more.
     """
     try:
-        schema = self_contained(tool.schema) if any(references(tool.schema)) else tool.schema
-        return compile_schema(schema, len(json.dumps(schema)) // _VALUE_CHARACTERS)
+        schema = self_contained(tool.schema)
+        return schema, compile_schema(schema, len(json.dumps(schema)) // _VALUE_CHARACTERS)
     except HearthNetError as error:
         raise HearthNetError(
             "bad_request",

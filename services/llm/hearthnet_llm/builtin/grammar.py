@@ -152,7 +152,7 @@ def bounded(schema: Mapping[str, Any], bounds: SchemaBounds) -> Schema:
 def fields(schema: Mapping[str, Any]) -> list[str]:
     """Return the fields of a call: the required ones as declared, or all if none is required."""
     declared = [name for name, inner in schema.get("properties", {}).items() if inner is not False]
-    required = schema.get("required", [])
+    required = frozenset(schema.get("required", ()))
     return [name for name in declared if name in required] if required else declared
 
 
@@ -197,13 +197,12 @@ class _Bounding:
         return self._text(schema) if kind == "string" else {"type": kind}
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> Schema:
-        names = (
-            fields(schema) if depth == 0 else [n for n in fields(schema) if n in schema.get("required", [])]
-        )
+        required = frozenset(schema.get("required", ()))
+        names = [name for name in fields(schema) if depth == 0 or name in required]
         return {
             "type": "object",
             "properties": {name: self.of(schema["properties"][name], depth + 1) for name in names},
-            "required": [name for name in names if name in schema.get("required", [])],
+            "required": [name for name in names if name in required],
             "additionalProperties": False,
         }
 

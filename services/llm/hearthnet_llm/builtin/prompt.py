@@ -25,6 +25,8 @@ _CONTROL: Final = re.compile(r"<(?=[|\uff5c/]?\w*[|\uff5c]|/?s>|\w+_of_turn>)|\[
 _EMPTY: Final = "nothing was found"
 _LEAST: Final = 200
 _SENTENCE: Final = re.compile(r"[A-Z0-9\"(][^\n]*?[.!?](?=\s|$)")
+_WITH_END: Final = re.compile(r"[^\n]*[.!?](?=\s|$)")
+"""A line up to the end of its last sentence: behind it each capital would be searched from to the end."""
 _TITLE_LIMIT: Final = 100
 _SHORTEST: Final = 12
 _LONGEST: Final = 300
@@ -153,6 +155,7 @@ def _sentences(notes: str) -> list[str]:
     found: list[str] = []
     for line in notes.splitlines():
         title, mark, text = line.partition(": ")
-        pieces = _SENTENCE.findall(text if mark and len(title) <= _TITLE_LIMIT else line)
+        ended = _WITH_END.match(text if mark and len(title) <= _TITLE_LIMIT else line)
+        pieces = _SENTENCE.findall(ended[0]) if ended else []
         found += [piece for piece in pieces if _SHORTEST <= len(piece) <= _LONGEST]
     return list(dict.fromkeys(found))

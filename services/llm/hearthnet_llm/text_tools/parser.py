@@ -35,7 +35,7 @@ _THOUGHT: Final = "</think>"
 _MOST: Final = 1 << 16
 _LEAD: Final = re.compile(r" {0,3}")
 _FENCE: Final = re.compile(r"(?:(`{3,})[^`\n]*|(~{3,})[^\n]*)(\n|$)")
-_WRAPPED: Final = re.compile(r"\s*(```+|~~~+)[a-zA-Z_]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*\1\s*", re.DOTALL)
+_WRAPPING: Final = re.compile(r"(```+|~~~+)[a-zA-Z_]*[ \t]*\r?\n")
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -221,13 +221,21 @@ class _Block:
 
 def calls(block: str) -> list[Parsed]:
     """Return the calls in the text of one block, or its fault."""
-    wrapped = _WRAPPED.fullmatch(block)
     try:
-        value = _read(wrapped[2] if wrapped else block)
+        value = _read(_unwrapped(block))
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # lone surrogates, infinite numbers
         return [_call(one) for one in (value if isinstance(value, list) else [value])] or _nothing()
     except (ValueError, RecursionError) as error:
         return [Malformed(str(error) or "it is nested too deep")]
+
+
+def _unwrapped(block: str) -> str:
+    """Return a block without the Markdown fence around it, in time that grows with its length."""
+    text = block.strip()
+    fence = _WRAPPING.match(text)
+    if fence is None or not text.endswith(fence[1], fence.end()):
+        return block
+    return text[fence.end() : -len(fence[1])].strip()
 
 
 def _nothing() -> NoReturn:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -159,6 +160,28 @@ def open_database(folder: Path) -> tuple[sqlite3.Connection, Path | None]:
         aside = _move_aside(file)
         return _opened(file), aside
     except (OSError, sqlite3.DatabaseError) as error:
+        raise as_wire_error(error, file) from error
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Replace `file` in one step by one with `data`, which is on disk when this returns.
+
+    Raises:
+        HearthNetError: `capacity_exceeded` if the disk is full.
+    """
+    beside = file.with_suffix(".new")
+    try:
+        with beside.open("wb") as opened:
+            opened.write(data)
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(file)
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
         raise as_wire_error(error, file) from error
 
 

@@ -175,6 +175,13 @@ class Index:
         with self._losing(doc_cids), self.writing() as connection:
             return sum(self._remove(connection, corpus, doc_cid) for doc_cid in doc_cids)
 
+    def rename(self, corpus: str, name: str) -> None:
+        """Give a corpus another name, which no corpus with documents has."""
+        with self.writing() as connection:
+            # A corpus without documents keeps its row, which makes room here.
+            for new, old in (("", name), (name, corpus), (corpus, "")):
+                connection.execute("UPDATE corpora SET name = ? WHERE name = ?", (new, old))
+
     def reclaim(self) -> bool:
         """Release some disk space of removed documents; return whether more may be left."""
         with self.writing() as connection:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hearthnet_rag.index.database import as_wire_error
+from hearthnet_rag.index.database import as_wire_error, replace_file
 
 FILE: Final = "documents.jsonl"
 
@@ -27,7 +28,8 @@ Key = tuple[str, str]
 class Record(msgspec.Struct, frozen=True):
     """A requested ingestion, and the id that it was given.
 
-    `replaces` lists the older versions that it replaces; `removed` marks the end of a document.
+    `replaces` lists the older versions that it replaces; `removed` marks the end of a document. A line with
+    `renames` is no document: all documents of the corpus `renames` are in `corpus` from there on.
     """
 
     corpus: str
@@ -39,6 +41,7 @@ class Record(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] = {}
     replaces: list[str] = []
     removed: bool = False
+    renames: str = ""
 
     @property
     def key(self) -> Key:
@@ -62,6 +65,8 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
         self._writing = threading.Lock()
+        self.changes = 0
+        """Grows with each change of this process."""
 
     def append(self, record: Record) -> None:
         """Append a line, which is on disk when this returns.
@@ -71,6 +76,7 @@ class Journal:
         """
         try:
             with self._writing:
+                self.changes += 1
                 self._append(msgspec.json.encode(record) + b"\n")
         except OSError as error:
             raise as_wire_error(error, self._file) from error
@@ -82,15 +88,31 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
+    def forget(self, corpus: str, doc_cids: Collection[str]) -> None:
+        """Remove all lines about these documents of `corpus`, as if they had never been there.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full.
+        """
+        with self._writing:
+            lines = self._lines()
+            kept = [line for line in lines if not _is_about(line, corpus, doc_cids)]
+            if len(kept) < len(lines):
+                self.changes += 1
+                replace_file(self._file, b"".join(line + b"\n" for line in kept))
+
     def state(self) -> JournalState:
         """Return the documents that should exist, and those that should not."""
         state = JournalState({}, {})
-        for line in self._file.read_bytes().splitlines() if self._file.exists() else ():
+        for line in self._lines():
             try:
                 _apply(state, msgspec.json.decode(line, type=Record))
             except msgspec.DecodeError:
                 continue
         return state
+
+    def _lines(self) -> list[bytes]:
+        return self._file.read_bytes().splitlines() if self._file.exists() else []
 
     def _ends_whole(self) -> bool:
         with self._file.open("rb") as file:
@@ -98,7 +120,22 @@ class Journal:
             return file.read(1) == b"\n"
 
 
+def _is_about(line: bytes, corpus: str, doc_cids: Collection[str]) -> bool:
+    try:
+        record = msgspec.json.decode(line, type=Record)
+    except msgspec.DecodeError:
+        return False
+    return record.corpus == corpus and record.doc_cid in doc_cids
+
+
 def _apply(state: JournalState, record: Record) -> None:
+    if record.renames:
+        for key in [key for key in state.present if key[0] == record.renames]:
+            moved = msgspec.structs.replace(state.present.pop(key), corpus=record.corpus)
+            state.present[moved.key] = moved
+            state.gone.pop(moved.key, None)
+            state.gone[key] = moved.key
+        return
     if record.removed:
         state.present.pop(record.key, None)
         state.gone[record.key] = None

@@ -45,6 +45,12 @@ class Filter(msgspec.Struct, frozen=True):
     doc_cid: str | None = None
 
 
+class VersionFilter(Filter, frozen=True):
+    """A filter that also leaves out all but the `documents` of one version of a corpus."""
+
+    documents: tuple[str, ...] = ()
+
+
 class Hit(msgspec.Struct, frozen=True):
     """A found passage; a higher `score` is better, and comparable only within one query."""
 
@@ -239,6 +245,9 @@ def _demands(wanted: Filter) -> tuple[str, list[str | int]]:
     if wanted.doc_cid is not None:
         demands += " AND documents.doc_cid = ?"
         values.append(wanted.doc_cid)
+    if isinstance(wanted, VersionFilter):
+        demands += " AND documents.doc_cid IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(wanted.documents))
     return demands, values
 
 

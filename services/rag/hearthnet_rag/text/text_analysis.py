@@ -71,7 +71,18 @@ Known = Callable[[str], int]
 """Returns the number of passages that contain a stem."""
 _WORD: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
-_APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'"})
+_FOLDED: Final = str.maketrans(
+    {
+        **dict.fromkeys("\u2019\u02bc\u2018", "'"),
+        "\uff9e": "\u3099", "\uff9f": "\u309a",
+        "\u0f73": "\u0f71\u0f72", "\u0f75": "\u0f71\u0f74", "\u0f81": "\u0f71\u0f80",
+    }
+)  # fmt: skip
+"""Apostrophes, and what is no accent but becomes one when it is normalized."""
+_MOST_MARKS: Final = 30
+"""Accents in a row, as in Unicode's stream-safe format; sorting more takes the square of their number."""
+_MARKS: Final = re.compile(rf"[^\w\s\x00-\x7f]{{{_MOST_MARKS + 1},}}")
+"""Characters among which too many accents may stand; no accent is a letter, a digit or a blank."""
 _LONGEST: Final = 64
 """Longer words (keys, sums, addresses) are cut here; stemmers have no rules for them."""
 _lock: Final = threading.Lock()  # a stemmer stores the current word in itself
@@ -145,7 +156,8 @@ def words(text: str) -> list[str]:
 
     Inner apostrophes are the only punctuation that is kept.
     """
-    plain = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES)).casefold()
+    bounded = _MARKS.sub(_without_most_marks, text.translate(_FOLDED))
+    plain = unicodedata.normalize("NFKC", bounded).casefold()
     composed = unicodedata.normalize("NFC", plain)
     return [word[:_LONGEST] for word in _WORD.findall(_NOT_ASCII.sub(_unless_accent, composed))]
 
@@ -218,6 +230,17 @@ def surface_forms(text: str) -> str:
 def _written(word: str) -> str:
     """Return an unstemmed word with a prefix that no stem but that of a number has."""
     return "0" + _without_accents(word.replace("'", ""))
+
+
+def _without_most_marks(found: re.Match[str]) -> str:
+    """Return the characters without what exceeds `_MOST_MARKS` accents in a row."""
+    kept: list[str] = []
+    marks = 0
+    for character in found[0]:
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
 
 
 def _unless_accent(found: re.Match[str]) -> str:

@@ -129,7 +129,8 @@ def test_who_cannot_do_it_is_passed_over() -> None:
     blind, toolless = Spoken(name="blind", ctx=50), Spoken(name="toolless", tool_mode="none")
     by_name = Spoken(name="by_name", tool_mode="grammar", tools_by_name_only=True)
     sees = Spoken(name="sees", modalities=("text", "vision"))
-    everyone: list[Backend] = [blind, toolless, by_name, sees]
+    few = Spoken(name="few", max_tools=1)
+    everyone: list[Backend] = [blind, toolless, by_name, few, sees]
 
     def order(request: ChatRequest, **params: Any) -> list[str]:
         return [
@@ -137,12 +138,13 @@ def test_who_cannot_do_it_is_passed_over() -> None:
         ]
 
     picture = ChatRequest(messages=[Message("user", [ImagePart("x")])])
-    assert order(HELLO) == ["blind", "toolless", "by_name", "sees"]
+    assert order(HELLO) == ["blind", "toolless", "by_name", "few", "sees"]
     assert order(picture) == ["sees"]
-    assert order(HELLO, ctx=80) == ["toolless", "by_name", "sees"]
+    assert order(HELLO, ctx=51) == order(HELLO, ctx=100) == ["toolless", "by_name", "few", "sees"]
+    assert order(HELLO, ctx=50) == order(HELLO)
     assert order(HELLO, modalities=["vision"]) == ["sees"]
     with_tools = ChatRequest(messages=HELLO.messages, tools=TOOLS)
-    assert order(with_tools) == ["blind", "sees", "by_name", "toolless"]
+    assert order(with_tools) == ["blind", "sees", "by_name", "toolless", "few"]
     required = ChatRequest(messages=HELLO.messages, tools=TOOLS, tool_choice="required")
     assert order(required) == ["blind", "sees"]
     one = ChatRequest(messages=HELLO.messages, tools=TOOLS, tool_choice=Named("look"))

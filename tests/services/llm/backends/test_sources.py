@@ -23,7 +23,7 @@ from hearthnet_llm.interface.content_parts import (
     UploadPart,
     VideoPart,
 )
-from hearthnet_llm.interface.request import ChatRequest, ServerTool, Tool
+from hearthnet_llm.interface.request import ChatRequest, Message, ServerTool, Tool
 from hearthnet_llm.media import LIMITS
 
 pytestmark = pytest.mark.req("ATTACK-38")
@@ -200,6 +200,15 @@ def test_a_vendors_tools_have_the_rights_of_the_caller(server: ServerTool, who: 
             check_sources(request, ())
             served.append(name)
     assert " ".join(served) == who
+
+
+def test_every_part_of_every_message_is_checked() -> None:
+    link = ImagePart(url="https://upload.example.org/a.png")
+    messages = [Message("user", "https://x.org"), Message("user", [TextPart("?"), link])]
+    check_sources(CallerRequest(messages=messages, caller=CLIENT), ("https",))
+    with pytest.raises(HearthNetError, match="URLs of other nodes are not passed on") as caught:
+        check_sources(CallerRequest(messages=messages, caller=OTHER), ("https",))
+    assert caught.value.details["path"] == "/input/messages/1/content/1"
 
 
 def test_what_refers_to_nothing_is_for_everybody() -> None:

@@ -152,14 +152,18 @@ def test_arrays_objects_and_combinations_are_bounded() -> None:
     schema = {
         "properties": {
             "list": {"type": "array", "minItems": 3},
+            "long": {"type": "array", "maxItems": 50},
+            "open": {"properties": {"b": {"const": 1}}, "required": ["b"], "additionalProperties": True},
             "any": {"items": {"type": "null"}},
             "deep": {"$ref": "#"},
             "all": {"allOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]}, {"title": "t"}, True]},
         },
-        "required": ["list", "any", "deep", "all"],
+        "required": ["list", "long", "open", "any", "deep", "all"],
     }
     made = bounded(schema, SMALL)
     assert made["properties"]["list"]["maxItems"] == 3
+    assert made["properties"]["long"]["maxItems"] == 2
+    assert made["properties"]["open"]["additionalProperties"] is False
     assert made["properties"]["any"]["maxItems"] == 2
     assert made["properties"]["all"]["required"] == ["a"]
     assert '{"type": "null"}' in json.dumps(made["properties"]["deep"])

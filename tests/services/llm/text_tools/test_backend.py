@@ -124,8 +124,10 @@ async def test_what_is_whole_is_made_and_what_is_broken_beside_it_is_told() -> N
 
 @pytest.mark.asyncio
 @pytest.mark.req("LLM-59")
-async def test_what_was_cut_off_is_told_and_not_made() -> None:
-    model = Model(CALL[:-4], ended="max_tokens")
+@pytest.mark.parametrize("cut", [len(OPEN) + 9, -len(CLOSE) - 1, -4])
+async def test_what_was_cut_off_is_told_and_not_made(cut: int) -> None:
+    """In the arguments, behind them, and in the mark of the end."""
+    model = Model(CALL[:cut], ended="max_tokens")
     _, frames = await answer(model)
     assert (codes(frames), frames[-1]) == (["tool_call_incomplete"], Done("max_tokens", 10, 5, "text", 3))
     assert len(model.heard) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -185,3 +186,14 @@ def test_any_arguments_come_back_as_they_were_written(arguments: dict[str, Any],
         {"name": "a", "arguments": arguments}, indent=indent or None, ensure_ascii=indent % 2 == 0
     )
     assert found(f"{OPEN}\n{body}\n{CLOSE}") == [ParsedCall("a", arguments)]
+
+
+@pytest.mark.req("ATTACK-31")
+@pytest.mark.parametrize("filler", [" ", "\t", "\n", "`", "``` ", "\r\n"])
+def test_a_block_is_unwrapped_in_time_that_grows_with_its_length(filler: str) -> None:
+    """Blanks in a fence took time that grows with their square: 60 s for 64 KiB."""
+    block = f"```\n{filler * (60_000 // len(filler))}x"
+    began = time.process_time()
+    (found,) = parser.calls(block)
+    assert isinstance(found, Malformed)
+    assert time.process_time() - began < 1

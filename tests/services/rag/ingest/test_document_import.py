@@ -88,6 +88,5 @@ def test_passages_of_the_corpus_name_file_date_and_sources(tmp_path: Path) -> No
 
 
 def test_the_year_of_a_date() -> None:
-    assert [year_of(date) for date in ("2026-11-21", "21.11.2026", "1987", "soon", "20261", None)] == [
-        2026, 2026, 1987, None, None, None,
-    ]  # fmt: skip
+    dates = ("2026-11-21", "21.11.2026", "1987", "soon", "20261", "32026", None)
+    assert [year_of(date) for date in dates] == [2026, 2026, 1987, None, None, None, None]

@@ -146,12 +146,10 @@ def test_what_cannot_be_read_is_named(data: bytes, words: str) -> None:
 @pytest.mark.req("RAG-34")
 @pytest.mark.parametrize(("encoding", "text"), [
     ("cp1252", "Über die Größe der Äpfel, süße Möhren und größere Körbe läßt sich fröhlich träumen. " * 6),
-    ("utf-16", "Größe"),
-    ("utf-32", "Größe"),
-    ("utf-8-sig", "Größe"),
+    *((each, "\ufeffGröße") for each in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")),
 ])  # fmt: skip
 def test_encodings_of_text(encoding: str, text: str) -> None:
-    assert read_document(text.encode(encoding), PLAIN).body == text
+    assert read_document(text.encode(encoding), PLAIN).body == text.removeprefix("\ufeff")
 
 
 def ask(data: bytes) -> list[object]:

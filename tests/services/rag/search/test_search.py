@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet_rag.index.index import Index
-from hearthnet_rag.search.search import PER_DOCUMENT, Filter, no_such_corpus, search
+from hearthnet_rag.search.search import Filter, no_such_corpus, search
 from tests.services.rag.conftest import MakeEntry
 
 PARAGRAPH = "Keep the lid on the barrel so that no leaves and no mosquitoes get in.\n\n"
@@ -104,7 +104,9 @@ def test_a_corpus_that_does_not_exist_names_the_nearest(small: Index) -> None:
     with pytest.raises(HearthNetError, match=r"no corpus 'hom' here$") as caught:
         search(small, "hom", "candle", 5)
     assert (caught.value.code, caught.value.details["nearest"]) == ("not_found", [])
-    assert no_such_corpus("hom", ["home"]).message == "no corpus 'hom' here; did you mean home?"
+    refused = no_such_corpus("hom", ["atlas", "birds", "cellar", "home"])
+    assert refused.message == "no corpus 'hom' here; did you mean home?"
+    assert refused.details["nearest"] == ["home"]
     assert no_such_corpus("x", []).message == "no corpus 'x' here"
 
 
@@ -117,7 +119,7 @@ def test_one_document_does_not_crowd_out_the_others(index: Index, entry: MakeEnt
             "home", entry(f"# Note {number}\n\nA barrel stands in a long and quiet garden {'of old ' * 90}")
         )
     found = titles(index, "barrel", 4)
-    assert found.count("Barrel barrel barrel") == PER_DOCUMENT
+    assert found.count("Barrel barrel barrel") == 2
     assert len(titles(index, "barrel", 5)) == 5
     scores = [hit.score for hit in search(index, "home", "barrel", 5)]
     assert scores == sorted(scores, reverse=True)

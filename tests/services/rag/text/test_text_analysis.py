@@ -217,3 +217,12 @@ def test_parts_are_known_words_in_their_order(said: list[str], joint: str) -> No
         assert word[at:start] in _JOINTS
         at = start + len(part)
     assert at == len(word)
+
+
+@pytest.mark.req("ATTACK-45")
+@pytest.mark.parametrize("marks", ["\u0315\u0300", "\uff9e\u0315", "\u0f73\u0315"])
+def test_words_with_very_many_accents_are_read_at_once(marks: str) -> None:
+    began = time.process_time()
+    assert words("u\u0308ber a" + marks * 100_000 + "b \u304b\uff9e")[0] == "\u00fcber"
+    # It takes 0.1 s; as one row of accents, 40 s.
+    assert time.process_time() - began < 2

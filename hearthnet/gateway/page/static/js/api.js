@@ -37,5 +37,6 @@ export const post = (path, body) => request("POST", path, body);
 /** What a person is told of an error. */
 export function inWords(error) {
   const { code = error.error, message } = error;
-  return textOr(`error.${code}`, text("error.any")).replace("{message}", message ?? code ?? "");
+  const rule = (error.data ?? error).details?.rule;
+  return textOr(`error.${rule}`, textOr(`error.${code}`, text("error.any"))).replace("{message}", message ?? code ?? "");
 }

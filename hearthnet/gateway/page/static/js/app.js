@@ -2,6 +2,7 @@
 
 import { get, post, ApiError } from "./api.js";
 import { knownKey } from "./key.js";
+import { becomeDevice } from "./sign_in.js";
 import { shortId } from "./lib/bytes.js";
 import { envelope } from "./lib/signing.js";
 
@@ -13,6 +14,7 @@ export async function enter(me = null) {
   app.key = await knownKey();
   app.drift = app.me.time - Date.now();
   if (!app.key || app.me.key !== app.key.id) throw new ApiError("unauthorized", "this browser has another key");
+  app.me = await becomeDevice(app.me, app.key);
   return app.me;
 }
 

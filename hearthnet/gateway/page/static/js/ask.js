@@ -20,6 +20,7 @@ export class AskView {
     Object.assign(this, { conversations, catalog });
     this.use = { model: setting.get("model"), corpus: setting.get("corpus"), tools: JSON.parse(setting.get("tools", "[]")) };
     conversations.addEventListener("list", () => this.#list());
+    conversations.addEventListener("change", ({ detail }) => { if (detail === this.#current) this.#draw(); });
     conversations.addEventListener("answer", ({ detail }) => this.#heard(detail));
     catalog.addEventListener("change", () => this.#options());
   }
@@ -200,7 +201,8 @@ export class AskView {
   }
 
   #under() {
-    return this.conversations.of(this.#current).find((record) => !over(record.answer));
+    const own = (record) => record.link !== "elsewhere"; // what another page hears does not hold this one up
+    return this.conversations.of(this.#current).find((record) => !over(record.answer) && own(record));
   }
 
   #stop() {

@@ -1,32 +1,94 @@
-// Conversations and their answers: kept in this browser, and the streams that write them.
+// Conversations and their answers: kept in this browser and at the gateway, and the streams that write them.
 
 import { get, post } from "./api.js";
-import { signedCall } from "./app.js";
+import { app, signedCall } from "./app.js";
 import * as storage from "./storage.js";
 import { apply, blank, over, reopen, words } from "./lib/answer.js";
 import { ulid } from "./lib/bytes.js";
+import { fromShared, joined, toShared } from "./lib/shared.js";
 import { Stream } from "./link.js";
+import { Sharing } from "./sharing.js";
 
 const SEARCH = "search_corpus";
 const LONGEST_TITLE = 60;
+const newestFirst = (one, other) => other.at - one.at;
 const UNKEPT = new Set(["not_found", "expired", "schema_mismatch"]);
 /** A little less than the day for which a run is kept that has called something. */
 const KEPT_MS = 23 * 3600 * 1000;
 
-/** Fires `list` when conversations come or go, `answer` (detail: the record, the frame) when something was said. */
+/**
+ * Fires `list` when conversations come or go, `answer` (detail: the record, the frame) when something was said,
+ * `change` (detail: the conversation) when another page has changed one.
+ */
 export class Conversations extends EventTarget {
   list = [];
   answers = new Map();
   #live = new Map();
   #here = new Set();
   #ready = "";
+  #sharing = new Sharing(this);
 
-  /** What was kept; answers that were under way go on. */
-  async load() {
-    this.list = (await storage.all("conversations")).sort((one, other) => other.at - one.at);
-    const records = (await storage.all("answers")).sort((one, other) => one.at - other.at);
+  /**
+   * What was kept for this person; answers that were under way here go on. What is at the gateway comes then, unless
+   * it is closed now (`isOpen`).
+   */
+  async load(isOpen) {
+    const own = ({ of = app.me.principal }) => of === app.me.principal;
+    this.list = (await storage.all("conversations")).filter(own).sort(newestFirst);
+    const ids = new Set(this.list.map(({ id }) => id));
+    const records = (await storage.all("answers")).filter(({ conversation }) => ids.has(conversation));
+    records.sort((one, other) => one.at - other.at);
     this.answers = new Map(records.map((record) => [record.id, record]));
-    for (const record of records) if (!over(record.answer)) this.#goOn(record);
+    for (const record of records) if (!over(record.answer) && record.link !== "elsewhere") this.#goOn(record);
+    if (isOpen) this.#sharing.begin();
+  }
+
+  // --- what the gateway has
+
+  known() {
+    return this.list.map(({ id }) => id);
+  }
+
+  revision(id) {
+    return this.list.find((one) => one.id === id)?.revision ?? "";
+  }
+
+  content(id) {
+    const { title, at } = this.list.find((one) => one.id === id);
+    return { title, at, content: toShared(this.of(id)) };
+  }
+
+  async saved(id, revision) {
+    const conversation = this.list.find((one) => one.id === id);
+    if (!conversation) return;
+    Object.assign(conversation, { revision, of: app.me.principal });
+    await storage.keep("conversations", conversation);
+  }
+
+  /** Takes over a conversation as another page left it; returns whether there is more in it here. */
+  async take({ id, revision, title, at, content }) {
+    const theirs = fromShared(id, content);
+    const mine = this.of(id);
+    const records = joined(mine, theirs, (record) => this.#here.has(record.id) || this.#live.has(record.id));
+    for (const record of mine) this.answers.delete(record.id);
+    for (const record of records) {
+      if (!over(record.answer) && !this.#live.has(record.id)) record.link = "elsewhere";
+      this.answers.set(record.id, record);
+      await storage.keep("answers", record);
+    }
+    const conversation = { id, title, at, revision, of: app.me.principal };
+    this.list = [conversation, ...this.list.filter((one) => one.id !== id)].sort(newestFirst);
+    await storage.keep("conversations", conversation);
+    this.dispatchEvent(new Event("list"));
+    this.dispatchEvent(new CustomEvent("change", { detail: id }));
+    return records.some((record) => !theirs.includes(record));
+  }
+
+  /** It was deleted elsewhere. */
+  async drop(id) {
+    if (!this.list.some((one) => one.id === id)) return;
+    await this.#forget(id);
+    this.dispatchEvent(new CustomEvent("change", { detail: id }));
   }
 
   of(conversation) {
@@ -38,7 +100,7 @@ export class Conversations extends EventTarget {
   }
 
   async begin(title) {
-    const conversation = { id: ulid(), title: title.slice(0, LONGEST_TITLE), at: Date.now() };
+    const conversation = { id: ulid(), title: title.slice(0, LONGEST_TITLE), at: Date.now(), of: app.me.principal };
     this.list = [conversation, ...this.list];
     await storage.keep("conversations", conversation);
     this.dispatchEvent(new Event("list"));
@@ -46,6 +108,12 @@ export class Conversations extends EventTarget {
   }
 
   async remove(conversation) {
+    const revision = this.revision(conversation);
+    await this.#forget(conversation);
+    await this.#sharing.removed(conversation, revision);
+  }
+
+  async #forget(conversation) {
     for (const record of this.of(conversation)) {
       this.stop(record);
       this.#live.get(record.id)?.end();
@@ -116,6 +184,7 @@ export class Conversations extends EventTarget {
     const record = { id: ulid(), conversation, question, at: Date.now(), answer: blank(), kept: {}, ...more };
     this.answers.set(record.id, record);
     await storage.keep("answers", record);
+    this.#sharing.changed(conversation);
     return record;
   }
 
@@ -158,7 +227,10 @@ export class Conversations extends EventTarget {
   #hear(record, frame) {
     record.link = "";
     apply(record.answer, frame);
-    if (frame.event === "opened" || frame.event === "confirmation_required") this.#keep(record);
+    if (frame.event === "opened" || frame.event === "confirmation_required") {
+      this.#keep(record);
+      this.#sharing.changed(record.conversation);
+    }
     this.#tell(record, frame);
   }
 
@@ -181,6 +253,7 @@ export class Conversations extends EventTarget {
   #over(record) {
     record.link = "";
     this.#live.delete(record.id);
+    this.#sharing.changed(record.conversation);
     this.#tell(record);
   }
 
@@ -200,6 +273,7 @@ export class Conversations extends EventTarget {
       return;
     } else Object.assign(record.answer, { state: "error", error: error.error ? { ...error, gone } : { error: "lost", gone: true } });
     await this.#keep(record);
+    this.#sharing.changed(record.conversation);
     this.#tell(record, { event: "error", data: {} });
   }
 
@@ -236,11 +310,13 @@ export class Conversations extends EventTarget {
 
   /** Nothing more is heard. */
   end() {
+    this.#sharing.end();
     for (const stream of this.#live.values()) stream.end();
   }
 
   /** Somebody is back at the screen, or the network is. */
   hurry() {
+    this.#sharing.look();
     for (const stream of this.#live.values()) stream.hurry();
   }
 }

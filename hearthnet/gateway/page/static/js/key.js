@@ -16,6 +16,9 @@ export async function knownKey() {
   return found ? usable(found) : null;
 }
 
+/** Forgets the key of this browser, which was removed; the next one is made anew. */
+export const forgetKey = () => storage.drop("keys", NAME);
+
 async function made() {
   const pair = await crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"]);
   const raw = new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));

@@ -10,6 +10,8 @@ import { knownKey } from "./key.js";
 import { setting } from "./storage.js";
 import { MarketView } from "./market.js";
 import { MeshView } from "./mesh.js";
+import { closedNotice, personBadge } from "./person.js";
+import { RecoveryNotice } from "./recovery.js";
 import { Runs, RunsView } from "./runs.js";
 import { dress, SettingsView } from "./settings.js";
 import { codeFromAddress, showSignIn, signIn } from "./sign_in.js";
@@ -30,6 +32,7 @@ function frame() {
 }
 
 function drawNav() {
+  fill(document.getElementById("person"), parts ? personBadge() : []);
   const count = parts?.runs.count ?? 0;
   fill(nav, parts ? SECTIONS.map((name) => el("a", {
     href: `#${name}`, id: `nav-${name}`, "aria-current": name === section() ? "page" : null,
@@ -43,7 +46,9 @@ function show({ focus = true } = {}) {
   main.className = parts ? section() : "sign-in";
   main.replaceChildren();
   if (!parts) return;
-  parts.views[section()].show(main);
+  parts.recovery.draw();
+  if (closedNotice()) main.append(closedNotice());
+  else parts.views[section()].show(main);
   if (focus) main.focus();
 }
 
@@ -58,18 +63,22 @@ async function start(me = null) {
     ask.open(record);
     location.hash === "#ask" ? show() : (location.hash = "#ask");
   };
+  const recovery = new RecoveryNotice(document.getElementById("notices"));
   parts = {
-    runs, conversations, catalog,
+    runs, conversations, catalog, recovery,
     views: {
       ask, waiting: new RunsView(runs, conversations, catalog, follow), mesh: new MeshView(catalog),
       market: new MarketView(), settings: new SettingsView(changeLanguage, hush, leave),
     },
   };
   runs.addEventListener("change", drawNav);
-  await conversations.load();
-  catalog.topic.connect();
-  runs.topic.connect();
+  await conversations.load(!closedNotice());
+  if (!closedNotice()) {
+    catalog.topic.connect();
+    runs.topic.connect();
+  }
   show({ focus: false });
+  recovery.begin();
 }
 
 function changeLanguage(language) {
@@ -83,6 +92,7 @@ function changeLanguage(language) {
 function hush() {
   for (const { topic } of [parts.catalog, parts.runs, parts.views.market]) topic.end();
   parts.conversations.end();
+  parts.recovery.end();
 }
 
 function leave() {
@@ -91,6 +101,7 @@ function leave() {
 }
 
 function askForLink(problem = null) {
+  parts?.recovery.end();
   parts = null;
   show();
   showSignIn(main, (me) => start(me).catch(askForLink), problem);
@@ -123,6 +134,10 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("online", () => parts?.conversations.hurry());
-document.addEventListener("visibilitychange", () => { if (!document.hidden) parts?.conversations.hurry(); });
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) return;
+  parts?.conversations.hurry();
+  parts?.recovery.look();
+});
 addEventListener("unhandledrejection", ({ reason }) => { if (reason instanceof ApiError) announce(reason.message); });
 begin();

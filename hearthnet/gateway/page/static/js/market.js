@@ -15,6 +15,7 @@ const DAY_SECONDS = 86400;
 export class MarketView {
   #posts = new Map();
   #found = null;
+  #muted = [];
   #category = "";
 
   constructor() {
@@ -35,9 +36,15 @@ export class MarketView {
     this.list = el("ul", { class: "posts" });
     this.status = el("p", { class: "hint" });
     this.error = el("p", { class: "error", role: "alert" });
+    this.mutes = el("details", { class: "fold", id: "muted" });
+    this.hiddenPosts = el("ul", { class: "plain" });
+    const whenOpen = ({ target }) => target.open && this.#readHidden();
+    const hidden = el("details", { class: "fold", id: "hidden", on: { toggle: whenOpen } },
+      el("summary", {}, text("market.hidden")), this.hiddenPosts);
     main.append(el("div", { class: "column" }, el("h1", {}, text("market.title")), el("p", { class: "lead" }, text("market.about")),
-      this.#form(), this.#search(), this.error, this.status, this.list));
+      this.#form(), this.#search(), this.error, this.status, this.list, this.mutes, hidden));
     this.#draw();
+    this.#readMuted();
   }
 
   // --- looking
@@ -70,11 +77,100 @@ export class MarketView {
   }
 
   #draw() {
-    if (!this.list?.isConnected) return;
+    // What somebody is writing stays; closing its form draws the list again.
+    if (!this.list?.isConnected || this.list.querySelector("details.reason[open]")) return;
     const all = this.#found ?? [...this.#posts.values()].sort((one, other) => other.lamport - one.lamport);
-    const posts = all.filter((one) => !this.#category || one.category === this.#category);
+    const posts = all.filter((one) => (!this.#category || one.category === this.#category) && !this.#isMuted(one));
     this.status.textContent = posts.length ? text("market.count", { count: posts.length }) : "";
-    fill(this.list, posts.length ? posts.map(card) : el("li", { class: "none" }, text("market.none")));
+    fill(this.list, posts.length ? posts.map((one) => card(one, this.#actions(one))) : el("li", { class: "none" }, text("market.none")));
+  }
+
+  #actions(one) {
+    if (isMine(one)) return [];
+    return [
+      el("div", { class: "buttons" }, button("market.mute", () => this.#mute(one, true), { class: "quiet" })),
+      mayHide() && this.#reasonForm("hide", one),
+    ];
+  }
+
+  // --- hiding
+
+  /** A form for the reason, which everybody can read, and with which a post is hidden or shown again. */
+  #reasonForm(verb, { event_id }) {
+    const reason = el("input", { type: "text", maxlength: 280, required: true, autocomplete: "off" });
+    const send = async (event) => {
+      event.preventDefault();
+      if (await this.#decide(verb, { event_id, reason: reason.value })) form.open = false;
+    };
+    const form = el("details", { class: "reason", on: { toggle: () => this.#draw() } }, el("summary", {}, text(`market.${verb}`)),
+      el("form", { class: "search", on: { submit: send } }, labelled(text("market.reason"), reason),
+        el("div", { class: "buttons" }, el("button", { type: "submit" }, text(`market.${verb}.send`)))));
+    return form;
+  }
+
+  /** Ask for a decision and carry it out; whether that was done. */
+  async #decide(verb, fields) {
+    this.error.textContent = "";
+    try {
+      if (!(await effect(`market.${verb}`, "1.0", { params: {}, input: { client_id: ulid(), ...fields } }))) return false;
+      announce(text(`market.${verb}.done`));
+      await this.#readHidden();
+      return true;
+    } catch (error) {
+      this.error.textContent = inWords(error);
+      return false;
+    }
+  }
+
+  async #readHidden() {
+    try {
+      const { posts } = await call("market.list@1.0", { hidden: true, limit: 500 });
+      fill(this.hiddenPosts, posts.length ? posts.map((one) => this.#hiddenPost(one)) : el("li", {}, text("market.none")));
+    } catch (error) {
+      this.error.textContent = inWords(error);
+    }
+  }
+
+  #hiddenPost(one) {
+    const own = one.hidden.some(({ by }) => by === app.me.node) && isOwner();
+    return el("li", { "data-hidden": one.event_id },
+      card(one, [
+        one.hidden.map(({ by, reason }) => el("p", { class: "hint" },
+          text("market.hidden.by"), " ", shown(homeName(by)), ": ", shown(reason))),
+        (own || (mayHide() && one.author !== app.me.node)) && this.#reasonForm("unhide", one),
+      ], "div"));
+  }
+
+  // --- muting: the topic has every post for all who follow it, so that each page leaves out what its person muted
+
+  async #readMuted() {
+    try {
+      this.#muted = (await call("market.list@1.0", { muted: true, limit: 1 })).muted ?? [];
+    } catch (error) {
+      this.error.textContent = inWords(error);
+    }
+    this.#draw();
+    this.mutes.hidden = !this.#muted.length;
+    fill(this.mutes, el("summary", {}, text("market.muted", { count: this.#muted.length })),
+      el("ul", { class: "plain" }, this.#muted.map((one) => el("li", { "data-muted": one.author },
+        shown(homeName(one.author)), one.guest && [" · ", shown(one.guest)], " ",
+        button("market.unmute", () => this.#mute(one, false), { class: "quiet" })))));
+  }
+
+  #isMuted({ author, guest }) {
+    return this.#muted.some((one) => one.nodes.includes(author) && named(one.guest) === named(guest));
+  }
+
+  async #mute({ author, guest }, muted) {
+    this.error.textContent = "";
+    try {
+      const input = { author, ...(named(guest) ? { guest } : {}), muted };
+      if (!(await effect("market.mute", "1.0", { params: {}, input }))) return;
+      await this.#readMuted();
+      announce(text(muted ? "market.muted.done" : "market.unmuted.done"));
+    } catch (error) {
+      this.error.textContent = inWords(error);
+    }
   }
 
   // --- posting
@@ -133,13 +229,24 @@ async function effect(capability, version, body) {
 
 const categories = () => CATEGORIES.map((name) => [name, text(`market.${name}`)]);
 
-function card(one) {
+/** A guest by its name; the owner's page is the member itself. */
+const named = (guest) => (guest && guest !== "owner" ? guest : "");
+
+const isOwner = () => [app.me.node, `${app.me.node}/owner`].includes(app.me.principal);
+
+/** Whether this page's person is a trusted member; each home checks that itself. */
+const mayHide = () => isOwner() && ["trusted", "anchor"].includes(app.catalog?.nodes?.find((one) => one.node_id === app.me.node)?.level);
+
+function card(one, actions, tag = "li") {
   const here = one.author === app.me.node && el("span", { class: "badge" }, text("mesh.here"));
-  return el("li", { class: `card post ${one.category}`, "data-post": one.event_id },
+  return el(tag, { class: `card post ${one.category}`, "data-post": tag === "li" && one.event_id },
     el("header", {}, el("span", { class: "chip" }, textOr(`market.${one.category}`, one.category)), el("h3", {}, shown(one.title))),
     el("p", { class: "words" }, shown(one.body, { plain: true })),
     el("p", { class: "hint" }, text("market.from", { who: "" }), here, here && " ", shown(homeName(one.author)), " · ",
       one.guest && [shown(one.guest), " · "],
       text("market.until", { when: moment(Date.parse(one.expires_at)) }),
-      (one.tags ?? []).map((tag) => el("span", { class: "tag" }, shown(tag)))));
+      (one.tags ?? []).map((tag) => el("span", { class: "tag" }, shown(tag)))),
+    actions);
 }
+
+const isMine = ({ author, guest }) => author === app.me.node && named(guest) === named(app.me.principal.split("/")[1]);

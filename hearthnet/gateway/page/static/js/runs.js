@@ -86,12 +86,23 @@ export class RunsView {
         el("span", { class: "time" }, text("runs.began", { when: moment(run.started_at) }))),
       // The node itself is the owner at the command line.
       !run.principal.includes("/") && el("p", { class: "hint" }, text("runs.terminal")),
-      run.pending.map((pending) => el("div", { class: "row" }, el("span", { class: "chip" }, textOr("status.waiting", "")),
+      run.device ? this.#there(run) : this.#here(run));
+  }
+
+  /** It waits at another computer of the owner. */
+  #there(run) {
+    return [el("p", { class: "hint" }, text("runs.device", { name: run.device })),
+      run.pending.map((pending) => el("div", { class: "row" }, shown(pending.name))),
+      el("div", { class: "buttons" }, button("runs.take", () => this.#take(run), { class: "primary", id: `t-${run.run}` }))];
+  }
+
+  #here(run) {
+    return [run.pending.map((pending) => el("div", { class: "row" }, el("span", { class: "chip" }, textOr("status.waiting", "")),
         shown(pending.name),
         button("call.decide", () => this.#decide(run, pending), { class: "primary", id: `d-${run.run}-${pending.tool_call_id}` }))),
       el("div", { class: "buttons" },
         button("runs.resume", () => this.#resume(run), { id: `r-${run.run}` }),
-        button("runs.cancel", () => this.#cancel(run), { class: "quiet", id: `x-${run.run}` })));
+        button("runs.cancel", () => this.#cancel(run), { class: "quiet", id: `x-${run.run}` }))];
   }
 
   async #decide(run, pending) {
@@ -115,11 +126,25 @@ export class RunsView {
   }
 
   async #cancel(run) {
-    try {
+    await this.#tell(async () => {
       await post(`/v1/runs/${run.run}/cancel`, {});
       this.runs.all.delete(run.run);
+    });
+  }
+
+  /** What waits at another computer of the owner goes on here, where its questions are asked then. */
+  async #take(run) {
+    await this.#tell(async () => {
+      this.runs.all.set(run.run, await post(`/v1/runs/${run.run}/take`, {}));
+      await this.#resume(run);
+    });
+  }
+
+  async #tell(work) {
+    try {
+      await work();
       this.#draw();
-      document.getElementById("main").focus();
+      if (this.list.isConnected) document.getElementById("main").focus();
     } catch (error) {
       this.error.textContent = inWords(error);
       announce(this.error.textContent);

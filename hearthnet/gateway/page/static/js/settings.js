@@ -5,6 +5,7 @@ import { app } from "./app.js";
 import { button, el, labelled, select, shown } from "./dom.js";
 import { forgetAll, setting } from "./storage.js";
 import { LANGUAGES, moment, spoken, text } from "./texts.js";
+import { personFacts } from "./person.js";
 
 const THEMES = ["system", "light", "dark"];
 
@@ -31,7 +32,7 @@ export class SettingsView {
     Object.assign(theme, { id: "theme" });
     this.error = el("p", { class: "error", role: "alert" });
     main.append(el("div", { class: "column" }, el("h1", {}, text("settings.title")),
-      labelled(text("settings.language"), language), labelled(text("settings.theme"), theme), this.#who(), this.error,
+      labelled(text("settings.language"), language), labelled(text("settings.theme"), theme), this.#who(), personFacts(), this.error,
       el("p", { class: "hint" }, text("settings.sign_out.sure")),
       button("settings.sign_out", () => this.#leave(), { class: "danger", id: "sign-out" })));
   }

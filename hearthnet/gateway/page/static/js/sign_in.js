@@ -2,27 +2,57 @@
 
 import { ApiError, inWords, post } from "./api.js";
 import { announce, el, labelled } from "./dom.js";
-import { ownKey } from "./key.js";
+import { forgetKey, ownKey } from "./key.js";
+import { deviceConsent, opening } from "./lib/signing.js";
 import { text } from "./texts.js";
 
+const CODE_LENGTH = 32;
 const CODE = /(?:^|[#&?])code=([A-Za-z0-9_-]+)/;
 
-/** The code in the address, which forgets it at once; empty where there is none. */
+/** The code in the address, with the node, which the address forgets at once; empty where there is none. */
 export function codeFromAddress() {
   const [, code = ""] = CODE.exec(location.hash) ?? [];
   if (code) history.replaceState(null, "", location.pathname);
   return code;
 }
 
-/** Trades `code` for a session; who we are then. */
+/**
+ * Trades `code` for a session; who we are then. A removed key never comes back, and one that is another person's
+ * device signs for nobody else, so another one is made.
+ */
 export async function signIn(code) {
-  const key = await ownKey().catch(() => {
-    throw new ApiError("no_key", text("sign_in.no_key"));
+  const me = await opened(code).catch(async (error) => {
+    if (error.code !== "revoked" && error.data?.details?.rule !== "another_person") throw error;
+    await forgetKey();
+    return opened(code);
   });
-  const me = await post("/v1/session", { code, key: key.id, name: browserName() });
   announce(text("say.signed_in"));
   return me;
 }
+
+async function opened(code) {
+  const key = await ownKey().catch(() => {
+    throw new ApiError("no_key", text("sign_in.no_key"));
+  });
+  // The link names its node: who answers here could name another one, and use the signature there.
+  return post("/v1/session", await opening(key, code.slice(0, CODE_LENGTH), `ed25519:${code.slice(CODE_LENGTH)}`, browserName()));
+}
+
+/** Makes this page a device of its person, where it is none yet; who we are then. It works without, and says so. */
+export async function becomeDevice(me, key) {
+  const { offer } = me.device ?? {};
+  if (!offer) return me;
+  try {
+    if (offer.device !== key.id || offer.community_id !== me.community) throw new ApiError("bad_request", text("device.wrong"));
+    const kind = isPhone() ? "phone" : "browser";
+    return await post("/v1/device", { kind, signature: await deviceConsent(key, offer, kind) });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return { ...me, device: { added: false, problem: inWords(error) } };
+  }
+}
+
+const isPhone = () => /Android|iPhone|Mobile/.test(navigator.userAgent);
 
 function browserName() {
   const [, name = "Browser"] = /(Firefox|Edg|Chrome|Safari)\//.exec(navigator.userAgent) ?? [];

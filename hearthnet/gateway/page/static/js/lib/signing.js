@@ -1,4 +1,4 @@
-// What the page's own key signs: approvals and calls, each for its purpose and no other.
+// What the page's own key signs: approvals, calls and statements, each for its purpose and no other.
 
 import { base64url, ulid, utf8 } from "./bytes.js";
 import { canonical } from "./canonical.js";
@@ -19,6 +19,23 @@ export function unsigned(document) {
 /** A signature over `document` for `purpose`, by `key`: `{publicKey, sign(bytes)}`. */
 export async function signature(key, purpose, document) {
   return PREFIX + base64url(await key.sign(signingInput(purpose, unsigned(document))));
+}
+
+/** The consent of `key` to be a device, over what it was offered as this `kind` of device. */
+export function deviceConsent(key, offer, kind) {
+  return signature(key, "device consent", { ...offer, kind });
+}
+
+/** The objection of `key`, a device of the person of `me`, to a recovery of that person. */
+export async function objection(key, { person, community }, recovery) {
+  const said = { person: person.id, key: key.id, recovery, community_id: community };
+  return { recovery, signature: await signature(key, "recovery objection", said) };
+}
+
+/** What opens the link with `code` of `node`, as `name`: signed, so that nobody opens it in the name of another key. */
+export async function opening(key, code, node, name) {
+  const said = { code, key: key.id, name };
+  return { ...said, signature: await signature(key, "page key", { ...said, node }) };
 }
 
 /** The full id of a public key of 32 bytes. */

@@ -3,7 +3,7 @@
 Run it as a script: `python -I -S parent_death.py PID PROGRAM ARGUMENT...`, where PID is the supervisor's.
 It is a program of its own and not code between fork and exec, because the supervisor has threads. Only Linux
 has a parent-death signal; on other systems the services notice the end of the supervisor by their lifeline
-(`hearthnet.supervisor.os.os_process`).
+(`hearthnet.service.hosting.status`).
 """
 
 from __future__ import annotations

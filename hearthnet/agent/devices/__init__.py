@@ -1,0 +1,3 @@
+"""What the devices of one person have in common."""
+
+from __future__ import annotations

@@ -1,0 +1,4 @@
+"""Backups of a home: encrypted for the person's recovery key, incremental by content.
+
+See: docs/protocol/backup.md.
+"""

@@ -1,0 +1,1 @@
+"""The community's event log at one home: its topics, kept, published and exchanged."""

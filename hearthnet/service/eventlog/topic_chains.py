@@ -1,0 +1,188 @@
+"""The chains of one topic as one process of this home has them: in memory, and on the disk.
+
+The text of an event is written before its entry: an entry without a text is one whose text was erased. What
+another process of this home writes, this one reads from the stream.
+
+See: docs/protocol/log.md#store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from hearthnet.bus.session.gossip_frames import SetDigest
+from hearthnet.core.canonical_json import digest
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.event_log import EventLog
+from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
+from hearthnet.trust.eventlog.chains import Chains
+from hearthnet.trust.eventlog.entries import LogEntry, LogEvent
+
+PAGE_BYTES: Final = 2 * 1024 * 1024
+MOST_BODIES: Final = 50
+"""Bodies that one request asks for, of entries that are held without one."""
+_MOST_BARE: Final = 10_000
+_AT_A_TIME: Final = 100
+
+
+class TopicChains:
+    """The chains in `stored`, whose events are in `events`; `is_told` tells whose entries are exchanged."""
+
+    def __init__(self, stored: ChainStore, events: EventLog, is_told: Callable[[str], bool]) -> None:
+        self._store = stored
+        self._events = events
+        self._is_told = is_told
+        self.writing = asyncio.Lock()
+        """Held while entries are added, so that each follows the one before."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the chains in memory, which may have more entries than the disk."""
+        self.chains = Chains()
+        self.published = 0
+        """The place, in the topic's stream, of the last own event that has an entry."""
+        self.bare: dict[str, None] = {}
+        """The hashes of entries that came without their body: it was erased, or kept back."""
+        self._numbers: dict[str, int] = {}
+        self._early: dict[str, list[tuple[int, ChainRecord]]] = {}
+        """Stored entries that follow one which is not, by the hash of that one."""
+        self._read_upto = 0
+        self._digest: SetDigest | None = None
+
+    def roster_changed(self) -> None:
+        """Compute the heads anew: others may be members now."""
+        self._digest = None
+
+    def digest(self) -> SetDigest:
+        """Return the extent of the entries that are exchanged."""
+        if self._digest is None:
+            heads = self.chains.heads(self._is_told)
+            self._digest = SetDigest(self.chains.count(self._is_told), digest(heads))
+        return self._digest
+
+    def heads(self) -> dict[str, list[str]]:
+        """Return the ends of the chains that are exchanged."""
+        return self.chains.heads(self._is_told)
+
+    async def watch(self, woken: asyncio.Event) -> None:
+        """Set `woken` at every new record."""
+        await self._store.watch(woken)
+
+    async def catch_up(self) -> None:
+        """Read the records that this or another process has written; `writing` is held.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer.
+        """
+        async for batch in self._store.read(self._read_upto):
+            self._read_upto = max([self._read_upto, *(number for number, _ in batch)])
+            # Of writes that were repeated, a later one can be first.
+            for number, record in sorted(batch, key=lambda one: one[1].entry.sequence):
+                self._place(number, record)
+
+    def _place(self, number: int, record: ChainRecord) -> None:
+        """Add a stored entry, and those that follow it and were stored before it.
+
+        Entries are written side by side, so one can be stored before the one that it follows, or, where a
+        process dies, without it; then it is not held, and comes again with that one.
+        """
+        ready = [(number, record)]
+        while ready:
+            number, record = ready.pop()
+            entry = record.entry
+            if not self.chains.is_next(entry):
+                self._early.setdefault(entry.previous, []).append((number, record))
+                continue
+            self._numbers.setdefault(entry.hash, number)
+            if not self.chains.holds(entry.hash):
+                self.add(record)
+            ready += self._early.pop(entry.hash, ())
+
+    def add(self, record: ChainRecord) -> None:
+        """Add an entry in memory."""
+        self.chains.add(record.entry)
+        self.published = max(self.published, record.place)
+        if record.is_bare and len(self.bare) < _MOST_BARE:
+            self.bare[record.entry.hash] = None
+        self._digest = None
+
+    async def claim(self, entry: LogEntry, place: int) -> bool:
+        """Write an own entry, and return False if another process was first.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer; `capacity_exceeded` if the disk is full.
+        """
+        if not await self._store.claim(entry, place):
+            return False
+        self.add(ChainRecord(entry, place))
+        return True
+
+    async def keep(self, events: Sequence[LogEvent]) -> None:
+        """Write events of other homes, which were added in memory, each text before its entry.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
+        await asyncio.gather(*map(self._keep, events))
+
+    async def _keep(self, event: LogEvent) -> None:
+        # Two streams: the server writes the body of one event while it writes the entry of the one before.
+        if event.body:
+            await self.keep_bodies([event])
+        await self._store.keep(ChainRecord(event.entry, is_bare=not event.body))
+
+    async def keep_bodies(self, events: Sequence[LogEvent]) -> None:
+        """Write the bodies of events of other homes.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
+        places = ((one.entry.author, one.entry.sequence, one.entry.hash, one.body) for one in events)
+        await asyncio.gather(*(self._events.keep(*place) for place in places))
+        for one in events:
+            self.bare.pop(one.entry.hash, None)
+
+    def some_bare(self) -> list[str]:
+        """Return the hashes of some entries without a body, others each time."""
+        count = min(MOST_BODIES, len(self.bare))
+        return random.sample(list(self.bare), count)
+
+    async def bodies(self, hashes: Sequence[str]) -> list[LogEvent]:
+        """Return those of these events whose bodies are here, as many as half a page holds.
+
+        Raises:
+            HearthNetError: `partition` if the store does not answer.
+        """
+        found = await asyncio.gather(*(self._event(one) for one in hashes if one in self._numbers))
+        sizes = accumulate(one.entry.size if one.body else 0 for one in found)
+        return [one for one, size in zip(found, sizes, strict=True) if one.body and 2 * size <= PAGE_BYTES]
+
+    async def page(self, heads: dict[str, list[str]], limit: int) -> tuple[list[LogEvent], int]:
+        """Return what a node with `heads` lacks, by time, as much as a page holds; and how much is left.
+
+        Raises:
+            HearthNetError: `bad_request` if `heads` are malformed; `partition` if the store does not answer.
+        """
+        missing = [one for one in self.chains.missing(heads, self._is_told) if one in self._numbers]
+        found, size = list[LogEvent](), 0
+        for start in range(0, min(limit, len(missing)), _AT_A_TIME):
+            part = missing[start : min(start + _AT_A_TIME, limit)]
+            for event in await asyncio.gather(*map(self._event, part)):
+                size += event.entry.size if event.body else 0
+                if found and size > PAGE_BYTES:
+                    return found, len(missing) - len(found)
+                found.append(event)
+        return found, len(missing) - len(found)
+
+    async def _event(self, hash_: str) -> LogEvent:
+        record = await self._store.at(self._numbers[hash_])
+        if record is None:
+            raise HearthNetError("internal_error", f"the event log has lost the entry {hash_}")
+        entry = record.entry
+        return LogEvent(
+            entry, await self._events.text(record.place, entry.author, entry.sequence, entry.hash)
+        )

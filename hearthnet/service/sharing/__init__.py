@@ -1,0 +1,1 @@
+"""How a service is shared with other homes: its places, its terms."""

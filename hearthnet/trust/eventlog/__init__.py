@@ -1,0 +1,1 @@
+"""The replicated event log of a community: entries and chains of one topic. Pure."""

@@ -1,0 +1,25 @@
+"""A short campaign of the suite: five homes under cuts and kills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.homes.campaign import Campaign
+from tests.homes.network import need_namespaces
+
+ROUNDS = 20
+
+
+@pytest.mark.e2e
+@pytest.mark.asyncio
+@pytest.mark.timeout(900)
+@pytest.mark.req("HOMES-1")
+async def test_five_homes_show_the_same_market_after_cuts_and_kills(tmp_path: Path) -> None:
+    need_namespaces()
+    lines: list[str] = []
+    totals = await Campaign(tmp_path, 2611, lines.append).run(ROUNDS)
+    assert totals.findings == [], lines
+    assert totals.rounds == ROUNDS
+    assert min(totals.cuts, totals.killed_nodes, totals.killed_markets, totals.acts) > 0, totals

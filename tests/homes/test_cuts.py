@@ -1,0 +1,78 @@
+"""Homes on lines that are cut without a sign or slow, and one that is killed as it catches up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hearthnet.core.ids import new_ulid
+from tests.helpers.waiting import wait_for
+from tests.homes.network import Line, need_namespaces
+from tests.homes.town import Town, town
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+SLOW = Line(delay_ms=150, loss=0.05)
+"""300 ms there and back, as over a satellite or a radio link."""
+LEVEL_SECONDS = 60.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def homes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
+    """Three homes; the third one's line is slow and loses packets."""
+    need_namespaces()
+    async with town(tmp_path_factory.mktemp("town"), 3, {2: SLOW}) as homes:
+        yield homes
+
+
+async def post(homes: Town, number: int, count: int) -> set[str]:
+    """The ids of new posts of a home."""
+    made = set()
+    for _ in range(count):
+        given: dict[str, Any] = {"client_id": new_ulid(), "category": "offer", "title": "Egg", "body": "One."}
+        made.add((await homes.houses[number].call("market.post@1.0", **given))["event_id"])
+    return made
+
+
+async def until_level(homes: Town, expected: set[str]) -> None:
+    """Wait until all homes list the same posts, which are `expected`."""
+
+    async def are_level() -> bool:
+        pages = await asyncio.gather(*map(homes.posts, range(3)))
+        return pages[0].keys() == expected and pages[0] == pages[1] == pages[2]
+
+    await wait_for(are_level, LEVEL_SECONDS, "all homes to be level")
+
+
+@pytest.mark.req("HOMES-2", "HOMES-3")
+async def test_posts_of_homes_that_were_cut_off_are_everywhere_after_it(homes: Town) -> None:
+    # The third home has joined over its line.
+    before = set(await homes.posts(0))
+    await homes.cut_off(1, 2)
+    made = [await post(homes, number, 5) for number in range(3)]
+    for number in range(3):
+        assert set(await homes.posts(number)) == before | made[number]
+    homes.network.heal()
+    await until_level(homes, before.union(*made))
+
+
+@pytest.mark.req("HOMES-4")
+async def test_a_home_that_is_killed_as_it_catches_up_has_everything_once(homes: Town) -> None:
+    late = homes.houses[2]
+    await late.kill_node()
+    before = set(await homes.posts(0))
+    made = await post(homes, 0, 150) | await post(homes, 1, 150)
+    late.begin()
+    await late.wait_until_ready()
+
+    async def has_begun() -> bool:
+        return len(await homes.posts(2)) > len(before)
+
+    await wait_for(has_begun, LEVEL_SECONDS, "the first posts")
+    await late.kill_node()
+    late.begin()
+    await late.wait_until_ready()
+    await until_level(homes, before | made)

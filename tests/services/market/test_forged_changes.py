@@ -1,0 +1,165 @@
+"""What another home writes to stop a market: it is refused, or has no effect on the posts of others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+import pytest
+
+from hearthnet.core import ids
+from hearthnet.core.errors import HearthNetError
+from hearthnet.service.effects.event_log import Event, EventLog, Recorded
+from hearthnet_market.following import apply_events
+from hearthnet_market.incoming import check_incoming
+from hearthnet_market.read_model import View
+from hearthnet_market.schemas import CREATED, EXPIRED, HIDDEN, MOST_TAKEN_BACK, UNHIDDEN, UPDATED
+from tests.services.market.test_any_order import (
+    ALL,
+    ANNA,
+    BERTA,
+    START,
+    changed,
+    deleted,
+    ended,
+    event,
+    made,
+)
+
+pytestmark = pytest.mark.req("ATTACK-100")
+ID: Final = ids.new_ulid(START)
+POST: Final = {"category": "offer", "title": "Ladder", "body": "b", "ttl_seconds": 9_999}
+
+
+def told(event_type: str, data: dict[str, Any], author: str = ANNA, digest: str = "d") -> Event:
+    """An event as Anna's home tells it."""
+    one = event(1, event_type, data, author)
+    return msgspec.structs.replace(one, client_id=ID, arguments_digest=digest)
+
+
+def shown(view: View, *events: tuple[Event, str]) -> list[tuple[str, str]]:
+    """Author and title of the posts, after events with the homes where they happened."""
+    view.follow("log", len(events))
+    for place, (one, home) in enumerate(events, start=1):
+        view.apply([Recorded(one, place, home=home)])
+    view.settle("log", len(events))
+    return titles(view)
+
+
+def titles(view: View) -> list[tuple[str, str]]:
+    """Author and title of the posts."""
+    return sorted((one["author"], one["title"]) for one in view.current(ALL, START)[0])
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        told(UPDATED, {"event_id": ID, "fields": {"title": "no target"}}),
+        told(EXPIRED, {"event_id": ID, "reason": "stale"}),
+        told(CREATED, POST, author=f"{ANNA}/" + "x" * 65),
+        told(CREATED, POST, author=f"{ANNA}/"),
+        told(CREATED, POST, digest="d" * 129),
+        told(HIDDEN, {"target_event_id": ID}),
+        told(HIDDEN, {"target_event_id": ID, "reason": "a\u202eb"}),
+        told(UNHIDDEN, {"target_event_id": ID, "reason": "r"}),
+        told(UNHIDDEN, {"target_event_id": ID, "reason": "r", "hidings": []}),
+        told(UNHIDDEN, {"target_event_id": ID, "reason": "r", "hidings": [{"a": 1}]}),
+        told(UNHIDDEN, {"target_event_id": ID, "reason": "r", "hidings": [ID] * (MOST_TAKEN_BACK + 1)}),
+    ],
+)
+def test_what_the_view_could_not_apply_or_show_is_refused(forged: Event) -> None:
+    with pytest.raises(HearthNetError):
+        check_incoming(ANNA, forged)
+
+
+@pytest.mark.req("MARKET-37")
+def test_the_largest_unhiding_is_kept_by_homes_that_do_not_know_its_kind() -> None:
+    largest = {"target_event_id": ID, "reason": "\U0001f600" * 280, "hidings": [ID] * MOST_TAKEN_BACK}
+    check_incoming(ANNA, told(UNHIDDEN, {**largest, "client_id": ID}))
+    check_incoming(ANNA, told("market.post.later", {**largest, "client_id": ID}))
+
+
+def test_members_that_nobody_knows_are_not_read() -> None:
+    end = {"target_event_id": ID, "reason": "stale"}
+    for unknown in ({"title": 5}, {"location": "here"}, {"tags": 1}, {"fields": 3}):
+        check_incoming(ANNA, told(EXPIRED, {**end, **unknown}))
+        check_incoming(ANNA, told(UPDATED, {**end, **unknown, "fields": {"title": "t"}}))
+    check_incoming(ANNA, told(CREATED, {**POST, "note": 5, "fields": 3}))
+
+
+def test_a_post_with_a_foreign_id_takes_no_change_of_the_other(tmp_path: Path) -> None:
+    """The change of a call here, by the author; Berta's home has given its own post that id."""
+    view = View(tmp_path / "view.db", lambda one, author: one.author == author)
+    events = (made(1, BERTA), BERTA), (made(1), ""), (changed(10, 1, 1, title="changed"), "")
+    assert shown(view, *events) == [(ANNA, "changed"), (BERTA, "post 1")]
+    view.close()
+
+
+def test_one_event_that_ends_two_posts_with_one_id_ends_both(tmp_path: Path) -> None:
+    """A home answers for its guests, so its end of an id is of a guest's post too."""
+    view = View(tmp_path / "view.db", lambda one, author: author.startswith(one.author))
+    events = (made(1), ANNA), (made(1, f"{ANNA}/guest"), ANNA), (ended(2, 1, "stale", 3), ANNA), (made(3), "")
+    assert shown(view, *events) == [(ANNA, "post 3")]
+    view.close()
+
+
+def test_a_deletion_waits_for_the_right_to_be_made(tmp_path: Path) -> None:
+    """Another device of the same person deletes, and its home hears of the device later."""
+    devices = {ANNA}
+    view = View(tmp_path / "view.db", lambda one, author: {one.author, author} <= devices)
+    assert shown(view, (made(1), ANNA), (deleted(2, 1, author=BERTA), BERTA)) == [(ANNA, "post 1")]
+    devices.add(BERTA)
+    view.retry()
+    assert titles(view) == []
+    assert view.erasing(9) == [1]
+    view.close()
+
+
+def test_changes_of_posts_that_never_come_displace_those_of_their_own_home_alone(tmp_path: Path) -> None:
+    view = View(tmp_path / "view.db", lambda one, author: one.author == author)
+    early = (changed(10, 1, 1, title="changed"), ANNA)
+    flood = [
+        (msgspec.structs.replace(changed(number, number + 50_000, 1, title="x"), author=BERTA), BERTA)
+        for number in range(11, 600)
+    ]
+    view.follow("log", 3_000)
+    view.apply(
+        [Recorded(one, place, home=home) for place, (one, home) in enumerate([early, *flood], start=1)]
+    )
+    view.apply([Recorded(made(1), 2_999, home=ANNA)])
+    view.settle("log", 2_999)
+    assert titles(view) == [(ANNA, "changed")]
+    view.close()
+
+
+def test_an_event_that_cannot_be_applied_leaves_those_beside_it(tmp_path: Path) -> None:
+    view = View(tmp_path / "view.db", lambda one, author: True)
+    broken = msgspec.structs.replace(changed(2, 1, 2, title="new"), data={"target_event_id": {"a": []}})
+    batch = [
+        Recorded(one, place, home=ANNA)
+        for place, one in enumerate((made(1), broken, made(3), changed(4, 3, 2, title="later")), start=1)
+    ]
+    view.follow("log", 4)
+    view.apply(batch)
+    view.settle("log", 4)
+    assert titles(view) == [(ANNA, "later"), (ANNA, "post 1")]
+    view.close()
+
+
+@pytest.mark.asyncio
+async def test_batches_are_applied_in_their_order(tmp_path: Path) -> None:
+    """While the next one is read."""
+
+    class Log:
+        async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
+            for place in range(after + 1, 4):
+                yield [Recorded(made(place), place)]
+
+    view, log = View(tmp_path / "view.db"), cast("EventLog", Log())
+    view.follow("log", 3)
+    await apply_events(log, view, 0)
+    view.settle("log", 3)
+    assert titles(view) == [(ANNA, f"post {number}") for number in (1, 2, 3)]
+    view.close()
