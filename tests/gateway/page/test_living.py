@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from hearthnet import Call, Offer, Reply, Service, capability
 from hearthnet.agent.loop.state import Limits
@@ -139,6 +139,49 @@ async def test_a_post_is_hidden_and_shown_again_on_the_page(street: Street) -> N
 def hidden_form(page: Page) -> Any:
     """The form by which a hidden post is shown again."""
     return page.locator("li[data-hidden] form")
+
+
+@pytest.mark.req("MARKET-46", "PAGE-13")
+async def test_a_thing_is_lent_and_given_back_on_the_page(street: Street) -> None:
+    async with visit(street) as author, visit(street) as borrower, visit(street) as other:
+        await write(author, "Ladder to lend", "Three metres.")
+        await author.choose("approve")
+        offered, wanted, wished = (
+            there.page.locator("li[data-post]").filter(has_text="Ladder to lend")
+            for there in (author, borrower, other)
+        )
+        assert await offered.get_by_text("Ask to borrow it").count() == 0
+        for there, ladder, note in ((borrower, wanted, "On Saturday."), (other, wished, "")):
+            await go(there.page, "market")
+            await ladder.get_by_text("Ask to borrow it").click()
+            await ladder.get_by_label("When do you need it?").fill(note)
+            await ladder.get_by_role("button", name="Look at it and ask").click()
+            await there.choose("approve")
+            await expect(ladder.get_by_role("button", name="Withdraw")).to_have_count(1)
+        await expect(offered.locator("li[data-loan]")).to_have_count(2)
+        asked = offered.locator("li[data-loan]").filter(has_text="On Saturday.")
+        await press(author, asked, "Promise it")
+        await expect(asked).to_contain_text("promised")
+        # It is promised to one at a time, and each sees what was decided.
+        await expect(offered.get_by_role("button", name="Promise it")).to_have_count(0)
+        await expect(wanted.locator("li[data-loan]").filter(has_text="On Saturday.")).to_contain_text(
+            "promised"
+        )
+        await press(author, offered.locator("li[data-loan]").filter(has_not_text="On Saturday."), "Refuse")
+        await expect(wished).to_contain_text("refused")
+        await press(author, asked, "It is handed over")
+        await press(borrower, wanted, "I have given it back")
+        await expect(asked).to_contain_text("given back, not confirmed")
+        await press(author, asked, "It is back")
+        for ladder in (offered, wanted):
+            await expect(ladder.locator("li[data-loan]")).to_have_count(0)
+        await expect(wanted.get_by_text("Ask to borrow it")).to_have_count(1)
+
+
+async def press(there: Visit, within: Locator, name: str) -> None:
+    """Take a step with a reservation, and say yes to it."""
+    await within.get_by_role("button", name=name).click()
+    await there.choose("approve")
 
 
 @pytest.mark.req("PAGE-2", "PAGE-13")

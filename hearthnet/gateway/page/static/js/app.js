@@ -24,6 +24,14 @@ export const now = () => Date.now() + app.drift;
 /** Who an approval has to name. */
 export const who = () => ({ key: app.key.id, community: app.me.community, node: app.me.node, now: now() });
 
+/** A guest by its name; the owner's page is the member itself. */
+export const named = (guest) => (guest && guest !== "owner" ? guest : "");
+
+export const isOwner = () => [app.me.node, `${app.me.node}/owner`].includes(app.me.principal);
+
+/** Whether a post, or a reservation with `of` "by", is of this page's person. */
+export const isOwn = (one, of = "author") => one[of] === app.me.node && named(one.guest) === named(app.me.principal.split("/")[1]);
+
 /** A signed call, ready to be sent. */
 export function signedCall(capability, version, body) {
   return envelope(app.key, { capability, version, community: app.me.community, body, now: now() });

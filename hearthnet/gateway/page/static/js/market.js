@@ -1,11 +1,12 @@
 // The market: posts, a search, and a form. A post is a call with an effect: it is shown, approved and signed as any.
 
 import { inWords, post } from "./api.js";
-import { app, call, homeName, signedCall } from "./app.js";
+import { app, call, homeName, isOwn, isOwner, named, signedCall } from "./app.js";
 import { confirm } from "./confirm.js";
 import { announce, button, el, fill, labelled, select, shown } from "./dom.js";
 import { ulid } from "./lib/bytes.js";
 import { checkEdited, Refused } from "./lib/approval.js";
+import { lending } from "./lending.js";
 import { Topic } from "./link.js";
 import { moment, text, textOr } from "./texts.js";
 
@@ -78,7 +79,7 @@ export class MarketView {
 
   #draw() {
     // What somebody is writing stays; closing its form draws the list again.
-    if (!this.list?.isConnected || this.list.querySelector("details.reason[open]")) return;
+    if (!this.list?.isConnected || this.list.querySelector("details.line-form[open]")) return;
     const all = this.#found ?? [...this.#posts.values()].sort((one, other) => other.lamport - one.lamport);
     const posts = all.filter((one) => (!this.#category || one.category === this.#category) && !this.#isMuted(one));
     this.status.textContent = posts.length ? text("market.count", { count: posts.length }) : "";
@@ -86,35 +87,44 @@ export class MarketView {
   }
 
   #actions(one) {
-    if (isMine(one)) return [];
+    const loans = lending(one, (...step) => this.#decide(...step), (...form) => this.#lineForm(...form));
+    if (isOwn(one)) return loans;
     return [
+      loans,
       el("div", { class: "buttons" }, button("market.mute", () => this.#mute(one, true), { class: "quiet" })),
       mayHide() && this.#reasonForm("hide", one),
     ];
   }
 
-  // --- hiding
-
-  /** A form for the reason, which everybody can read, and with which a post is hidden or shown again. */
-  #reasonForm(verb, { event_id }) {
-    const reason = el("input", { type: "text", maxlength: 280, required: true, autocomplete: "off" });
-    const send = async (event) => {
+  /** A form, folded until it is wanted, for a line of words that everybody can read; `send(words)` says whether that was done. */
+  #lineForm(name, label, send, optional = false) {
+    const words = el("input", { type: "text", maxlength: 280, required: !optional, autocomplete: "off" });
+    const submit = async (event) => {
       event.preventDefault();
-      if (await this.#decide(verb, { event_id, reason: reason.value })) form.open = false;
+      if (await send(words.value)) form.open = false;
     };
-    const form = el("details", { class: "reason", on: { toggle: () => this.#draw() } }, el("summary", {}, text(`market.${verb}`)),
-      el("form", { class: "search", on: { submit: send } }, labelled(text("market.reason"), reason),
-        el("div", { class: "buttons" }, el("button", { type: "submit" }, text(`market.${verb}.send`)))));
+    const form = el("details", { class: "line-form", on: { toggle: () => this.#draw() } }, el("summary", {}, text(name)),
+      el("form", { class: "search", on: { submit } }, labelled(text(label), words),
+        el("div", { class: "buttons" }, el("button", { type: "submit" }, text(`${name}.send`)))));
     return form;
   }
 
+  // --- hiding
+
+  #reasonForm(verb, { event_id }) {
+    return this.#lineForm(`market.${verb}`, "market.reason", async (reason) => {
+      const isDone = await this.#decide(verb, { event_id, reason });
+      if (isDone) await this.#readHidden();
+      return isDone;
+    });
+  }
+
   /** Ask for a decision and carry it out; whether that was done. */
-  async #decide(verb, fields) {
+  async #decide(verb, fields, done = `market.${verb}.done`) {
     this.error.textContent = "";
     try {
       if (!(await effect(`market.${verb}`, "1.0", { params: {}, input: { client_id: ulid(), ...fields } }))) return false;
-      announce(text(`market.${verb}.done`));
-      await this.#readHidden();
+      announce(text(done));
       return true;
     } catch (error) {
       this.error.textContent = inWords(error);
@@ -229,11 +239,6 @@ async function effect(capability, version, body) {
 
 const categories = () => CATEGORIES.map((name) => [name, text(`market.${name}`)]);
 
-/** A guest by its name; the owner's page is the member itself. */
-const named = (guest) => (guest && guest !== "owner" ? guest : "");
-
-const isOwner = () => [app.me.node, `${app.me.node}/owner`].includes(app.me.principal);
-
 /** Whether this page's person is a trusted member; each home checks that itself. */
 const mayHide = () => isOwner() && ["trusted", "anchor"].includes(app.catalog?.nodes?.find((one) => one.node_id === app.me.node)?.level);
 
@@ -248,5 +253,3 @@ function card(one, actions, tag = "li") {
       (one.tags ?? []).map((tag) => el("span", { class: "tag" }, shown(tag)))),
     actions);
 }
-
-const isMine = ({ author, guest }) => author === app.me.node && named(guest) === named(app.me.principal.split("/")[1]);
