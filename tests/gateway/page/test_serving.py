@@ -124,6 +124,7 @@ def test_every_text_that_is_used_is_there_and_the_others_are_not() -> None:
         "field",
         "happened",
         "health",
+        "loan",
         "market",
         "nav",
         "settings",

@@ -20,10 +20,11 @@ export function lending(post, decide, lineForm) {
   const mine = isOwn(post);
   const said = loans.filter((loan) => open.includes(loan) || (loan.state === "refused" && isOwn(loan, "by")));
   const mayAsk = !mine && post.category === "offer" && !post.hidden && !open.some((loan) => isOwn(loan, "by"));
+  const ask = (note) => decide("reserve", { event_id: post.event_id, ...(note ? { note } : {}) }, "loan.ask.done");
   return [
     said.length > 0 && el("ul", { class: "plain", "aria-label": text("loan.title") },
       said.map((loan) => reservation(post, loan, open, mine, decide))),
-    mayAsk && lineForm("loan.ask", "loan.note", (note) => decide("reserve", { event_id: post.event_id, ...(note ? { note } : {}) }, "loan.ask.done"), true),
+    mayAsk && lineForm("loan.ask", "loan.note", ask, true),
   ];
 }
 
@@ -32,8 +33,8 @@ function reservation(post, loan, open, mine, decide) {
   const steps = mine ? (LENDER[loan.state] ?? []).filter((step) => step !== "promise" || !isTaken)
     : isOwn(loan, "by") ? BORROWER[loan.state] ?? [] : [];
   const verb = mine ? "lend" : "reserve";
-  const take = (step) => decide(verb, { event_id: post.event_id, reservation: loan.event_id, step, ...(mine ? { borrower: loan.by } : {}) },
-    `loan.${step}.done`);
+  const about = { event_id: post.event_id, reservation: loan.event_id, ...(mine ? { borrower: loan.by } : {}) };
+  const take = (step) => decide(verb, { ...about, step }, `loan.${step}.done`);
   return el("li", { "data-loan": loan.event_id },
     el("p", { class: "hint" }, el("span", { class: "chip" }, text(`loan.${loan.state}`)), " ", shown(homeName(loan.by)),
       loan.guest && [" · ", shown(loan.guest)], loan.note && [": ", shown(loan.note)]),
