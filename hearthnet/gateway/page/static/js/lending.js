@@ -10,7 +10,8 @@ const LENDER = { asked: ["promise", "refuse"], promised: ["hand_over", "refuse"]
 const BORROWER = { asked: ["withdraw"], promised: ["withdraw"], lent: ["give_back"] };
 
 /**
- * The open reservations of `post`, and those of this page's person that were refused, with the steps that this page's person can take, and a form to reserve what others offer.
+ * The open reservations of `post`, and those of this page's person that were refused, with the steps that the person can
+ * take, and a form to reserve what others offer.
  * `decide(verb, fields, done)` asks for an effect of the market, carries it out and says the text `done`; whether that was done.
  * `lineForm(name, label, send, optional)` is a form for a line of words, which `send(words)` takes.
  */
