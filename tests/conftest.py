@@ -48,11 +48,15 @@ PROGRAMS = (
 """Tests of programs: their processes are measured. Those of all others took 40 % of the suite's processor
 time and covered nothing more (docs/decisions/0192-coverage-of-processes.md)."""
 LONGEST = (
+    "tests/attacks/test_strange_providers.py",
     "tests/backup/test_campaign.py",
+    "tests/bad_input/",
     "tests/e2e/test_first_answer.py",
     "tests/e2e/test_helpers.py",
     "tests/homes/",
+    "tests/load/",
     "tests/packaging/test_wheels.py",
+    "tests/quality/test_model_queries.py",
 )
 
 # A shell without job control starts a background command with SIGINT ignored, and children inherit that:

@@ -40,6 +40,8 @@ READ, WATER = "experimental.mcp.notes.read", "experimental.mcp.notes.water"
 SECRET = {"text": "PIN 4711"}
 PLACES = 8
 """What the service `mcp` offers for a tool."""
+TOOL_SECONDS = 4
+"""The time for a call of a tool, which who waits for a place waits."""
 TEXTS = {"content": [{"type": "text", "text": "Noted."}]}
 
 
@@ -133,7 +135,7 @@ def street(tmp_path: Path) -> Iterator[Street]:
     garden = Plain(tmp_path / "notes", "notes")
     garden.lists(tool("read"), tool("water"))
     shell = Shell(neighbourhood.founder.path)
-    toml = garden.toml(share=True, read_only=["read"])
+    toml = garden.toml(share=True, read_only=["read"], timeout_seconds=TOOL_SECONDS)
     unlimited = "[limits]\ncapability_soft = 0\ncapability_hard = 0\ntotal_soft = 0\ntotal_hard = 0\n"
     with served(tmp_path, "auth", "mcp", settings=f"{unlimited}\n{toml}", shell=shell) as node:
         yield Street(node, garden, neighbourhood.members["mallory"])
@@ -193,15 +195,18 @@ async def _taken(street: Street, before: int) -> bool:
 @pytest.mark.req("ATTACK-34")
 async def test_arguments_of_an_own_tool_never_leave_the_home(street: Street) -> None:
     street.garden.answers()
-    async with mallory(street) as (bus, impostor), filled(street, bus):
-        answer = await asyncio.to_thread(street.run, READ)
+    async with mallory(street) as (bus, impostor):
+        async with filled(street, bus):
+            answer = await asyncio.to_thread(street.run, READ)
         assert "pending" not in answer["hearthnet"], "nobody is asked about an own tool that only reads"
         assert street.told().split(":")[0] in ("capacity_exceeded", "rate_limited", "timeout")
         with await asyncio.to_thread(street.http) as http:
             body = {"params": {}, "input": SECRET}
-            called = await asyncio.to_thread(http.post, f"/v1/call/{READ}", json=body)
+            async with filled(street, bus):
+                called = await asyncio.to_thread(http.post, f"/v1/call/{READ}", json=body)
         assert called.status_code >= 400
-        told = await asyncio.to_thread(street.node.shell.run, "call", READ, "text=PIN 4711")
+        async with filled(street, bus):
+            told = await asyncio.to_thread(street.node.shell.run, "call", READ, "text=PIN 4711")
         assert told.returncode != 0
         assert impostor.heard == []
 

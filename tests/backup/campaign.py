@@ -42,8 +42,6 @@ from tests.services.mcp.houses import Plain, offered, tool
 
 WATER = "experimental.mcp.garden.water"
 POST = "market.post"
-MAX_KILL_SECONDS = 4.0
-"""A backup takes about as long here, so that kills fall anywhere in it."""
 SETTINGS = """\
 [server]
 port = 0
@@ -158,6 +156,7 @@ class Campaign:
         self._garden.answers(water={"result": {"content": [{"type": "text", "text": "Watered."}]}})
         (self._home.path / "hearthnet.toml").write_text(SETTINGS + self._garden.toml())
         self._load = Load()
+        self._backup_seconds = 0.0
 
     async def run(self, rounds: int) -> Totals:
         """Carry out `rounds` rounds, at least one of which makes a backup."""
@@ -174,7 +173,8 @@ class Campaign:
         return self.totals
 
     async def _round(self, bus: Bus, number: int) -> None:
-        kill_after = self._random.uniform(0.0, MAX_KILL_SECONDS) if number and number % 3 else None
+        # Kills fall anywhere in what the last complete backup took.
+        kill_after = self._random.uniform(0.0, self._backup_seconds) if number and number % 3 else None
         known = {one.id for one in reader.listing(self._backups)}
         answered = [key for key, done in self._load.posts.items() if done]
         async with self._loading(bus):
@@ -202,6 +202,7 @@ class Campaign:
     async def _backup(self, kill_after: float | None) -> None:
         shell = Shell(self._home.path)
         command = [str(shell.program), "backup", "create", str(self._backups), "--keep", "3", "--json"]
+        began = time.monotonic()
         process = await asyncio.create_subprocess_exec(
             *command, env=shell.environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -213,6 +214,7 @@ class Campaign:
                 self.totals.killed += 1
         told, wrong = await output
         if process.returncode == 0:
+            self._backup_seconds = time.monotonic() - began
             self.totals.largest_pause_ms = max(self.totals.largest_pause_ms, json.loads(told)["pause_ms"])
         elif process.returncode != -signal.SIGKILL:
             raise AssertionError(f"the backup failed: {wrong.decode()}")
@@ -251,16 +253,19 @@ class Campaign:
     async def _repeat(self, number: int, bus: Bus) -> None:
         """Each call for water once more, with its key: its outcome is told, or that it is not known."""
         keys = list(self._load.waters)
-        for key in [*keys[-40:], *self._random.sample(keys, min(20, len(keys)))]:
-            try:
-                reply = await send(bus, WATER, key)
-            except HearthNetError as error:
-                if error.code != "outcome_unknown":
-                    raise
-                self.totals.unknown += 1
-            else:
-                if not reply.meta.get("repeated"):
-                    self._find(number, f"{key} was carried out anew")
+        again = {*keys[-40:], *self._random.sample(keys, min(20, len(keys)))}
+        await asyncio.gather(*(self._repeat_one(number, bus, key) for key in again))
+
+    async def _repeat_one(self, number: int, bus: Bus, key: str) -> None:
+        try:
+            reply = await send(bus, WATER, key)
+        except HearthNetError as error:
+            if error.code != "outcome_unknown":
+                raise
+            self.totals.unknown += 1
+        else:
+            if not reply.meta.get("repeated"):
+                self._find(number, f"{key} was carried out anew")
 
     def _find(self, number: int, text: str) -> None:
         self.totals.findings.append(f"round {number}: {text}")

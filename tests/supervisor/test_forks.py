@@ -59,7 +59,8 @@ async def serving(tmp_path: Path, module: str) -> AsyncIterator[ForkServer]:
         yield forks
     finally:
         await forks.close()
-    assert processes_of(tmp_path / "home") == []
+    # The kernel ends the processes of a fork server once it is gone.
+    await wait_for(lambda: processes_of(tmp_path / "home") == [], what="the forked processes to end")
 
 
 @pytest.mark.req("UP-71")

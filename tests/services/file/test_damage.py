@@ -163,8 +163,9 @@ async def test_scrub_finds_damage_and_survives_a_restart(mesh: Mesh) -> None:
 async def test_scrub_goes_on_where_it_was_at_its_rate(mesh: Mesh) -> None:
     """Of seven chunks that are read in three days, one is read at once, and none after a restart."""
     service, after = FileService(), FileService()
-    async with running(mesh, service) as bus:
-        await put(bus, LARGE)
+    async with await mesh.store() as store:  # a service that finds nothing looks again a minute later
+        await store.put_blob(LARGE)
+    async with running(mesh, service):
         await first_chunk(service)
         stood = service._scrubber.state
         assert 0 < stood.due - now_ms() - 3_600_000 <= PASS_MS
