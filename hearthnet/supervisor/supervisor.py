@@ -141,8 +141,10 @@ class Supervisor:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._server.keep())
             tasks.create_task(cancellable(self._server.guarded.guard()))
+            tasks.create_task(cancellable(self._server.guarded.end_silent_links()))
             tasks.create_task(self._door.keep())
             tasks.create_task(cancellable(self._door.guarded.guard()))
+            tasks.create_task(cancellable(self._door.guarded.end_silent_links()))
             tasks.create_task(cancellable(self._server.watch_link()))
             tasks.create_task(cancellable(self._community.follow(self._server.state.url)))
             tasks.create_task(cancellable(self._retention.follow(self._server.state.url)))

@@ -1,7 +1,8 @@
 """A process of a home, in the network of that home, that makes the calls which its input names.
 
-`python -m tests.homes.caller HOME`: each line of the input is `{"number", "capability", "given"}`, each of
-the output `{"number", "output"}` or `{"number", "code", "message"}`; the first says that it is connected.
+`python -m tests.homes.caller HOME`: each line of the input is `{"number", "capability", "node", "given"}`,
+`node` empty for any; each of the output `{"number", "output"}` or `{"number", "code", "message"}`, and the
+first says that it is connected.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ async def main(home: Path) -> None:
             calls.create_task(_answer(bus, **msgspec.json.decode(line)))
 
 
-async def _answer(bus: Bus, number: int, capability: str, given: dict[str, Any]) -> None:
+async def _answer(bus: Bus, number: int, capability: str, node: str, given: dict[str, Any]) -> None:
     body = {"params": {}, "input": given}
     try:
-        output = (await bus.call(capability, body, timeout_seconds=CALL_SECONDS)).output
+        output = (await bus.call(capability, body, node=node, timeout_seconds=CALL_SECONDS)).output
     except HearthNetError as error:
         _say({"number": number, "code": error.code, "message": str(error)})
     else:

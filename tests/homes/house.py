@@ -81,8 +81,8 @@ class House:
         done = self.shell.run("invite", "redeem", "--json", stdin=invite)
         assert done.returncode == 0, done.stderr
 
-    async def call(self, capability: str, **given: Any) -> dict[str, Any]:
-        """The output of a call with that input.
+    async def call(self, capability: str, node: str = "", **given: Any) -> dict[str, Any]:
+        """The output of a call with that input, at `node` where that is not empty.
 
         Raises:
             HearthNetError: As the call; `partition` if the process that makes it has ended.
@@ -93,7 +93,7 @@ class House:
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._answers[number] = answer
-        line = msgspec.json.encode({"number": number, "capability": capability, "given": given})
+        line = msgspec.json.encode({"number": number, "capability": capability, "node": node, "given": given})
         caller.stdin.write(line + b"\n")
         told = await answer
         if "code" in told:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from hearthnet.core.errors import HearthNetError
 from hearthnet.core.ids import new_ulid
 from tests.helpers.waiting import wait_for
 from tests.homes.network import Line, need_namespaces
@@ -57,6 +58,18 @@ async def test_posts_of_homes_that_were_cut_off_are_everywhere_after_it(homes: T
         assert set(await homes.posts(number)) == before | made[number]
     homes.network.heal()
     await until_level(homes, before.union(*made))
+
+
+@pytest.mark.req("GATHER-13")
+async def test_a_call_to_a_home_that_fell_silent_ends_before_its_deadline(homes: Town) -> None:
+    """Its deadline is 10 s, and the servers' own pings take 12 at least."""
+    at = homes.houses[0].json("status")["node_id"]
+    await homes.houses[1].call("market.list@1.0", at)
+    homes.network.cut_off(1)
+    with pytest.raises(HearthNetError) as raised:
+        await homes.houses[1].call("market.list@1.0", at)
+    homes.network.heal()
+    assert raised.value.code == "partition"
 
 
 @pytest.mark.req("HOMES-4")

@@ -97,7 +97,7 @@ class AccessControl:
                         return True
                     strangers = self._strangers(sessions, hubs)
                     for session in strangers:
-                        await system.kick(session)
+                        await system.kick(session.connection)
                     clean = 0 if strangers else clean + 1
                     await asyncio.sleep(_PAUSE_SECONDS)
         except TimeoutError as error:

@@ -10,16 +10,19 @@ import logging
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.files import write_whole
 from hearthnet.supervisor.nats.access_control import AccessControl, ServerRoster
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.nats_process import NatsProcess
+from hearthnet.supervisor.nats.silent_peers import silent_peers
 from hearthnet.supervisor.os.cancellation import heed_cancelling
 from hearthnet.supervisor.os.disk import file_errors
 from hearthnet.trust.keys import Login
 
+_LOOK_SECONDS: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -99,6 +102,24 @@ class GuardedServer:
             self._arrived.clear()
             try:
                 await self.clear()
+            except HearthNetError as error:
+                _log.error("%s", error.message)
+
+    async def end_silent_links(self) -> None:
+        """Close links whose other end acknowledges nothing any more; until cancelled.
+
+        Calls over them end then. The server's own pings notice the same after 12 to 20 s.
+        """
+        while True:
+            heed_cancelling()
+            await asyncio.sleep(_LOOK_SECONDS)
+            silent = silent_peers()
+            if not silent or self.system is None or not self.nats.running:
+                continue
+            try:
+                for link in await self.system.links_to(silent):
+                    _log.warning("a link is closed, since its other end has acknowledged nothing for seconds")
+                    await self.system.kick(link)
             except HearthNetError as error:
                 _log.error("%s", error.message)
 

@@ -6,7 +6,7 @@ The login is made anew at every start of the node and kept in memory, so that no
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ import msgspec
 
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.nats.client import NatsClient
+from hearthnet.supervisor.nats.silent_peers import Peer
 from hearthnet.trust.keys import Login
 
 BUS_ACCOUNT: Final = "HN"
@@ -72,6 +73,8 @@ class _Connections(msgspec.Struct):
 
 class _LeafLink(msgspec.Struct):
     id: int
+    ip: str = ""
+    port: int = 0
     is_spoke: bool = False
 
 
@@ -168,12 +171,15 @@ class NatsAdmin:
 
         The server checks no permissions of those.
         """
-        about = await self._ask("LEAFZ", _About[_LeafLinks])
-        return {each.id for each in about.data.leafs if each.is_spoke}
+        return {each.id for each in await self._links() if each.is_spoke}
 
-    async def kick(self, session: ServerConnection) -> None:
+    async def links_to(self, peers: Collection[Peer]) -> set[int]:
+        """Return the leaf connections, made by either side, whose other end is one of `peers`."""
+        return {each.id for each in await self._links() if Peer(each.ip, each.port) in peers}
+
+    async def kick(self, connection: int) -> None:
         """Close a connection; ignore one that is closed already."""
-        await self._command("KICK", cid=session.connection)
+        await self._command("KICK", cid=connection)
 
     async def on_leaf_link(self, callback: Callable[[], None]) -> None:
         """Call `callback` whenever a leaf link has come into the bus account."""
@@ -184,6 +190,9 @@ class NatsAdmin:
                     callback()
 
         await self._link.subscribe(f"$SYS.ACCOUNT.{BUS_ACCOUNT}.CONNECT", on_event)
+
+    async def _links(self) -> tuple[_LeafLink, ...]:
+        return (await self._ask("LEAFZ", _About[_LeafLinks])).data.leafs
 
     async def _command(self, name: str, **options: Any) -> _Answer:
         # Commands name the server by its id, which is new after a restart.
