@@ -213,6 +213,8 @@ async def _ask(
                 one = msgspec.structs.replace(request, body=page, timeout_seconds=until - clock())
                 replies.append(await unary.call(session, discovery, one))
                 page = None if more is None else _next_page(more, replies[-1])
+        if page is not None:
+            raise HearthNetError("capacity_exceeded", f"more than {MOST_PAGES} pages, not all are read")
     except TimeoutError:
         state = "silent"
     except HearthNetError as error:

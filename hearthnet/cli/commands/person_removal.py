@@ -61,9 +61,12 @@ def _loss(home: Home, entry: HomePerson, keep: Keep) -> str:
     persons = HomePersons(home)
     devices = roster_of(home).devices(entry.person)
     names = ", ".join(f"{display_name(one.name)} ({one.kind})" for one in devices) or "none"
+    fate = (
+        "cut off for ever" if persons.person_key(entry.name).exists() else "left, since their key is not here"
+    )
     lines = [
-        f"Remove {entry.name} from this home? Devices that are cut off for ever: {names}. Their "
-        "conversations and runs are lost.",
+        f"Remove {entry.name} from this home? Devices that are {fate}: {names}. Their conversations and runs "
+        "are lost.",
         _corpora_in_words(home, entry.name, keep),
     ]
     if keep.keys:

@@ -121,18 +121,19 @@ def remove(home: Home, entry: HomePerson, keep: Keep = Keep()) -> dict[str, Any]
 
 
 def _remove_devices(home: Home, entry: HomePerson) -> list[str]:
-    """Sign that the devices of a person are removed, where its key is here; return their keys."""
+    """Sign that the devices of a person are removed; return their keys, none without the person key."""
     roster, path = roster_of(home), HomePersons(home).person_key(entry.name)
     devices = [one.key for one in roster.devices(entry.person)]
-    if path.exists() and devices:
-        key, community = load_identity(path), roster.community_id
-        _queue(
-            home,
-            *(
-                person_statements.device_removed(community, entry.person, key, one, (), "left the home")
-                for one in devices
-            ),
-        )
+    if not (path.exists() and devices):
+        return []
+    key, community = load_identity(path), roster.community_id
+    _queue(
+        home,
+        *(
+            person_statements.device_removed(community, entry.person, key, one, (), "left the home")
+            for one in devices
+        ),
+    )
     return devices
 
 

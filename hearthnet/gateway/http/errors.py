@@ -6,6 +6,7 @@ includes unknown paths, since only OpenAI's clients request them.
 
 from __future__ import annotations
 
+import errno
 import logging
 from http import HTTPStatus
 from typing import Any, Final
@@ -80,10 +81,14 @@ def response(error: HearthNetError, path: str, status: int = 0) -> JSONResponse:
 def as_hearthnet_error(error: Exception) -> HearthNetError:
     """Return `error` as a `HearthNetError`.
 
-    An unforeseen exception is logged in full under an id, which is all that the client receives.
+    A full disk is an error of its own. Any other exception that is not foreseen is logged in full under an
+    id, which is all that the client receives.
     """
     if isinstance(error, HearthNetError):
         return error
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _log.error("the disk is full: %s", error)
+        return HearthNetError("capacity_exceeded", "the disk of this node is full; make room, then repeat it")
     number = ids.new_ulid()
     _log.error("error %s", number, exc_info=error)
     return HearthNetError("internal_error", f"the gateway failed; its log has more under {number}")

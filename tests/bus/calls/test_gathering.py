@@ -163,6 +163,7 @@ async def test_pages_are_read_to_the_end_or_to_a_bound(mesh: Mesh, monkeypatch: 
         found = await bus.gather_from(QUERY, [(bus.peer.node_id, query())], more=more, timeout_seconds=20)
     assert len(found.replies) == len(service.calls) == 4
     assert [call.body["input"]["query"] for call in service.calls] == ["water", "again", "again", "again"]
+    assert [one.reason for one in found.missing] == ["more than 4 pages, not all are read"]
 
 
 @pytest.mark.req("GATHER-2")

@@ -11,10 +11,11 @@ import pytest
 
 from hearthnet.bus.session import keyring
 from hearthnet.cli.commands import person_removal
-from hearthnet.cli.workflows import person_key
+from hearthnet.cli.workflows import home_person, person_key
 from hearthnet.core import ids
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
+from hearthnet.gateway.auth.home_persons import HomePerson, HomePersons
 from hearthnet.supervisor.nats.home_setup import Prepared, make_person
 from hearthnet.trust.community import person_statements as statements
 from hearthnet.trust.community import roster as rosters
@@ -156,6 +157,18 @@ def test_an_old_home_gets_a_person_and_removes_its_devices(tmp_path: Path) -> No
         assert [one["name"] for one in shell.json("device", "list", "--json")] == [node["name"]]
         assert attic.node_id in str(shell.json("members", "--json")["revoked"])
         assert shell.run("device", "remove", ids.short_id(attic.node_id), "--yes").returncode == 5
+
+
+@pytest.mark.req("PERSON-80")
+def test_no_device_is_said_to_be_removed_where_the_key_is_not_here(household: Household) -> None:
+    owner = begin(household)
+    phone = add(household, owner, "Phone")
+    home, entry = household.founder, HomePerson(name="anna", person=owner.person, created_at=1)
+    assert home_person._remove_devices(home, entry) == []
+    key = HomePersons(home).person_key("anna")
+    key.parent.mkdir(parents=True)
+    home.person_key.rename(key)
+    assert phone in home_person._remove_devices(home, entry)
 
 
 def _shown(shell: Shell) -> dict[str, Any] | None:
