@@ -239,17 +239,16 @@ class Bus:
             return await self._discovery.listed(subjects.EVERYTHING, suits, once=once)
         name, version = split_name(capability)
         wanted = subjects.topic(Capability(name, *version)) if version else subjects.EVERYTHING
-        return [
-            view
-            for view in await self._discovery.listed(wanted, suits, once=once)
-            if view.capability.name == name and (version is None or view.capability[1:] == version)
-        ]
+        found = await self._discovery.listed(wanted, suits, once=once)
+        return [view for view in found if view.is_called(capability)]
 
-    async def fetch_contract(self, capability: str, *, node: str = "") -> Contract:
+    async def fetch_contract(
+        self, capability: str, *, node: str = "", listed: Sequence[OfferView] = ()
+    ) -> Contract:
         """Return the contract of `capability`, from its provider if it is not installed.
 
         This node's provider is called first, and for names of other packages alone (contracts/dynamic.py);
-        where `node` is named, that one's alone.
+        where `node` is named, that one's alone. Offers that were `listed` just now need not be found again.
 
         Raises:
             HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
@@ -257,7 +256,7 @@ class Bus:
         """
         if not is_provider_defined(capability):
             return find_contract(capability)
-        return await self._contracts.find(capability, node)
+        return await self._contracts.find(capability, node, listed)
 
     async def fetch_contracts(self, offers: list[OfferView]) -> None:
         """Fetch the contracts of those offers that are not installed; ignore errors."""

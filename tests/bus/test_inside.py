@@ -122,7 +122,7 @@ async def test_places_deadline_and_giving_up_are_the_same(mesh: Mesh, inside: bo
         asking = asyncio.create_task(bus.call(QUERY, query()))
         await wait_for(lambda: host.in_flight == 1, what="the call")
         async with await mesh.bus("third") as third:
-            full = await _refusal(third.call(QUERY, query()))
+            full = await _refusal(third.call(QUERY, query(), timeout_seconds=2))
         asking.cancel()
         await wait_for(lambda: len(service.stopped) == 2, what="the handler to be stopped")
     assert (late.code, full.code) == ("timeout", "capacity_exceeded")

@@ -6,7 +6,8 @@ The descriptions of such tools are words of others: they are bounded here and se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,7 +22,10 @@ from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
+    from hearthnet.bus.routing.offer_registry import OfferView
 
+_AT_ONCE: Final = 8
+"""Maximum of tools whose contracts are fetched at a time."""
 MOST_DESCRIBED: Final = 2_000
 """The most characters of a description that a model sees."""
 
@@ -41,26 +45,46 @@ async def dynamic_tools(
         HearthNetError: `not_found` if no node, or not the named one, offers one of them; `bad_request` if
             several other nodes do and none is named, and if the named one is no node id.
     """
-    return [await _tool_of(bus, name, (providers or {}).get(name, "")) for name in capabilities]
+    names = list(capabilities)
+    listed = await bus.offers() if len(names) > 1 else []
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def tool(name: str) -> ToolDefinition:
+        async with at_once:
+            return await _tool_of(bus, name, (providers or {}).get(name, ""), listed)
+
+    tools = [asyncio.create_task(tool(name)) for name in names]
+    try:
+        return await asyncio.gather(*tools)
+    finally:
+        for one in tools:
+            one.cancel()
 
 
-async def _tool_of(bus: Bus, name: str, node: str) -> ToolDefinition:
-    """Return the tool of `node`, or of the only one that is meant where it is empty."""
+async def _tool_of(bus: Bus, name: str, node: str, listed: Sequence[OfferView]) -> ToolDefinition:
+    """Return the tool of `node`, or of the only one that is meant where it is empty.
+
+    Offers that are not among those `listed` just now are looked for.
+    """
     own = bus.peer.node_id
     if is_home_only(name):
-        return dynamic_tool(await bus.fetch_contract(name), own=True, provider=own)
+        return dynamic_tool(await bus.fetch_contract(name, listed=listed), own=True, provider=own)
     if node:
         ids.public_key(node)
-    offers = await bus.offers(name)
+    offers = [view for view in listed if view.is_called(name)]
+    if not offers or (node and node not in {view.node for view in offers}):
+        offers = await bus.offers(name)
     if node and node not in {view.node for view in offers}:  # its contract may be known from another node
         home = home_of(bus.peer, node)
         raise HearthNetError("not_found", f"{home} does not offer {name} now; try again later")
     if node:
-        return dynamic_tool(await bus.fetch_contract(name, node=node), own=node == own, provider=node)
+        return dynamic_tool(
+            await bus.fetch_contract(name, node=node, listed=offers), own=node == own, provider=node
+        )
     nodes, hashes = {view.node for view in offers}, {view.offer.schema_hash for view in offers}
     is_open = own not in nodes and len(nodes) > 1 and len(hashes) == 1
     node = min(nodes) if is_open else only_provider(name, offers, own, bus.peer)
-    contract = await bus.fetch_contract(name, node=node)
+    contract = await bus.fetch_contract(name, node=node, listed=offers)
     if is_open and not contract.side_effects:
         only_provider(name, offers, own, bus.peer)
     tool = dynamic_tool(contract, own=node == own, provider="" if is_open else node)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from hearthnet.bus.calls.attempt import ConnectionLost
@@ -109,10 +109,11 @@ class ContractLearner:
         self._failed: dict[_OfferKey, float] = {}
         """Until when a listing leaves out an offer, in loop time."""
 
-    async def find(self, capability: str, node: str = "") -> Contract:
+    async def find(self, capability: str, node: str = "", listed: Sequence[OfferView] = ()) -> Contract:
         """Return the contract of `capability`, learned from its provider unless that was done.
 
-        `node` is the only provider that is asked, if it is given.
+        `node` is the only provider that is asked, if it is given. Where one of the offers `listed` just now
+        fits, no others are listed.
 
         Raises:
             HearthNetError: `not_found` if no process offers it, with the names that other homes have for it,
@@ -121,6 +122,9 @@ class ContractLearner:
         learned = self._known(capability)
         if learned is not None:
             return learned
+        fitting = [view for view in listed if view.is_called(capability) and view.node == (node or view.node)]
+        if fitting:
+            return await self._fetch_first(capability, fitting)
         name = capability.partition("@")[0]
         if is_home_only(name):
             return await self._find_own(capability, name)

@@ -126,7 +126,7 @@ async def test_a_named_provider_has_to_offer_a_tool_that_is_known() -> None:
     async def offers(_: str) -> list[Any]:
         return [SimpleNamespace(node=own)]
 
-    async def fetch_contract(_: str, node: str = "") -> Contract:
+    async def fetch_contract(_: str, node: str = "", listed: Any = ()) -> Contract:
         return made
 
     bus: Any = SimpleNamespace(
@@ -165,7 +165,7 @@ async def test_a_tool_of_several_other_homes_is_called_at_the_one_that_the_call_
             SimpleNamespace(node=node, offer=SimpleNamespace(schema_hash=hashes[node])) for node in offering
         ]
 
-    async def fetch_contract(_: str, node: str = "") -> Contract:
+    async def fetch_contract(_: str, node: str = "", listed: Any = ()) -> Contract:
         return made
 
     bus: Any = SimpleNamespace(
