@@ -191,7 +191,9 @@ class Bus:
         try:
             return await unary.call(self.peer, self._discovery, request)
         except HearthNetError as error:
-            if error.code not in _ABSENT or self._is_offered(request):
+            # A home that is there, and says that it has no such corpus, has the last word.
+            is_there = error.code != "partition" and self._is_offered(request)
+            if error.code not in _ABSENT or is_there:
                 raise
             left = until - asyncio.get_running_loop().time()
             other = msgspec.structs.replace(request, body=copied, node="", timeout_seconds=left)

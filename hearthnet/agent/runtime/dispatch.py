@@ -34,6 +34,7 @@ from hearthnet.agent.tools.toolbox import TOOLS_CALL_ID, BoundTool, Toolbox
 from hearthnet.agent.tools.types import PendingApproval
 from hearthnet.bus.calls.attempt import CallOptions
 from hearthnet.bus.calls.unary import EffectInDoubt
+from hearthnet.bus.routing.named_homes import at_home, of_copy
 from hearthnet.contracts.namespaces import is_derived, is_provider_defined
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
@@ -306,7 +307,11 @@ class Dispatcher:
                 options["token"] = self._authority.token(tool, approval=consent.get("approval"))
                 if is_for_everybody(tool, call.body):
                     return await self._send_to_all(tool, call, options)
-                return _of_reply(await self._bus.call(call.capability, call.body, **options))
+                body = call.body
+                if tool.provider and of_copy(tool.contract, body, tool.provider):
+                    # A copy answers where that home is away, as it does for a corpus that a model names.
+                    body, options["node"] = at_home(body, tool.provider), ""
+                return _of_reply(await self._bus.call(call.capability, body, **options))
         except TimeoutError:
             raise HearthNetError("timeout", f"{tool.capability} gave no answer in {seconds:g} s") from None
 

@@ -63,6 +63,12 @@ def split_at_home(contract: Contract, body: dict[str, Any], roster: Roster) -> t
     return {**body, "params": {**body["params"], "corpus": name}}, home_called(roster, home)
 
 
+def at_home(body: dict[str, Any], home: str) -> dict[str, Any]:
+    """Return `body` with its corpus named as one of `home`; the reverse of `split_at_home`."""
+    params = body["params"]
+    return {**body, "params": {**params, "corpus": f"{params['corpus']}{AT}{home}"}}
+
+
 def of_copy(contract: Contract, body: dict[str, Any], home: str) -> dict[str, Any] | None:
     """Return `body` as a request for a copy of the corpus of `home`; None if the contract has no copies."""
     if f"params.{COPY_OF}" not in contract.match:

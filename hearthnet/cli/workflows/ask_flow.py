@@ -190,7 +190,8 @@ async def _plan(bus: Bus, home: Home, question: Question, tools: ToolSettings) -
             defined = [name for name in question.tools if is_provider_defined(name)]
             fetched = await dynamic_tools(bus, defined, dict.fromkeys(defined, question.node))
             views = await bus.offers()
-            offered = Offered(views, own, home.config_file, connected, tools, fetched, question.node)
+            roster = bus.peer.roster
+            offered = Offered(views, own, home.config_file, connected, tools, fetched, question.node, roster)
             names = [name.partition("@")[0] if is_provider_defined(name) else name for name in question.tools]
             plan = offered.plan(question.corpus, names, question.model)
             if late or not (plan.notices and starting):

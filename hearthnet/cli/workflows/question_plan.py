@@ -20,6 +20,7 @@ from hearthnet.bus.routing.offer_registry import OfferView
 from hearthnet.cli.output.suggest import unknown
 from hearthnet.cli.output.text import one_line
 from hearthnet.core.errors import HearthNetError
+from hearthnet.trust.community.roster import Roster
 
 
 class ModelOffer:
@@ -156,7 +157,7 @@ class Offered:
 
     `own` is this node's id, `config` the settings file, `connected` are the models in it, `settings` are its
     settings for tools, `fetched` the tools that came with no installation. `node` is the member that carries
-    out effects on a single home, if one is named.
+    out effects on a single home, if one is named. `roster` has the homes that a corpus may name.
     """
 
     views: Sequence[OfferView]
@@ -166,6 +167,7 @@ class Offered:
     settings: ToolSettings = _USUAL
     fetched: Sequence[ToolDefinition] = ()
     node: str = ""
+    roster: Roster | None = None
 
     def plan(self, corpus: str | None, tools: Sequence[str], model: str | None) -> Plan:
         """Return the model and the tools.
@@ -194,8 +196,14 @@ class Offered:
         found = {view.params.get("corpus") for view in self.views if view.capability.name == "rag.query"}
         return sorted(name for name in found if isinstance(name, str))
 
+    def _is_away(self, home: str) -> bool:
+        """Return whether a home that a corpus names offers nothing: another one may have a copy."""
+        nodes = self.roster.nodes_called(home) if self.roster is not None else []
+        return len(nodes) == 1 and nodes[0] not in {view.node for view in self.views}
+
     def _check_corpus(self, corpus: str) -> None:
-        if corpus.partition(AT)[0] not in self.corpora:
+        name, _, home = corpus.partition(AT)
+        if name not in self.corpora and not (home and self._is_away(home)):
             raise unknown("corpus", corpus, self.corpora, "nobody offers one; see: hearthnet status")
 
     def _model(self, wanted: str | None, *, with_tools: bool) -> ModelOffer:

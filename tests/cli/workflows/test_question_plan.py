@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,6 +58,19 @@ def refused(mesh: Offered, *arguments: Any) -> HearthNetError:
     with pytest.raises(HearthNetError) as caught:
         mesh.plan(*arguments)
     return caught.value
+
+
+@pytest.mark.req("MIRROR-12")
+def test_a_corpus_of_a_home_that_is_away_is_asked_for() -> None:
+    """Another home may have a copy, and offer it in a moment."""
+    away, nodes = "ed25519:" + "B" * 43, {"Kitchen": OWN}
+    roster: Any = SimpleNamespace(nodes_called=lambda name: [nodes[name]] if name in nodes else [])
+    mesh = replace(offered(chat(BUILTIN), SYSTEM), roster=roster)
+    for corpus in ("manuals", "manuals@Kitchen", "manuals@Attic"):
+        assert refused(mesh, corpus, (), None).code == "not_found"
+    nodes["Attic"] = away
+    (tool,) = mesh.plan("manuals@Attic", (), None).tools
+    assert tool.bound_params == {"corpus": "manuals@Attic"}
 
 
 @pytest.mark.req("ASK-1")

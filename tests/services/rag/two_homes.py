@@ -14,6 +14,7 @@ from hearthnet.bus.bus import Bus
 from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
+from hearthnet.service.hosting.host import Host
 from hearthnet_rag import RagService
 from tests.helpers.members import raise_to
 from tests.helpers.mesh import Mesh, write_roster
@@ -30,6 +31,7 @@ class RagHome:
     home: Home
     bus: Bus
     rag: RagService | None = None
+    _host: Host | None = None
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @property
@@ -41,6 +43,7 @@ class RagHome:
         """Start the service, with its changes of offers announced."""
         rag, tasks = RagService(), list[asyncio.Task[None]]()
         host = await self._stack.enter_async_context(self.mesh.hosting(rag, at=self.home))
+        self._host = host
         rag.on_offers_changed(lambda: tasks.append(asyncio.create_task(host.refresh())))
         await host.refresh()
 
@@ -55,6 +58,11 @@ class RagHome:
         """Stop the service, which withdraws its offers."""
         self.rag = None
         await self._stack.aclose()
+
+    async def lose(self) -> None:
+        """Cut the service off from the server, as a power cut does; nobody is told."""
+        assert self._host is not None
+        await self._host.peer.link.close()
 
     async def call(self, capability: str, corpus: str, /, **given: Any) -> Any:
         """The reply to a call at this home itself."""

@@ -64,7 +64,7 @@ class Copies:
         self._here: dict[str, tuple[int, int]] = {}
         """Number of documents that are here of the version that is on its way, and of all of them."""
         self._problems: dict[str, str] = {}
-        self._originals = OriginalOffers(node.bus, self._tasks, self._on_home, on_change)
+        self._originals = OriginalOffers(node.bus, self._tasks, self._homes, self._on_home, on_change)
 
     async def start(self) -> None:
         """Go on with the copies on disk."""
@@ -148,6 +148,9 @@ class Copies:
         self._originals.begin()
         # Not in the context of the call that began it, which has an end.
         contextvars.Context().run(self._tasks.keep, lambda: self._follow(copy.key), f"copy {copy.key}")
+
+    def _homes(self) -> list[tuple[str, str]]:
+        return [(copy.home, copy.corpus) for copy in self._copies.values()]
 
     def _on_home(self, home: str) -> None:
         for key, copy in self._copies.items():
