@@ -47,12 +47,14 @@ class CommunityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `host` is the address to listen on, with TLS beyond loopback. If `port` is the default and in use, or 0, a
     free port is chosen and kept; any other number is the port, and an error if it is in use. `address` is the
-    `host` or `host:port` in invites; empty means this computer's own.
+    `host` or `host:port` in invites; empty means this computer's own. With `zeroconf` the home announces
+    itself on its network where others reach it, and looks there for a home that it does not reach.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 7422
     address: str = ""
+    zeroconf: bool = True
 
 
 class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

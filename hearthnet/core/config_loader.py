@@ -42,6 +42,9 @@ port = 7422
 # What invites say, as a name or address that others can reach: "kitchen.local", "192.0.2.7:7422".
 # Empty: this computer's own address.
 address = ""
+# Whether this home announces itself on its network where others reach it, under a label that only its
+# community recognizes, and looks there for a home that it does not reach.
+zeroconf = true
 
 [services]
 # Which services run here. Left out: every service that is installed.

@@ -99,6 +99,8 @@ class Home:
     """The signed list of members."""
     upstream = _Place("community/upstream.json")
     """The link to the home that admitted this one; absent without such a link."""
+    found_addresses = _Place("community/addresses.json")
+    """The addresses at which homes were found on the local network."""
     leaf_ports = _Place("community/ports.json")
     """The ports at which other homes reach this one."""
     seen_contracts = _Place("contracts.json")

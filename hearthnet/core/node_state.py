@@ -42,7 +42,7 @@ class ServerState(msgspec.Struct, frozen=True):
     which this home links; `fingerprint` is of the key there (SHA-256 in hexadecimal), empty on loopback.
     `doors` are the other open doors. `upstream` is the state of the link to a door or another home, empty
     without one. `preferred_leaf_port` is the configured port if it was in use and `leaf_port` is another one,
-    else 0.
+    else 0. `announced`: other homes on this network find this one without its address.
     """
 
     url: str
@@ -54,6 +54,7 @@ class ServerState(msgspec.Struct, frozen=True):
     upstream: Literal["", "linked", "lost"] = ""
     preferred_leaf_port: int = 0
     doors: tuple[DoorAddress, ...] = ()
+    announced: bool = False
 
     @property
     def homes(self) -> str:
@@ -65,6 +66,7 @@ class ServerState(msgspec.Struct, frozen=True):
         notes = [
             f"port {moved} was taken; this one is kept" if moved else "",
             "" if self.fingerprint else "from this computer only; [community] in hearthnet.toml opens it",
+            "announced on this network" if self.announced else "",
         ]
         note = "; ".join(note for note in notes if note)
         return f"{self.address} ({note})" if note else self.address

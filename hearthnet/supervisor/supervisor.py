@@ -29,10 +29,12 @@ from hearthnet.supervisor.backups import Backups
 from hearthnet.supervisor.community.community_sync import Community
 from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
-from hearthnet.supervisor.nats import door_server
+from hearthnet.supervisor.nats import address, door_server
 from hearthnet.supervisor.nats.access_control import ServerRoster
+from hearthnet.supervisor.nats.announcer import Announcer
 from hearthnet.supervisor.nats.audit_retention import Retention
 from hearthnet.supervisor.nats.door_server import DoorServer, admit_at_both
+from hearthnet.supervisor.nats.home_finder import LinkSeeker
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_process import NAME
 from hearthnet.supervisor.nats.nats_server import Server
@@ -79,7 +81,15 @@ class Supervisor:
         )
         self._community = Community(prepared, self._admit, self._server_news, operators)
         self._server.on_linked = self._community.announce_link
-        community = prepared.roster.community_id
+        community, settings = prepared.roster.community_id, prepared.config.community
+        self._announcer = Announcer(
+            community,
+            lambda: self._server.leaf.listening(self._server.state.leaf_port),
+            self._renew,
+            self._publish_state,
+            is_on=settings.zeroconf,
+        )
+        self._seeker = LinkSeeker(community, self._server, self._server_news) if settings.zeroconf else None
         self._retention = Retention(self._home, prepared.identity, community, prepared.config.audit)
         # No process writes into this pipe; its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
@@ -122,7 +132,7 @@ class Supervisor:
             node_id=self._prepared.identity.node_id,
             display_name=self._prepared.config.display_name,
             version=__version__,
-            server=self._server.state,
+            server=msgspec.structs.replace(self._server.state, announced=self._announcer.is_announced),
             services=tuple(_noted(child.state, self._disk.note) for child in self._children),
             started_at=self._started_at,
             ready=self._ready,
@@ -146,6 +156,10 @@ class Supervisor:
             tasks.create_task(cancellable(self._door.guarded.guard()))
             tasks.create_task(cancellable(self._door.guarded.end_silent_links()))
             tasks.create_task(cancellable(self._server.watch_link()))
+            if not address.is_loopback(self._prepared.config.community.host):
+                tasks.create_task(cancellable(self._announcer.follow()))
+            if self._seeker is not None:
+                tasks.create_task(cancellable(self._seeker.follow()))
             tasks.create_task(cancellable(self._community.follow(self._server.state.url)))
             tasks.create_task(cancellable(self._retention.follow(self._server.state.url)))
             tasks.create_task(self._backups.follow())
@@ -161,6 +175,12 @@ class Supervisor:
             await admit_at_both(self._server, self._door, roster)
         finally:
             self._publish_state()
+
+    async def _renew(self) -> None:
+        """Have server and door take over that this computer has other addresses."""
+        await self._server.renew()
+        await self._door.guarded.refresh()
+        self._publish_state()
 
     def _groups(self) -> tuple[int, ...]:
         """Return the process groups of the node's running processes."""

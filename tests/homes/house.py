@@ -25,7 +25,6 @@ _SETTINGS = """\
 display_name = "{name}"
 [community]
 host = "0.0.0.0"
-address = "{address}"
 [gateway]
 enabled = false
 [services]
@@ -40,7 +39,7 @@ class House:
         self.name = name
         self.shell = Shell(folder / name, before=place.before)
         self.shell.home.mkdir(parents=True)
-        (self.shell.home / "hearthnet.toml").write_text(_SETTINGS.format(name=name, address=place.address))
+        (self.shell.home / "hearthnet.toml").write_text(_SETTINGS.format(name=name))
         self._ready = self.shell.home.with_suffix(".ready")
         self._log = self.shell.home.with_suffix(".log")
         self._node: subprocess.Popen[bytes] | None = None

@@ -54,6 +54,12 @@ class Place:
         rules = "".join(f"add rule {_TABLE} in ip saddr {one} drop\n" for one in addresses)
         self.nft(f"flush chain {_TABLE} in\n{rules}")
 
+    def move_to(self, address: str) -> None:
+        """Have the place at another address of the network and at its own no longer, as DHCP does."""
+        _ip("-n", self.name, "address", "flush", "dev", "eth0")
+        _ip("-n", self.name, "address", "add", f"{address}/24", "dev", "eth0")
+        self.address = address
+
     def nft(self, rules: str) -> None:
         """Carry out commands of nft(8) in one step."""
         _ip("netns", "exec", self.name, "nft", "-f", "-", given=rules)

@@ -16,7 +16,7 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hearthnet.bus.session import keyring
 from hearthnet.core import ids
@@ -24,7 +24,7 @@ from hearthnet.core.config import Config
 from hearthnet.core.errors import OTHER, HearthNetError
 from hearthnet.core.files import write_whole
 from hearthnet.core.home import Home
-from hearthnet.core.times import now_ms
+from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.supervisor.community.community_sync import LINGER_MS
 from hearthnet.supervisor.community.join_client import JoinClient, temporary_server
 from hearthnet.supervisor.nats import address
@@ -39,6 +39,9 @@ from hearthnet.trust.community.invites import InviteText
 from hearthnet.trust.community.names import check_name, usable
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
+
+if TYPE_CHECKING:
+    from hearthnet.supervisor.nats.home_finder import FoundHome
 
 PATIENCE_SECONDS: Final = LINGER_MS / 1000 + 2.0
 """The time after which a server has certainly disconnected an invite that its node no longer answers."""
@@ -88,8 +91,12 @@ def join_as_device(home: Home, text: str, report: Report) -> JoinOutcome:
 
 
 def _join(home: Home, invite: InviteText, report: Report) -> JoinOutcome:
-    if now_ms() >= invite.expires_at:
-        raise HearthNetError("expired", "the invite has expired; ask for a new one")
+    if (now := now_ms()) >= invite.expires_at:
+        raise HearthNetError(
+            "expired",
+            f"the invite has expired at {rfc3339(invite.expires_at)}, and here it is {rfc3339(now)}; ask for "
+            "a new one or, if this time is wrong, set the clock of this computer",
+        )
     make_folders(home)
     with home_lock(home):
         asked_before = home.device_key.exists()
@@ -118,7 +125,7 @@ class _Joining:
 
     async def run(self, held: Roster | None, report: Report) -> JoinOutcome:
         """Request to join, then write the files."""
-        upstream = await self._upstream()
+        upstream = await self._upstream(report)
         known = held if held is not None and held.community_id == self._invite.community_id else None
         roster = await self._admitted(upstream, known, report)
         key = await self._person_key(upstream, roster) if self._invite.person else None
@@ -142,8 +149,11 @@ class _Joining:
             person=self._invite.person,
         )
 
-    async def _upstream(self) -> Upstream:
-        """Return the first place of the invite that answers, its certificate checked by the fingerprint."""
+    async def _upstream(self, report: Report) -> Upstream:
+        """Return the first place of the invite that answers, its certificate checked by the fingerprint.
+
+        Where none does, the home is looked for on the local network.
+        """
         failures: list[HearthNetError] = []
         places = self._invite.places
         for text, fingerprint in places:
@@ -151,7 +161,23 @@ class _Joining:
                 return await _answering(address.parse(text), fingerprint, is_only=len(places) == 1)
             except HearthNetError as error:
                 failures.append(error)
-        raise failures[0]
+        found = await self._found_nearby(report)
+        if found is None:
+            raise failures[0]
+        return Upstream(str(found.address), found.fingerprint, found.certificate)
+
+    async def _found_nearby(self, report: Report) -> FoundHome | None:
+        """Return the home of the invite if it is announced on a network of this computer."""
+        fingerprints = [fingerprint for _, fingerprint in self._invite.places if fingerprint]
+        if not fingerprints or not self._config.community.zeroconf:
+            return None
+        from hearthnet.supervisor.nats.home_finder import find
+
+        report(f"no home answers at {self._invite.address}; looking for it on this network")
+        found = await find(self._invite.community_id, fingerprints)
+        if found is not None:
+            report(f"found at {found.address}")
+        return found
 
     async def _admitted(self, upstream: Upstream, known: Roster | None, report: Report) -> Roster:
         """Return the community's roster with this node in it.

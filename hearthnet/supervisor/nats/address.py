@@ -76,7 +76,7 @@ def reachable_host(listening_on: str) -> str:
     """Return the host under which others reach a server that listens on `listening_on`.
 
     That is `listening_on` itself, unless it means all addresses: then the source address of packets to other
-    networks or, without any network, the host name.
+    networks, without a way there the first address of this computer, and without any the host name.
     """
     try:
         if not ipaddress.ip_address(listening_on).is_unspecified:
@@ -88,7 +88,16 @@ def reachable_host(listening_on: str) -> str:
             probe.connect(_ELSEWHERE)
             return str(probe.getsockname()[0])
         except OSError:
-            return socket.gethostname()
+            return next((str(one.ip) for one in own_networks()), socket.gethostname())
+
+
+def own_networks() -> tuple[ipaddress.IPv4Interface, ...]:
+    """Return the IPv4 addresses of this computer, each with its network, without those of loopback."""
+    import ifaddr
+
+    ips = [ip for adapter in ifaddr.get_adapters() for ip in adapter.ips if ip.is_IPv4]
+    found = {ipaddress.IPv4Interface(f"{ip.ip}/{ip.network_prefix}") for ip in ips}
+    return tuple(sorted(one for one in found if not one.is_loopback))
 
 
 def _is_ipv6(host: str) -> bool:

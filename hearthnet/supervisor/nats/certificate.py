@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import errno
 import hashlib
 import hmac
 import ipaddress
@@ -70,8 +71,8 @@ async def fetch(address: Address, fingerprint: str) -> str:
     """Return the certificate (PEM) of the server at `address`, if its key has `fingerprint`.
 
     Raises:
-        HearthNetError: `partition` if no server answers with TLS; `invalid_signature` if another server, with
-            another key, answers.
+        HearthNetError: `partition` if no server answers with TLS, with the reason for a person;
+            `invalid_signature` if another server, with another key, answers.
     """
     # Only the TLS handshake is sent, and of the answer only the key's fingerprint is used.
     context = ssl.create_default_context()
@@ -85,7 +86,9 @@ async def fetch(address: Address, fingerprint: str) -> str:
     if isinstance(public, Ed25519PublicKey) and hmac.compare_digest(_fingerprint(public), fingerprint):
         return found.public_bytes(Encoding.PEM).decode("ascii")
     raise HearthNetError(
-        "invalid_signature", f"the server at {address} is not the one of the invite; ask for a new invite"
+        "invalid_signature",
+        f"the server at {address} is not the one of the invite, for it has another certificate; ask for a "
+        "new invite",
     )
 
 
@@ -103,11 +106,27 @@ async def _open(address: Address, context: ssl.SSLContext | None) -> asyncio.Str
         async with asyncio.timeout(FETCH_SECONDS):
             _, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
     except (OSError, TimeoutError) as error:
-        reason = str(error) or "no answer"
-        raise Unavailable(
-            f"no home answers at {address} ({reason}); is its node running?", rule="no_home"
-        ) from error
+        raise Unavailable(f"no home answers at {address}: {_reason(error)}", rule="no_home") from error
     return writer
+
+
+def _reason(error: OSError) -> str:
+    """Return why nothing answers at an address, and what to do, for the person who joins there."""
+    if isinstance(error, ssl.SSLError):
+        return "what listens there does not speak TLS, so it is not a home; ask for a new invite"
+    if isinstance(error, ConnectionRefusedError):
+        return (
+            "that computer refuses the connection: no node runs there (hearthnet up), or its port is closed"
+        )
+    if isinstance(error, socket.gaierror):
+        return (
+            "nobody knows that name; ask for an invite with an address (hearthnet.toml, [community] address)"
+        )
+    if error.errno == errno.ENETUNREACH:
+        return "this computer has no network that leads there; connect it first"
+    if isinstance(error, ConnectionError):
+        return "it hangs up at once; ask whether a node runs there"
+    return "nothing is there: a wrong address, a firewall, or that computer is off; ask about all three"
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

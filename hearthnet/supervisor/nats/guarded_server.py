@@ -81,6 +81,15 @@ class GuardedServer:
                     raise
         await self.clear()
 
+    async def refresh(self) -> None:
+        """Have the server read its configuration where something other than the roster changed it.
+
+        Raises as `admit`.
+        """
+        async with self._changing:
+            if self.nats.running and self.system is not None:
+                await self._reload(self.system)
+
     async def clear(self) -> None:
         """Disconnect all connections that are not allowed, repeatedly until none is left."""
         if self.system is None or not self.nats.running:

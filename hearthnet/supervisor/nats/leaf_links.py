@@ -24,6 +24,8 @@ from hearthnet.core.home import Home
 from hearthnet.core.node_state import DoorAddress
 from hearthnet.supervisor.nats import address
 from hearthnet.supervisor.nats.address import Address
+from hearthnet.supervisor.nats.announcer import Listening
+from hearthnet.supervisor.nats.found_addresses import FoundAddresses
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.nats_admin import NatsAdmin
 from hearthnet.supervisor.nats.server_config import (
@@ -155,7 +157,7 @@ class LinkWatch:
         return next((reason for words, reason in _REASONS if words in log_text), "no answer")
 
 
-_CERTIFICATE: Final = "leaf.pem"
+_CERTIFICATE: Final = "leaf-{}.pem"
 _KEY: Final = "leaf.key"
 
 
@@ -174,6 +176,7 @@ class Leaf:
         self._fingerprint = ""
         self._upstream: Upstream | None = None
         self._doors: tuple[Door, ...] = ()
+        self._found = FoundAddresses(prepared.home.found_addresses)
         self._followed: tuple[Door, ...] | None = None
         self.door: Door | None = None
         self.remote: LeafRemote | None = None
@@ -186,9 +189,20 @@ class Leaf:
                 names.
         """
         self._announced(0)
+        self.renew()
+        self._upstream, self._followed = load_upstream(self._home), None
+
+    def renew(self) -> None:
+        """Make the certificate where one is needed, with the present names and addresses of this computer.
+
+        Raises:
+            HearthNetError: `bad_request` for damaged files, with their names.
+        """
         if not address.is_loopback(self._settings.host):
             self._tls, self._fingerprint = self.certificate()
-        self._upstream, self._followed = load_upstream(self._home), None
+            for stale in self._home.nats.glob(_CERTIFICATE.format("*")):
+                if stale != self._tls.certificate:
+                    stale.unlink(missing_ok=True)
 
     def certificate(self) -> tuple[Certificate, str]:
         """Return the certificate of this home, as `home_certificate`."""
@@ -206,12 +220,42 @@ class Leaf:
         others = (one for one in doors if one is not self.door)
         self._doors = (*([self.door] if self.door else ()), *sorted(others, key=self._distance))
         if self._doors:
-            places = tuple(map(self._way_to, self._doors))
+            places = tuple(way for one in self._doors for way in self._ways_to(one))
             self.remote = _remote(places, self._certificates(), self._login, self._home.nats)
         elif self._upstream is not None:
-            self.remote = remote(self._upstream, self._login, self._home.nats)
+            places = self._with_found(self._upstream.fingerprint, address.parse(self._upstream.address))
+            self.remote = _remote(places, self._upstream.certificate, self._login, self._home.nats)
         else:
             self.remote = None
+
+    def move(self, fingerprint: str, place: Address) -> bool:
+        """Link to the home with `fingerprint` at `place` first from now on; return whether that is new.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` for a full disk.
+        """
+        if fingerprint not in self.fingerprints or self._found.of(fingerprint)[:1] == (place,):
+            return False
+        self._found.add(fingerprint, place)
+        doors, self._followed = self._followed or (), None
+        self.follow(doors)
+        return True
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """The fingerprints of the keys of the homes that this one may link to, those on loopback excepted."""
+        if self._doors:
+            found = [door_address(one).fingerprint for one in self._doors if one is not self.door]
+        else:
+            found = [] if self._upstream is None else [self._upstream.fingerprint]
+        return tuple(one for one in found if one)
+
+    def listening(self, port: int) -> Listening | None:
+        """Return where other homes reach this one, whose listener has `port`; None if none link to it."""
+        is_met = self.door is not None or (self._upstream is None and not self._doors)
+        if not is_met or not self._fingerprint:
+            return None
+        return Listening(self._settings.host, self.door_port or port, self._fingerprint)
 
     @property
     def listens(self) -> bool:
@@ -223,7 +267,7 @@ class Leaf:
         """What this home links to, for a person."""
         if self._upstream is None or self._doors:
             return "a door of the community"
-        return f"the home at {self._upstream.address}"
+        return f"the home at {self.addresses(0)[0].address}"
 
     @property
     def door_port(self) -> int:
@@ -243,19 +287,26 @@ class Leaf:
         if self._doors:
             return tuple(map(door_address, self._doors))
         if self._upstream is not None:
-            return (DoorAddress(self._upstream.address, self._upstream.fingerprint),)
+            known = self._with_found(self._upstream.fingerprint, address.parse(self._upstream.address))
+            return (DoorAddress(str(known[0]), self._upstream.fingerprint),)
         return (DoorAddress(str(self._announced(port)), self._fingerprint),)
 
     def _distance(self, door: Door) -> bytes:
         return blake3.blake3(f"{self._node} {door.node_id}".encode("ascii")).digest()
 
-    def _way_to(self, door: Door) -> Address:
-        """Return the address at which this home reaches `door`: its own on this computer."""
+    def _ways_to(self, door: Door) -> tuple[Address, ...]:
+        """Return the addresses at which this home reaches `door`, best first: its own on this computer."""
         place = address.parse(door.address)
-        if door is not self.door or place.on_loopback:
-            return place
+        if place.on_loopback:
+            return (place,)
+        if door is not self.door:
+            return self._with_found(door_address(door).fingerprint, place)
         host = self._settings.host
-        return Address(host if address.reachable_host(host) == host else "127.0.0.1", place.port)
+        return (Address(host if address.reachable_host(host) == host else "127.0.0.1", place.port),)
+
+    def _with_found(self, fingerprint: str, place: Address) -> tuple[Address, ...]:
+        """Return `place`, and before it the addresses at which the home with `fingerprint` was found."""
+        return tuple(dict.fromkeys((*self._found.of(fingerprint), place)))
 
     def _certificates(self) -> str:
         """Return what the certificates of the doors are verified by, empty on loopback only."""
@@ -287,12 +338,15 @@ def announced_address(home: Home, settings: CommunityConfig, port: int) -> Addre
 def home_certificate(home: Home, host: str) -> tuple[Certificate, str]:
     """Return the files of the certificate of `home`, made where they are missing, and its fingerprint.
 
-    It has the names of this computer, and `host`.
+    It has the names and addresses of this computer, and `host`. The file is named by them, as the server
+    reads a certificate again only where its configuration has changed.
     """
     from hearthnet.supervisor.nats import certificate
 
-    files = Certificate(home.nats / _CERTIFICATE, home.nats / _KEY)
-    return files, certificate.ensure(*files, certificate.local_names(host))
+    names = certificate.local_names(host, *(str(one.ip) for one in address.own_networks()))
+    named = blake3.blake3("\n".join(sorted(names)).encode("ascii")).hexdigest(8)
+    files = Certificate(home.nats / _CERTIFICATE.format(named), home.nats / _KEY)
+    return files, certificate.ensure(*files, names)
 
 
 def usable(doors: tuple[Door, ...]) -> tuple[Door, ...]:

@@ -22,6 +22,7 @@ from hearthnet.nats.client import NatsClient
 from hearthnet.nats.jetstream_client import StoreLink
 from hearthnet.supervisor.nats import streams
 from hearthnet.supervisor.nats.access_control import AccessControl, ServerRoster, admitted_by
+from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.guarded_server import GuardedServer
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.leaf_links import Leaf, LinkWatch, linked
@@ -74,6 +75,8 @@ class Server:
             process, self._home.server_config, self._home.run, access, self._text
         )
         self._restarting = False
+        self.unlinked_since: float | None = None
+        """Since when (seconds of the monotonic clock) the link is missing; None while it is there."""
         self.state = ServerState("", 0, 0)
 
     async def start(self) -> None:
@@ -163,18 +166,39 @@ class Server:
         while self.guarded.system is not None:
             heed_cancelling()
             if self.leaf.remote is None:
-                is_linked = False
+                is_linked, self.unlinked_since = False, None
                 await asyncio.sleep(LINK_LOOK_SECONDS)
                 continue
             # A server that does not answer is being started again, which is reported elsewhere.
             with contextlib.suppress(HearthNetError):
                 was_linked, is_linked = is_linked, await linked(self.guarded.system)
+                self.unlinked_since = None if is_linked else self.unlinked_since or time.monotonic()
                 if news := watch.look(is_linked, time.monotonic(), self.leaf.place):
                     self.state = msgspec.structs.replace(self.state, upstream=watch.state)
                     self._news(news)
                 if is_linked and not was_linked:
                     await self.on_linked()
             await asyncio.sleep(LINK_LOOK_SECONDS if is_linked else _MISSING_LOOK_SECONDS)
+
+    async def renew(self) -> None:
+        """Take over that this computer has other addresses: in the certificate, and in invites.
+
+        Raises as `GuardedServer.admit`.
+        """
+        self.leaf.renew()
+        self._note_address()
+        await self.guarded.refresh()
+
+    async def move_link(self, fingerprint: str, place: Address) -> bool:
+        """Link to the home with `fingerprint` at `place`; return whether that is new.
+
+        Raises as `GuardedServer.admit`.
+        """
+        is_new = self.leaf.move(fingerprint, place)
+        if is_new:
+            self._note_address()
+            await self.guarded.refresh()
+        return is_new
 
     @property
     def met_full_disk(self) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hearthnet.core import ids
-from hearthnet.core.times import now_ms
+from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.trust.community import commands
 from hearthnet.trust.community.invites import InviteText
@@ -142,9 +142,11 @@ def test_a_damaged_invite_is_refused_and_nothing_is_made(
 
 @pytest.mark.req("JOIN-4")
 def test_an_expired_invite_is_refused_and_nothing_is_made(here: Here, home: Path) -> None:
-    assert here("invite", "redeem", text(expires_at=now_ms() - 1), "--json") == 4
+    end = now_ms() - 1
+    assert here("invite", "redeem", text(expires_at=end), "--json") == 4
     assert json.loads(here.out)["error"] == "expired"
-    assert here.err == "hearthnet: the invite has expired; ask for a new one\n"
+    assert here.err.startswith(f"hearthnet: the invite has expired at {rfc3339(end)}, and here it is ")
+    assert "set the clock of this computer" in here.err
     assert list(home.iterdir()) == []
 
 

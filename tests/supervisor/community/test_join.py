@@ -163,12 +163,19 @@ def test_an_invite_leads_to_the_first_door_that_answers(hearth: Hearth, tmp_path
     text = msgspec.structs.replace(decode(hearth.invite()), address=nobody, fingerprint=alive, doors=places)
     home = make_home(tmp_path / "shed", "shed")
     joining = join._Joining(home, load_config(home), Identity.generate(), text, False)
-    found = asyncio.run(joining._upstream())
+    reported: list[str] = []
+    found = asyncio.run(joining._upstream(reported.append))
     assert (found.address, found.fingerprint) == (address, alive)
     assert "BEGIN CERTIFICATE" in found.certificate
     lost = join._Joining(
-        home, load_config(home), Identity.generate(), msgspec.structs.replace(text, doors=places[:2]), False
+        home,
+        load_config(home),
+        Identity.generate(),
+        msgspec.structs.replace(text, fingerprint="0" * 64, doors=places[:2]),
+        False,
     )
+    assert reported == []
     with pytest.raises(HearthNetError, match=f"no home answers at {nobody}") as caught:
-        asyncio.run(lost._upstream())
+        asyncio.run(lost._upstream(reported.append))
+    assert reported == [f"no home answers at {nobody}; looking for it on this network"]
     assert caught.value.code == "partition"

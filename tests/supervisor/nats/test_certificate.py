@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
+import ssl
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -18,6 +20,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats import address, certificate
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.leaf_links import Upstream
+from tests.helpers.announcements import on_networks
 from tests.helpers.waiting import wait_for
 from tests.supervisor.houses import House, Street
 from tests.supervisor.test_links import link_is_there
@@ -103,11 +106,48 @@ async def test_a_home_that_nobody_answers_for_is_named() -> None:
     assert caught.value.code == "partition"
 
 
+@pytest.mark.req("FIND-7")
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+            "no node runs there (hearthnet up), or its port",
+        ),
+        (TimeoutError(), "nothing is there: a wrong address, a firewall"),
+        (OSError(errno.EHOSTUNREACH, "no route to host"), "nothing is there: a wrong address, a firewall"),
+        (OSError(errno.ENETUNREACH, "unreachable"), "this computer has no network that leads there"),
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), "nobody knows that name"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "it hangs up at once"),
+        (ssl.SSLError(1, "wrong version"), "does not speak TLS, so it is not a home"),
+    ],
+)
+def test_reason_for_no_answer_is_the_joiners(error: OSError, words: str) -> None:
+    assert words in certificate._reason(error)
+
+
+async def _speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.req("FIND-7")
+@pytest.mark.asyncio
+async def test_port_that_is_closed_and_one_without_tls_are_told_apart() -> None:
+    async with await asyncio.start_server(_speak_http, "127.0.0.1", 0) as web:
+        place = Address("127.0.0.1", web.sockets[0].getsockname()[1])
+        with pytest.raises(HearthNetError, match="does not speak TLS"):
+            await certificate.fetch(place, "0" * 64)
+    with pytest.raises(HearthNetError, match="no node runs there"):
+        await certificate.fetch(place, "0" * 64)
+
+
 @pytest.mark.req("UP-46")
 @pytest.mark.asyncio
 async def test_new_names_need_a_new_certificate_but_no_new_invites(founder: House, street: Street) -> None:
     way = await learned(founder)
-    pem, key = founder.home.nats / "leaf.pem", founder.home.nats / "leaf.key"
+    (pem, key), _ = founder.server.leaf.certificate()
     before = pem.read_bytes()
     names = certificate.local_names("localhost")
     assert certificate.ensure(pem, key, names) == way.fingerprint
@@ -227,6 +267,9 @@ def test_how_others_reach_a_server_is_no_loopback(monkeypatch: pytest.MonkeyPatc
         address.check_host(own)
     # To where no packet may go: as without any network.
     monkeypatch.setattr(address, "_ELSEWHERE", ("255.255.255.255", 9))
+    on_networks(monkeypatch, "192.0.2.9/24", "198.51.100.9/24")
+    assert address.reachable_host("0.0.0.0") == "192.0.2.9"
+    on_networks(monkeypatch)
     assert address.reachable_host("0.0.0.0") == socket.gethostname()
 
 

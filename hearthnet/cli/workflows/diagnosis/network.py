@@ -241,5 +241,6 @@ def _unreachable(address: Address, reason: str) -> Problem:
     return fault(
         "link.answer",
         f"the home at {address}, to which this one links, cannot be reached: {reason}",
-        "ask whether its node runs and its address is still that one; else redeem a new invite",
+        "ask whether its node runs and its address is still that one; on the same network it is found "
+        "without it where both have [community] zeroconf = true, else redeem a new invite",
     )
