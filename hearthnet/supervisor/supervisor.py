@@ -31,6 +31,7 @@ from hearthnet.supervisor.community.operators import Operators
 from hearthnet.supervisor.console import ConsoleProgress, NodeConsole
 from hearthnet.supervisor.nats import address, door_server
 from hearthnet.supervisor.nats.access_control import ServerRoster
+from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.announcer import Announcer
 from hearthnet.supervisor.nats.audit_retention import Retention
 from hearthnet.supervisor.nats.door_server import DoorServer, admit_at_both
@@ -89,7 +90,13 @@ class Supervisor:
             self._publish_state,
             is_on=settings.zeroconf,
         )
-        self._seeker = LinkSeeker(community, self._server, self._server_news) if settings.zeroconf else None
+        missing = (lambda: self._server.unlinked_since, lambda: self._door.unrouted_since)
+        self._seekers = tuple(
+            LinkSeeker(
+                community, since, lambda: self._server.leaf.fingerprints, self._move, self._server_news
+            )
+            for since in (missing if settings.zeroconf else ())
+        )
         self._retention = Retention(self._home, prepared.identity, community, prepared.config.audit)
         # No process writes into this pipe; its end closes when this process dies.
         self._lifeline, self._held = os.pipe()
@@ -158,8 +165,9 @@ class Supervisor:
             tasks.create_task(cancellable(self._server.watch_link()))
             if not address.is_loopback(self._prepared.config.community.host):
                 tasks.create_task(cancellable(self._announcer.follow()))
-            if self._seeker is not None:
-                tasks.create_task(cancellable(self._seeker.follow()))
+            tasks.create_task(cancellable(self._door.watch_routes()))
+            for seeker in self._seekers:
+                tasks.create_task(cancellable(seeker.follow()))
             tasks.create_task(cancellable(self._community.follow(self._server.state.url)))
             tasks.create_task(cancellable(self._retention.follow(self._server.state.url)))
             tasks.create_task(self._backups.follow())
@@ -181,6 +189,13 @@ class Supervisor:
         await self._server.renew()
         await self._door.guarded.refresh()
         self._publish_state()
+
+    async def _move(self, fingerprint: str, place: Address) -> bool:
+        """Have server and door link to the home with `fingerprint` at `place`; return whether that is new."""
+        is_new = await self._server.move_link(fingerprint, place)
+        if is_new:
+            await self._door.guarded.refresh()
+        return is_new
 
     def _groups(self) -> tuple[int, ...]:
         """Return the process groups of the node's running processes."""

@@ -16,6 +16,7 @@ from zeroconf import IPVersion
 from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from hearthnet.supervisor.nats import address, certificate
+from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.announcer import SERVICE, Announcer
 from hearthnet.supervisor.nats.home_finder import LinkSeeker
 from tests.helpers.waiting import wait_for
@@ -56,9 +57,20 @@ async def announced(house: House, *, is_on: bool = True) -> AsyncIterator[Announ
 
 @contextlib.asynccontextmanager
 async def seeking(house: House) -> AsyncIterator[None]:
-    """Have the house look for its hub or doors for the block, as its supervisor does."""
-    seeker = LinkSeeker(house.prepared.roster.community_id, house.server, house.news.append)
-    async with running(seeker.follow):
+    """Have the house look for its hub and doors for the block, as its supervisor does."""
+
+    async def move(fingerprint: str, place: Address) -> bool:
+        is_new = await house.server.move_link(fingerprint, place)
+        if is_new:
+            await house.door.guarded.refresh()
+        return is_new
+
+    community, leaf = house.prepared.roster.community_id, house.server.leaf
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(running(house.door.watch_routes))
+        for since in (lambda: house.server.unlinked_since, lambda: house.door.unrouted_since):
+            seeker = LinkSeeker(community, since, lambda: leaf.fingerprints, move, house.news.append)
+            await stack.enter_async_context(running(seeker.follow))
         yield
 
 

@@ -10,6 +10,7 @@ See: docs/protocol/subjects.md#doors, docs/decisions/0222.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import secrets
@@ -28,7 +29,7 @@ from hearthnet.supervisor.nats.guarded_server import GuardedServer
 from hearthnet.supervisor.nats.home_setup import Prepared
 from hearthnet.supervisor.nats.leaf_links import Leaf, usable
 from hearthnet.supervisor.nats.nats_process import NatsProcess
-from hearthnet.supervisor.nats.nats_server import Server
+from hearthnet.supervisor.nats.nats_server import LINK_LOOK_SECONDS, Server
 from hearthnet.supervisor.nats.server_config import (
     ANY_PORT,
     BusLogin,
@@ -68,6 +69,8 @@ class DoorServer:
         self._port = ANY_PORT
         self._wanted = asyncio.Event()
         self._running: Door | None = None
+        self.unrouted_since: float | None = None
+        """Since when (seconds of the monotonic clock) this door has no route to others; None with one."""
         self._follow(usable(prepared.roster.doors))
 
     @property
@@ -116,6 +119,20 @@ class DoorServer:
                 self._running = None
                 self._news("the door is closed" if self._own is None else f"the door {exit_text(code, '')}")
             await asyncio.sleep(backoff.wait(time.monotonic() - began))
+
+    async def watch_routes(self) -> None:
+        """Note since when there is no route to another door; until cancelled."""
+        while True:
+            heed_cancelling()
+            system = self.guarded.system
+            if system is None or self.state != "open" or len(self._doors) < 2:
+                self.unrouted_since = None
+            else:
+                # A server that does not answer is being started again, which is reported elsewhere.
+                with contextlib.suppress(HearthNetError):
+                    is_routed = await system.routes() > 0
+                    self.unrouted_since = None if is_routed else self.unrouted_since or time.monotonic()
+            await asyncio.sleep(LINK_LOOK_SECONDS)
 
     async def stop(self, grace: float) -> None:
         """Stop the server at the end of the node, by force after `grace` seconds."""
@@ -171,7 +188,9 @@ class DoorServer:
             tls=files,
             trusted=path,
             pins=tuple(certificate.fingerprint_of(one.key) for one in self._doors),
-            routes=tuple(address.parse(one.route) for one in self._doors if one is not own),
+            routes=tuple(
+                place for one in self._doors if one is not own for place in self._leaf.routes_to(one)
+            ),
         )
 
 

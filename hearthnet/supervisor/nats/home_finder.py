@@ -15,7 +15,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from ipaddress import IPv4Interface, ip_address
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,7 +23,6 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats import address
 from hearthnet.supervisor.nats.address import Address
 from hearthnet.supervisor.nats.announcer import SERVICE, close, is_label_of, label_key
-from hearthnet.supervisor.nats.nats_server import Server
 from hearthnet.supervisor.os.cancellation import heed_cancelling
 
 if TYPE_CHECKING:
@@ -162,14 +161,24 @@ _MAX_PAUSE_SECONDS: Final = 60.0
 
 
 class LinkSeeker:
-    """Looks for the home or the doors that this home is to be linked to, while it is linked to none.
+    """Looks for the homes of `fingerprints` while `missing_since` returns a time: this one is linked to none.
 
-    `news` takes a line for a person.
+    `missing_since` is in seconds of the monotonic clock. `move` has the link go to an address first, and
+    returns whether that is new; `news` takes a line for a person.
     """
 
-    def __init__(self, community_id: str, server: Server, news: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        community_id: str,
+        missing_since: Callable[[], float | None],
+        fingerprints: Callable[[], tuple[str, ...]],
+        move: Callable[[str, Address], Awaitable[bool]],
+        news: Callable[[str], None],
+    ) -> None:
         self._community = community_id
-        self._server = server
+        self._missing_since = missing_since
+        self._fingerprints = fingerprints
+        self._move = move
         self._news = news
 
     async def follow(self) -> None:
@@ -180,7 +189,7 @@ class LinkSeeker:
             if not self._is_missing():
                 pause, due = _PAUSE_SECONDS, 0.0
             elif time.monotonic() >= due:
-                found = await find(self._community, self._server.leaf.fingerprints)
+                found = await find(self._community, self._fingerprints())
                 if found is not None:
                     await self._move_to(found)
                 due = time.monotonic() + pause * random.uniform(0.75, 1.25)
@@ -188,12 +197,12 @@ class LinkSeeker:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _is_missing(self) -> bool:
-        since = self._server.unlinked_since
+        since = self._missing_since()
         return since is not None and time.monotonic() - since >= SEEK_AFTER_SECONDS
 
     async def _move_to(self, found: FoundHome) -> None:
         try:
-            if await self._server.move_link(found.fingerprint, found.address):
-                self._news(f"the home to link to was found on this network at {found.address}")
+            if await self._move(found.fingerprint, found.address):
+                self._news(f"a home to link to was found on this network at {found.address}")
         except HearthNetError as error:
             _log.error("%s", error.message)

@@ -241,6 +241,12 @@ class Leaf:
         self.follow(doors)
         return True
 
+    def routes_to(self, door: Door) -> tuple[Address, ...]:
+        """Return the addresses at which the door of this home reaches another one, best first."""
+        place = address.parse(door.route)
+        found = self._found.of(door_address(door).fingerprint)
+        return tuple(dict.fromkeys((*(one._replace(port=place.port) for one in found), place)))
+
     @property
     def fingerprints(self) -> tuple[str, ...]:
         """The fingerprints of the keys of the homes that this one may link to, those on loopback excepted."""

@@ -87,6 +87,7 @@ class _Listener(msgspec.Struct):
 
 
 class _Variables(msgspec.Struct):
+    routes: int = 0
     leaf: _Listener = msgspec.field(default_factory=_Listener)
 
 
@@ -135,6 +136,10 @@ class NatsAdmin:
     async def leaf_port(self) -> int:
         """Return the port of the leaf listener, 0 where there is none."""
         return (await self._ask("VARZ", _About[_Variables], FIRST_ANSWER_SECONDS)).data.leaf.port
+
+    async def routes(self) -> int:
+        """Return the number of routes to other doors."""
+        return (await self._ask("VARZ", _About[_Variables])).data.routes
 
     async def reload(self) -> None:
         """Make the server read its configuration again.

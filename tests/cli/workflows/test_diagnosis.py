@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -29,6 +29,8 @@ from hearthnet.core.node_state import NodeState, ServerState, ServiceState
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.nats import certificate as leaf_certificate
 from hearthnet.supervisor.nats import nats_process
+from hearthnet.supervisor.nats.address import Address
+from hearthnet.supervisor.nats.found_addresses import FoundAddresses
 from hearthnet.supervisor.nats.leaf_links import Upstream, save_upstream
 from hearthnet.supervisor.os.lock import home_lock
 from hearthnet.trust.community.commands import CommunityAuthor
@@ -266,8 +268,15 @@ def silent(_household: Household, _folder: Path) -> Iterator[tuple[int, str]]:
 @contextlib.contextmanager
 def another_home(household: Household, folder: Path) -> Iterator[tuple[int, str]]:
     """A TLS server with the key of another home."""
+    with tls_server(folder) as (port, _):
+        yield port, leaf_certificate.ensure(folder / "a.pem", folder / "a.key", ("a",))
+
+
+@contextlib.contextmanager
+def tls_server(folder: Path) -> Iterator[tuple[int, str]]:
+    """A TLS server, its port and the fingerprint of its key."""
     pem, key = folder / "other.pem", folder / "other.key"
-    leaf_certificate.ensure(pem, key, ("127.0.0.1",))
+    fingerprint = leaf_certificate.ensure(pem, key, ("127.0.0.1",))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem, key)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -284,7 +293,7 @@ def another_home(household: Household, folder: Path) -> Iterator[tuple[int, str]
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield listener.getsockname()[1], leaf_certificate.ensure(folder / "a.pem", folder / "a.key", ("a",))
+        yield listener.getsockname()[1], fingerprint
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(10)
 
@@ -313,6 +322,39 @@ def test_an_upstream_that_is_not_there_is_told_from_a_name_nobody_knows(
     plant(household, tmp_path)
     (problem,) = found(household["attic"])
     assert problem.check == check
+
+
+@pytest.mark.req("DOCTOR-2", "FIND-3")
+def test_home_that_was_found_at_another_address_is_no_problem(household: Household, tmp_path: Path) -> None:
+    attic = household["attic"]
+    with tls_server(tmp_path) as (port, fingerprint):
+        save_upstream(attic, Upstream("no-such-home.invalid:7422", fingerprint, "pem"))
+        assert [one.check for one in found(attic)] == ["link.name"]
+        FoundAddresses(attic.found_addresses).add(fingerprint, Address("127.0.0.1", port))
+        assert found(attic) == []
+
+
+@pytest.mark.req("DOCTOR-2", "FIND-6")
+@pytest.mark.parametrize(
+    ("server", "door", "is_named"),
+    [
+        (ServerState("nats://127.0.0.1:1", 1, 0, 7422, "192.0.2.7:7422", "f"), "", True),
+        (ServerState("nats://127.0.0.1:1", 1, 0, 7422, "192.0.2.7:7422", "f", "linked"), "open", True),
+        (ServerState("nats://127.0.0.1:1", 1, 0, 7422, "192.0.2.7:7422", "f", "linked"), "", False),
+        (ServerState("nats://127.0.0.1:1", 1, 0, 7422, "127.0.0.1:7422"), "", False),
+        (ServerState("nats://127.0.0.1:1", 1, 0, 7422, "192.0.2.7:7422", "f", announced=True), "", False),
+    ],
+)
+def test_node_that_others_reach_and_is_not_announced_is_named(
+    server: ServerState, door: Literal["", "open"], is_named: bool, household: Household
+) -> None:
+    examined = Examined(household.founder)
+    examined.node = NodeState(os.getpid(), "n", "Kitchen", __version__, server, (), 0, True, door=door)
+    checks = [one.check for one in network.announcement(examined)]
+    assert checks == (["community.announced"] if is_named else [])
+    add(household.founder, "[community]\nport = 0\nzeroconf = false")
+    del examined.config
+    assert list(network.announcement(examined)) == []
 
 
 @pytest.mark.req("DOCTOR-2", "DOOR-4")

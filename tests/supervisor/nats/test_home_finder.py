@@ -33,8 +33,8 @@ from tests.helpers.processes import unused_port
 from tests.helpers.waiting import wait_for
 from tests.supervisor import doors as door_plans
 from tests.supervisor.conftest import Node
-from tests.supervisor.doors import street_with_doors
-from tests.supervisor.houses import House, Street
+from tests.supervisor.doors import all_meet, opened, street_with_doors
+from tests.supervisor.houses import Callers, House, Street
 from tests.supervisor.test_links import link_is_there
 
 
@@ -145,6 +145,28 @@ async def test_leaf_finds_a_door_at_another_address(
         assert bob.server.leaf.remote is not None
         assert list(map(str, bob.server.leaf.remote.addresses)) == [f"127.0.0.1:{port}", f"192.0.2.77:{port}"]
         assert hub.server.leaf.fingerprints == ()
+
+
+@pytest.mark.req("FIND-8")
+@pytest.mark.asyncio
+async def test_doors_that_both_moved_find_each_other(
+    loopback: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, callers: Callers
+) -> None:
+    monkeypatch.setattr(door_plans, "reachable_host", lambda host: "192.0.2.77")
+    async with opened(tmp_path, callers, "founder", "bob", host="0.0.0.0") as village:
+        async with contextlib.AsyncExitStack() as stack:
+            for name in ("founder", "bob"):
+                door = village.houses[name].door
+                await wait_for(lambda door=door: door.state == "open", what="the door")  # type: ignore[misc]
+                await stack.enter_async_context(announced(village.houses[name]))
+            for house in village.houses.values():
+                await stack.enter_async_context(seeking(house))
+            visitors = await village.visitors()
+            await all_meet(village, visitors)
+        for name in ("founder", "bob"):
+            system = village.houses[name].door.guarded.system
+            assert system is not None
+            assert await system.routes() == 1
 
 
 @pytest.mark.req("FIND-5")

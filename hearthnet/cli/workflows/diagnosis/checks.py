@@ -30,6 +30,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     network.gateway_certificate,
     network.own_address,
     network.link,
+    network.announcement,
     running_node.is_running,
     running_node.server,
     running_node.services,

@@ -16,6 +16,7 @@ from hearthnet.core.errors import HearthNetError
 
 if TYPE_CHECKING:
     from hearthnet.core.config import GatewayConfig
+    from hearthnet.core.home import Home
     from hearthnet.supervisor.nats.address import Address
     from hearthnet.supervisor.nats.leaf_links import Upstream
 
@@ -174,13 +175,12 @@ def _is_own(ip: str) -> bool:
 
 def link(examined: Examined) -> Iterator[Problem]:
     """Check that an open door answers, or where there is none the home that was joined."""
-    from hearthnet.supervisor.nats.address import parse
     from hearthnet.supervisor.nats.leaf_links import Upstream, door_address, load_upstream, usable
 
     doors = () if examined.roster is None else tuple(map(door_address, usable(examined.roster.doors)))
     if doors:
         ways = [Upstream(one.address, one.fingerprint) for one in doors]
-        problems = [asyncio.run(_reach(parse(way.address), way)) for way in ways]
+        problems = [_reach_anywhere(examined.home, way) for way in ways]
         if problems[0] is not None and None not in problems:
             yield problems[0]
         return
@@ -190,7 +190,7 @@ def link(examined: Examined) -> Iterator[Problem]:
         return  # `upstream` reports it
     if upstream is None:
         return
-    problem = asyncio.run(_reach(parse(upstream.address), upstream))
+    problem = _reach_anywhere(examined.home, upstream)
     if problem is not None:
         yield problem
     elif examined.node is not None and examined.node.server.upstream == "lost":
@@ -199,6 +199,34 @@ def link(examined: Examined) -> Iterator[Problem]:
             f"the home at {upstream.address} answers, and this node is not linked to it: it may refuse this "
             "node, whose membership ended there",
             "ask a member (hearthnet members), and look into: hearthnet logs nats-server",
+        )
+
+
+def _reach_anywhere(home: Home, upstream: Upstream) -> Problem | None:
+    """Return why the home answers nowhere: neither where it was found on the network, nor at its address."""
+    from hearthnet.supervisor.nats.address import parse
+    from hearthnet.supervisor.nats.found_addresses import FoundAddresses
+
+    problem = None
+    for place in (*FoundAddresses(home.found_addresses).of(upstream.fingerprint), parse(upstream.address)):
+        problem = asyncio.run(_reach(place, upstream))
+        if problem is None:
+            break
+    return problem
+
+
+def announcement(examined: Examined) -> Iterator[Problem]:
+    """Check that a running node that others reach is announced on its network."""
+    config, node = examined.config, examined.node
+    if config is None or node is None or not node.ready or not config.community.zeroconf:
+        return
+    # Homes that link to another one are not looked for, and others have a fingerprint where they are reached.
+    if node.server.fingerprint and not node.server.announced and (not node.server.upstream or node.door):
+        yield warning(
+            "community.announced",
+            "this node is not announced on its network: a home that knows an old address does not find it",
+            "connect this computer to a network, and look into logs/up.log; if it is meant so, set "
+            "[community] zeroconf = false",
         )
 
 
