@@ -173,7 +173,7 @@ class _Joining:
             return None
         from hearthnet.supervisor.nats.home_finder import find
 
-        report(f"no home answers at {self._invite.address}; looking for it on this network")
+        report(f"the home of the invite is not at {self._invite.address}; looking for it on this network")
         found = await find(self._invite.community_id, fingerprints)
         if found is not None:
             report(f"found at {found.address}")

@@ -54,11 +54,11 @@ async def find(
     """
     from zeroconf import Error
 
-    networks = address.own_networks()
     keys = {label_key(community_id, one): one for one in fingerprints if one}
-    if not networks or not keys:
-        return None
     try:
+        networks = address.own_networks()
+        if not networks or not keys:
+            return None
         return await _Search(keys, networks).run(seconds)
     except (OSError, Error) as error:
         _log.error("cannot search the network: %s", str(error) or type(error).__name__)

@@ -177,5 +177,5 @@ def test_an_invite_leads_to_the_first_door_that_answers(hearth: Hearth, tmp_path
     assert reported == []
     with pytest.raises(HearthNetError, match=f"no home answers at {nobody}") as caught:
         asyncio.run(lost._upstream(reported.append))
-    assert reported == [f"no home answers at {nobody}; looking for it on this network"]
+    assert reported == [f"the home of the invite is not at {nobody}; looking for it on this network"]
     assert caught.value.code == "partition"
