@@ -49,12 +49,16 @@ class CommunityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     free port is chosen and kept; any other number is the port, and an error if it is in use. `address` is the
     `host` or `host:port` in invites; empty means this computer's own. With `zeroconf` the home announces
     itself on its network where others reach it, and looks there for a home that it does not reach.
+    `host` or `host:port` in invites; empty means this computer's own. Of earlier events of other homes
+    this one fetches at most `history_mb` megabytes a day, with at most `history_cpu` percent of one core.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 7422
     address: str = ""
     zeroconf: bool = True
+    history_mb: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 4_000
+    history_cpu: Annotated[int, msgspec.Meta(ge=1, le=100)] = 80
 
 
 class ServicesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

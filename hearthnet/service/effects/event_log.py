@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -82,6 +82,15 @@ class Recorded(msgspec.Struct, frozen=True):
     lamport: int
     repeated: bool = False
     home: str = ""
+
+
+class KeptText(NamedTuple):
+    """The text of an event of another home, and what names its entry."""
+
+    home: str
+    sequence: int
+    hash: str
+    text: str
 
 
 class EventLog:
@@ -221,24 +230,38 @@ class EventLog:
         ):
             yield batch
 
-    async def keep(self, home: str, sequence: int, hash_: str, text: str) -> None:
-        """Store the text of the event of another home that its entry `hash_` names, once.
+    async def keep(self, texts: Sequence[KeptText]) -> None:
+        """Store the texts of events of other homes, each once, together where none is there yet.
 
         Raises:
             HearthNetError: `capacity_exceeded` if the disk is full; `partition` if the log cannot be reached.
         """
         await self._room.check()
-        with contextlib.suppress(WrongSequence):
-            await jetstream_records.write_until(
-                self._store,
-                self._stream,
-                self._kept(home, sequence, hash_),
-                text.encode(),
-                expected={"Nats-Expected-Last-Subject-Sequence": "0"},
-                until=asyncio.get_running_loop().time() + _KEEP_SECONDS,
-                room=self._room,
-                what=_LOG,
-            )
+        if len(texts) <= jetstream_records.MAX_BATCH:
+            with contextlib.suppress(WrongSequence):
+                await self._keep(texts)
+                return
+            if len(texts) == 1:
+                return
+        middle = min(jetstream_records.MAX_BATCH, (len(texts) + 1) // 2)
+        for half in (texts[:middle], texts[middle:]):
+            await self.keep(half)
+
+    async def _keep(self, texts: Sequence[KeptText]) -> None:
+        *ahead, (subject, data) = [
+            (self._kept(one.home, one.sequence, one.hash), one.text.encode()) for one in texts
+        ]
+        await jetstream_records.write_until(
+            self._store,
+            self._stream,
+            subject,
+            data,
+            expected={"Nats-Expected-Last-Subject-Sequence": "0"},
+            until=asyncio.get_running_loop().time() + _KEEP_SECONDS,
+            room=self._room,
+            ahead=ahead,
+            what=_LOG,
+        )
 
     async def text(self, lamport: int, home: str, sequence: int, hash_: str) -> str:
         """Return the text of the event at place `lamport`, or, with 0, the one kept of another home.

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hearthnet.bus.blobs.stream import is_disk_full
 from hearthnet.bus.store import Store
+from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.core.tasks import heeding_cancellation
@@ -25,7 +26,7 @@ WRITE_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 3.0
 BEGUN_SHARE: Final = 0.25
 """Share of the free space for a write that suffices for recording an outcome."""
-_WRONG_SEQUENCE: Final = frozenset({10071, 10077})
+_WRONG_SEQUENCE: Final = frozenset({10071, 10077, 10164})
 """The server's codes for a place that is not as expected."""
 _AMPLE: Final = 16
 _LOOK_SECONDS: Final = 1.0
@@ -37,6 +38,10 @@ _SEQUENCE: Final = -4
 _NO_SUCH_MESSAGE: Final = 10043
 _TOO_LARGE_FOR_STREAM: Final = 10054
 """The server's code while the audit log is closed; no other stream has such a limit (supervisor/nats)."""
+_BROKEN_BATCH: Final = frozenset({10176, 10210})
+"""The server's codes for a batch of which it lost the beginning, and for one too many at once."""
+MAX_BATCH: Final = 500
+"""Maximum of messages that are appended together; the server takes 1,000."""
 _FEW: Final = 8
 _IDLE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.1
@@ -135,9 +140,19 @@ async def answering(what: str, seconds: float = ANSWER_SECONDS) -> AsyncIterator
 
 
 async def write(
-    store: Store, stream: str, subject: str, data: bytes, *, expected: dict[str, str], seconds: float
+    store: Store,
+    stream: str,
+    subject: str,
+    data: bytes,
+    *,
+    expected: dict[str, str],
+    seconds: float,
+    ahead: Sequence[tuple[str, bytes]] = (),
 ) -> PubAck:
     """Append `data` if the stream is as `expected` (headers).
+
+    The messages `ahead`, with their subjects, are appended directly before it under the same condition, all
+    or none: the server syncs its disk once for all of them. The stream permits that (`allow_atomic`).
 
     Raises:
         WrongSequence: It is not.
@@ -149,17 +164,31 @@ async def write(
 
     try:
         with heeding_cancellation():
+            headers = await _begun(store, ahead, expected) if ahead else expected
             return await store.js.publish(
-                subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
+                subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=headers
             )
     except js_errors.APIError as error:
         if error.err_code in _WRONG_SEQUENCE:
             raise WrongSequence from error
         if error.err_code == _TOO_LARGE_FOR_STREAM:
             raise StreamClosed from error
+        if error.err_code in _BROKEN_BATCH:
+            raise StoreTimeout from error
         raise unwritable(error) from error
     except (errors.Error, TimeoutError) as error:
         raise StoreTimeout from error
+
+
+async def _begun(
+    store: Store, ahead: Sequence[tuple[str, bytes]], expected: dict[str, str]
+) -> dict[str, str]:
+    """Publish the first messages of a batch, and return the headers of the last one, which commits it."""
+    batch = {**expected, "Nats-Batch-Id": ids.new_ulid()}
+    for number, (subject, data) in enumerate(ahead, 1):
+        headers = {**batch, "Nats-Batch-Sequence": str(number)}
+        await store.link.client.publish(subject, data, headers=headers)
+    return {**batch, "Nats-Batch-Sequence": str(len(ahead) + 1), "Nats-Batch-Commit": "1"}
 
 
 async def increment(store: Store, subject: str, by: int) -> int:
@@ -192,9 +221,10 @@ async def write_until(
     until: float,
     room: DiskGuard,
     share: float = 1.0,
+    ahead: Sequence[tuple[str, bytes]] = (),
     what: str,
 ) -> int:
-    """Append as `write`, repeated until the loop time `until`; return the message's place.
+    """Append as `write`, repeated until the loop time `until`; return the place of the last message.
 
     The caller has checked `room`. It is checked again, for `share`, when the server has not answered.
 
@@ -206,7 +236,7 @@ async def write_until(
     clock, unsure = asyncio.get_running_loop().time, False
     while (left := until - clock()) > 0:
         try:
-            ack = await write(store, stream, subject, data, expected=expected, seconds=left)
+            ack = await write(store, stream, subject, data, expected=expected, seconds=left, ahead=ahead)
         except WrongSequence as taken:
             taken.is_unsure = unsure
             raise

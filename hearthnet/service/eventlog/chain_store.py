@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import msgspec
@@ -61,7 +61,7 @@ class ChainStore:
         Raises:
             HearthNetError: `partition` if the store does not answer; `capacity_exceeded` if the disk is full.
         """
-        return await self._append(self._subject(entry), ChainRecord(entry, place))
+        return await self._append([(self._subject(entry), ChainRecord(entry, place))]) > 0
 
     async def keep(self, record: ChainRecord) -> None:
         """Store the entry of another node, or one of this node that another node had.
@@ -71,13 +71,33 @@ class ChainStore:
         """
         entry = record.entry
         subject = self._subject(entry)
-        if await self._append(subject, record):
+        if await self._append([(subject, record)]):
             return
         stored = await jetstream_records.last(
             self._store, STREAM, subject, _WHAT, jetstream_records.ANSWER_SECONDS
         )
         if stored is None or _hash_in(stored.data) != entry.hash:
-            await self._append(f"{subject}-{entry.hash[-16:]}", record)
+            await self._append([(f"{subject}-{entry.hash[-16:]}", record)])
+
+    async def keep_all(self, records: Sequence[ChainRecord]) -> dict[str, int]:
+        """Store the entries of other nodes as `keep`, those together whose places are free.
+
+        Return the numbers in the stream of those that were stored together, by their hashes.
+
+        Raises:
+            HearthNetError: As `claim`.
+        """
+        if len(records) > jetstream_records.MAX_BATCH:
+            middle = jetstream_records.MAX_BATCH
+        elif last := await self._append([(self._subject(one.entry), one) for one in records]):
+            first = last - len(records) + 1
+            return {one.entry.hash: number for number, one in enumerate(records, first)}
+        elif len(records) == 1:
+            await self.keep(records[0])
+            return {}
+        else:  # halved, so that one place that is taken costs a few appends more
+            middle = len(records) // 2
+        return await self.keep_all(records[:middle]) | await self.keep_all(records[middle:])
 
     async def at(self, number: int) -> ChainRecord | None:
         """Return the record with that number in the stream.
@@ -114,22 +134,24 @@ class ChainStore:
         """Set `woken` at every new record."""
         await self._store.link.subscribe(f"{self._prefix}.>", woken.set)
 
-    async def _append(self, subject: str, record: ChainRecord) -> bool:
+    async def _append(self, records: Sequence[tuple[str, ChainRecord]]) -> int:
+        """Append all of `records` under their subjects, and return the last number; 0 if one is taken."""
         await self._room.check()
+        *ahead, (subject, data) = [(one, msgspec.json.encode(record)) for one, record in records]
         try:
-            await jetstream_records.write_until(
+            return await jetstream_records.write_until(
                 self._store,
                 STREAM,
                 subject,
-                msgspec.json.encode(record),
+                data,
                 expected={"Nats-Expected-Last-Subject-Sequence": "0"},
                 until=asyncio.get_running_loop().time() + _APPEND_SECONDS,
                 room=self._room,
+                ahead=ahead,
                 what=_WHAT,
             )
         except WrongSequence:
-            return False
-        return True
+            return 0
 
     def _subject(self, entry: LogEntry) -> str:
         return f"{self._prefix}.{ids.token_form(entry.author)}.{entry.sequence}"

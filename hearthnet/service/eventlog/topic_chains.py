@@ -17,7 +17,7 @@ from typing import Final
 from hearthnet.bus.session.gossip_frames import SetDigest
 from hearthnet.core.canonical_json import digest
 from hearthnet.core.errors import HearthNetError
-from hearthnet.service.effects.event_log import EventLog
+from hearthnet.service.effects.event_log import EventLog, KeptText
 from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
 from hearthnet.trust.eventlog.chains import Chains
 from hearthnet.trust.eventlog.entries import LogEntry, LogEvent
@@ -127,13 +127,13 @@ class TopicChains:
         Raises:
             HearthNetError: As `claim`.
         """
-        await asyncio.gather(*map(self._keep, events))
-
-    async def _keep(self, event: LogEvent) -> None:
-        # Two streams: the server writes the body of one event while it writes the entry of the one before.
-        if event.body:
-            await self.keep_bodies([event])
-        await self._store.keep(ChainRecord(event.entry, is_bare=not event.body))
+        if not events:
+            return
+        await self.keep_bodies([one for one in events if one.body])
+        numbers = await self._store.keep_all([ChainRecord(one.entry, is_bare=not one.body) for one in events])
+        self._numbers |= numbers
+        if len(numbers) == len(events) and min(numbers.values()) == self._read_upto + 1:
+            self._read_upto = max(numbers.values())  # nothing of others lies in between: it is not read again
 
     async def keep_bodies(self, events: Sequence[LogEvent]) -> None:
         """Write the bodies of events of other homes.
@@ -141,8 +141,10 @@ class TopicChains:
         Raises:
             HearthNetError: As `claim`.
         """
-        places = ((one.entry.author, one.entry.sequence, one.entry.hash, one.body) for one in events)
-        await asyncio.gather(*(self._events.keep(*place) for place in places))
+        if events:
+            await self._events.keep(
+                [KeptText(one.entry.author, one.entry.sequence, one.entry.hash, one.body) for one in events]
+            )
         for one in events:
             self.bare.pop(one.entry.hash, None)
 
@@ -167,16 +169,16 @@ class TopicChains:
         Raises:
             HearthNetError: `bad_request` if `heads` are malformed; `partition` if the store does not answer.
         """
-        missing = [one for one in self.chains.missing(heads, self._is_told) if one in self._numbers]
+        missing, total = self.chains.missing(heads, self._is_told, limit)
+        stored = [one for one in missing if one in self._numbers]
         found, size = list[LogEvent](), 0
-        for start in range(0, min(limit, len(missing)), _AT_A_TIME):
-            part = missing[start : min(start + _AT_A_TIME, limit)]
-            for event in await asyncio.gather(*map(self._event, part)):
+        for start in range(0, len(stored), _AT_A_TIME):
+            for event in await asyncio.gather(*map(self._event, stored[start : start + _AT_A_TIME])):
                 size += event.entry.size if event.body else 0
                 if found and size > PAGE_BYTES:
-                    return found, len(missing) - len(found)
+                    return found, total - len(found)
                 found.append(event)
-        return found, len(missing) - len(found)
+        return found, total - len(found)
 
     async def _event(self, hash_: str) -> LogEvent:
         record = await self._store.at(self._numbers[hash_])

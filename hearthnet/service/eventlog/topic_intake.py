@@ -4,7 +4,8 @@
     signature, body's hash, form         in another thread
     content                              the topic's own check; a body that it refuses is left out
     place, day's bytes, branches         what the chain itself allows (trust/eventlog/chains.py)
-    room of the author's line            in memory: what one line of invitation may add in a day
+    room of the author's line            in memory: what one line of invitation may add in a day; what this
+                                         home asked for has a room of its own (history_meter.py)
 
 What does not pass is dropped and counted. It comes again by heads, and may fit then.
 
@@ -24,14 +25,10 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.core.rate_limits import LineBudgets
 from hearthnet.core.times import from_rfc3339, now_ms, steady_ms
 from hearthnet.service.effects.event_log import Event, decode_event
+from hearthnet.service.eventlog.history_meter import LINE_BYTES, LINE_BYTES_PER_SECOND, HistoryMeter
 from hearthnet.trust.eventlog.chains import Chains
 from hearthnet.trust.eventlog.entries import MAX_FUTURE_MS, LogEntry, LogEvent, check_event
 
-LINE_BYTES: Final = 64_000_000
-LINE_BYTES_PER_SECOND: Final = 16_000_000 / 86_400
-"""Room for what one line of invitation adds at this home: 64 MB at once, as after a month away, and 16 MB a
-day. Identities cost nothing, so what one author may write a day is no bound.
-"""
 _MOST_FAULTS: Final = 32
 _MOST_REFUSED: Final = 10_000
 _DEEPEST: Final = 32
@@ -112,26 +109,31 @@ class TopicIntake:
         """Return whether entries of `author` are exchanged: those of members and of this node."""
         return author == self._own or self._membership.is_member(author)
 
-    def admits(self, entry: LogEntry, chains: Chains) -> bool:
-        """Charge a valid entry and return True; False if it has no place yet, or no room for it."""
+    def admits(self, entry: LogEntry, chains: Chains, history: HistoryMeter | None) -> bool:
+        """Charge a valid entry and return True; False if it has no place yet, or no room for it.
+
+        It is charged to `history` if this home asked for it, otherwise to the budget for announced events.
+        """
         try:
             if not chains.is_next(entry):
                 raise HearthNetError("bad_request", "the entry before it is not here")
             if entry.time > now_ms() + MAX_FUTURE_MS:
                 raise HearthNetError("bad_request", "it is dated in the future")
             chains.check(entry)
-            self._take_room(entry)
+            self._take_room(entry, history)
         except HearthNetError as error:
             self.drop(str(error))
             return False
         return True
 
-    def _take_room(self, entry: LogEntry) -> None:
+    def _take_room(self, entry: LogEntry, history: HistoryMeter | None) -> None:
         """Charge an entry to the line of its author; own entries, which others had, are free."""
         if entry.author == self._own:
             return
-        line = self._membership.roster.line(entry.author)
-        if not self._room.take(line, entry.size + _ENTRY_BYTES, steady_ms()):
+        line, size = self._membership.roster.line(entry.author), entry.size + _ENTRY_BYTES
+        if history is not None and not history.take(line, size):
+            raise HearthNetError("rate_limited", "there is no room for more history of its author's line")
+        if history is None and not self._room.take(line, size, steady_ms()):
             raise HearthNetError("rate_limited", "the line of its author has used its room of a day")
 
 

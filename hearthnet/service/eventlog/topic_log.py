@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,17 +24,20 @@ from hearthnet.bus.session import gossip_frames
 from hearthnet.bus.session.gossip_frames import GossipReader, SetDigest
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import read_json
+from hearthnet.core.config import CommunityConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.ids import short_id
 from hearthnet.core.rationed_log import RationedLog
 from hearthnet.core.restore_mark import read_mark
 from hearthnet.core.tasks import TaskSet
+from hearthnet.core.times import from_rfc3339, now_ms
 from hearthnet.protocol import subjects
 from hearthnet.protocol.frame import FrameError
 from hearthnet.service.community.heads_exchange import HeadsExchange
 from hearthnet.service.effects.event_log import EventLog
 from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
+from hearthnet.service.eventlog.history_meter import HistoryMeter
 from hearthnet.service.eventlog.publisher import Publisher
 from hearthnet.service.eventlog.topic_chains import TopicChains
 from hearthnet.service.eventlog.topic_intake import Check, TopicIntake
@@ -51,7 +55,7 @@ _MOST_INVALID: Final = 100
 _ASK_SECONDS: Final = 15.0
 _LONGEST_SECONDS: Final = 60.0
 """Time after which a fetch ends with its page, so that a home that answers slowly keeps no other one back."""
-_SLICE: Final = 100
+_SLICE: Final = 500
 """Events that are verified and written at a time."""
 _MOST_WAITING: Final = 4_000
 _MOST_PASSED_OVER: Final = MAX_ENDS - MAX_BRANCHES
@@ -79,10 +83,18 @@ class TopicLog:
     """The topic `topic`, whose events are in `events`; `check` judges what another home wrote."""
 
     def __init__(
-        self, bus: Bus, store: Store, home: Home, topic: str, events: EventLog, check: Check
+        self,
+        bus: Bus,
+        store: Store,
+        home: Home,
+        topic: str,
+        events: EventLog,
+        check: Check,
+        chosen: CommunityConfig,
     ) -> None:
         self._bus, self._peer, self._home = bus, bus.peer, home
         self._topic = topic
+        self._chosen = chosen
         membership = bus.peer.membership
         self._intake = TopicIntake(topic, bus.peer.community, bus.peer.node_id, membership, check)
         stored = ChainStore(store, home, topic, bus.peer.community)
@@ -130,6 +142,7 @@ class TopicLog:
         self._publisher.is_held = has_others and mark is not None and not mark.alone
         async with self._held.writing:
             await self._held.catch_up()
+        self._history = HistoryMeter(self._chosen, self._away_seconds())
         await self._held.watch(self._records)
         await self._publisher.open()
         await self._peer.link.subscribe(subjects.events_of(self._publisher.event_type), self._on_news)
@@ -158,6 +171,11 @@ class TopicLog:
             self._heads.ask(caller)
         events, left = await self._held.page(heads, limit)
         return {"events": events, "left": left, "bodies": await self._held.bodies(bodies)}
+
+    def _away_seconds(self) -> float:
+        """Return how long ago the newest entry here was written; without one, the community was founded."""
+        since = self._held.chains.newest or from_rfc3339(self._peer.roster.created_at)
+        return (now_ms() - since) / 1000
 
     def _tell_change(self) -> None:
         self._heads.announce()
@@ -225,6 +243,11 @@ class TopicLog:
         until = clock() + _LONGEST_SECONDS
         try:
             for _ in range(_MOST_PAGES):
+                if self._history.is_spent:
+                    _log.warning(
+                        "no more history today: %d MB a day ([community] history_mb)", self._chosen.history_mb
+                    )
+                    break
                 heads = self._held.heads()
                 for author, ends in beyond.items():
                     heads[author] = [*heads.get(author, ()), *ends]
@@ -243,7 +266,8 @@ class TopicLog:
                 )
                 events = signed_document.readable(reply.output["events"], LogEvent)
                 bodies = signed_document.readable(reply.output["bodies"], LogEvent)
-                taken = await self._take(events)
+                began = time.process_time()
+                taken = await self._take(events, self._history)
                 anything = await self._complete(bodies) or anything or taken > 0
                 self._left = int(reply.output["left"])
                 self._changed()
@@ -255,6 +279,7 @@ class TopicLog:
                 if not self._left or is_vain or self._intake.invalid - invalid > _MOST_INVALID:
                     break
                 beyond = passed_over
+                await asyncio.sleep(self._history.rest(time.process_time() - began))
         finally:
             self._left = 0
             self._changed()
@@ -282,8 +307,8 @@ class TopicLog:
                 found[entry.author] = list(dict.fromkeys(ends))[-_MOST_PASSED_OVER:]
         return found
 
-    async def _take(self, offered: Sequence[LogEvent]) -> int:
-        """Take in events of other homes, and return how many were new.
+    async def _take(self, offered: Sequence[LogEvent], history: HistoryMeter | None = None) -> int:
+        """Take in events of other homes, and return how many were new; `history` if they were asked for.
 
         Raises:
             HearthNetError: `partition` or `capacity_exceeded` if they cannot be stored; they come again.
@@ -297,7 +322,7 @@ class TopicLog:
             )
             for start in range(0, len(ordered), _SLICE):
                 valid = await asyncio.to_thread(self._intake.valid, ordered[start : start + _SLICE])
-                taken += await self._keep(valid)
+                taken += await self._keep(valid, history)
         if taken:
             self._tell_change()
         for author in list(self._held.chains.forks)[forks:]:
@@ -308,10 +333,10 @@ class TopicLog:
         entry = event.entry
         return not self._held.chains.holds(entry.hash) and self._intake.is_told(entry.author)
 
-    async def _keep(self, valid: Sequence[LogEvent]) -> int:
+    async def _keep(self, valid: Sequence[LogEvent], history: HistoryMeter | None) -> int:
         admitted = list[LogEvent]()
         for one in valid:
-            if self._intake.admits(one.entry, self._held.chains):
+            if self._intake.admits(one.entry, self._held.chains, history):
                 is_lacking = not one.body and one.entry.hash not in self._intake.refused
                 self._held.add(ChainRecord(one.entry, is_bare=is_lacking))
                 admitted.append(one)

@@ -73,7 +73,7 @@ class NodeContext:
         `check` raises `HearthNetError` for an event of another home that is not to be kept: it gets that
         home's node and the event, and runs in another thread.
         """
-        return TopicLog(self.bus, await self.store(), self.home, name, events, check)
+        return TopicLog(self.bus, await self.store(), self.home, name, events, check, self.config.community)
 
     async def open_blob(self, cid: str, call: Call[Any, Any] | None) -> Blob:
         """Open a blob with the rights of the caller of `call`.

@@ -53,7 +53,8 @@ def promised_streams() -> tuple[StreamConfig, ...]:
     newest: dict[str, Any] = {"discard": DiscardPolicy.OLD, "max_msgs_per_subject": 1}
     return (
         # Of the logs it alone allows the erasure of single messages, for deleted posts (decisions/0124).
-        _stream("MARKET", "mk.post.*.*", deny_delete=False, **first),
+        # Events of other homes are appended a page at a time (`jetstream_records.write`).
+        _stream("MARKET", "mk.post.*.*", deny_delete=False, allow_atomic=True, **first),
         # Revocations expire with their tokens.
         _stream("COMMUNITY", "cm.event.*.*", "cm.revoked.*.*", allow_msg_ttl=True, **first),
         _stream("COUNTERS", "ct.>", allow_msg_counter=True, max_age=COUNTED_SECONDS, **newest),
@@ -62,7 +63,7 @@ def promised_streams() -> tuple[StreamConfig, ...]:
         _stream(AUDIT, "au.entry"),
         _stream("RUNS", "rn.run.*", "rn.said.*.*", max_age=RUN_SECONDS, **newest),
         # An entry stays when the words of its event are erased (decisions/0211).
-        _stream("CHAINS", "ch.*.*.*.*", **first),
+        _stream("CHAINS", "ch.*.*.*.*", allow_atomic=True, **first),
         # It cannot deny purging: an object's entry replaces the previous one by a roll-up, which the server
         # forbids together with purging. Its content is addressed by hash.
         _stream(

@@ -9,8 +9,10 @@ See: docs/protocol/log.md#chains, docs/decisions/0211.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from hearthnet.core.errors import HearthNetError
@@ -45,6 +47,8 @@ class Chains:
         self._days: Counter[tuple[str, int]] = Counter()
         self.forks: dict[str, tuple[int, str, str]] = {}
         """The authors of which two entries follow one: the sequence and the hashes of the first such pair."""
+        self.newest = 0
+        """The latest time of an entry; 0 without one."""
 
     def __len__(self) -> int:
         return len(self._links)
@@ -94,6 +98,7 @@ class Chains:
         self._links[hash_] = Link(author, entry.sequence, entry.previous, entry.time, entry.size)
         self._of.setdefault(author, []).append(hash_)
         self._days[author, entry.time // DAY_MS] += entry.size
+        self.newest = max(self.newest, entry.time)
 
     def next(self, author: str) -> tuple[int, str, int]:
         """Return sequence and previous of the next entry of `author`, and the time that it must have."""
@@ -119,25 +124,49 @@ class Chains:
         """
         return any(read_head(text)[1] not in self._links for texts in heads.values() for text in texts)
 
-    def missing(self, heads: Mapping[str, Sequence[str]], is_told: Callable[[str], bool]) -> list[str]:
-        """Return the hashes of the entries that a node with `heads` may lack, by their time.
+    def missing(
+        self, heads: Mapping[str, Sequence[str]], is_told: Callable[[str], bool], limit: int
+    ) -> tuple[list[str], int]:
+        """Return the hashes of the entries that a node with `heads` may lack, by time, and their number.
 
-        An author whose chain is longer there, with ends unknown here, is left out: after its entries are
-        fetched from that node, the next comparison shows whether it lacks any held here.
+        At most `limit` hashes are returned, the earliest ones. An author whose chain is longer there, with
+        ends unknown here, is left out: after its entries are fetched from that node, the next comparison
+        shows whether it lacks any held here.
+
+        The work grows with the number of authors and with `limit`, not with that of the entries: a newcomer
+        asks for one page after the other.
 
         Raises:
             HearthNetError: `bad_request` if `heads` are malformed.
         """
-        found: list[str] = []
-        for author, hashes in self._of.items():
-            ends = [read_head(text) for text in heads.get(author, ())]
-            known = [hash_ for _, hash_ in ends if hash_ in self._links]
-            longest = max(self._tips[author].values())
-            if not is_told(author) or not (known or all(sequence <= longest for sequence, _ in ends)):
-                continue
-            have = self._below(author, known)
-            found += (hash_ for hash_ in hashes if hash_ not in have)
-        return sorted(found, key=lambda hash_: (self._links[hash_].time, self._links[hash_].sequence))
+        parts: list[Iterator[str]] = []
+        total = 0
+        for author in filter(is_told, self._of):
+            count, lacking = self._lacking(author, [read_head(text) for text in heads.get(author, ())])
+            total += count
+            if count:
+                parts.append(lacking)
+        merged = heapq.merge(*parts, key=lambda hash_: (self._links[hash_].time, self._links[hash_].sequence))
+        return list(islice(merged, limit)), total
+
+    def _lacking(self, author: str, ends: Sequence[tuple[int, str]]) -> tuple[int, Iterator[str]]:
+        """Return how many entries of `author` a node with `ends` may lack, and these by time."""
+        hashes = self._of[author]
+        longest = max(self._tips[author].values())
+        known = [hash_ for _, hash_ in ends if self._is_of(author, hash_)]
+        if not known and any(sequence > longest for sequence, _ in ends):
+            return 0, iter(())
+        if author not in self.forks:  # one chain: what follows the end that is known
+            have = max((self._links[hash_].sequence for hash_ in known), default=0)
+            return len(hashes) - have, map(hashes.__getitem__, range(have, len(hashes)))
+        below = self._below(author, known)
+        found = [hash_ for hash_ in hashes if hash_ not in below]
+        found.sort(key=lambda hash_: (self._links[hash_].time, self._links[hash_].sequence))
+        return len(found), iter(found)
+
+    def _is_of(self, author: str, hash_: str) -> bool:
+        link = self._links.get(hash_)
+        return link is not None and link.author == author
 
     def _below(self, author: str, hashes: Iterable[str]) -> set[str]:
         """Return the hashes of the entries of `author` up to and including `hashes`."""

@@ -156,7 +156,7 @@ def test_missing_entries_are_those_behind_the_heads() -> None:
     other = added(chains, BERTA, time=START + 1)
 
     def missing(heads: dict[str, list[str]]) -> list[str]:
-        return chains.missing(heads, everybody)
+        return chains.missing(heads, everybody, 100)[0]
 
     everything = missing({})
     assert set(everything) == {one.hash for one in (*mine, other)}
@@ -166,7 +166,7 @@ def test_missing_entries_are_those_behind_the_heads() -> None:
     unknown = "blake3:" + "7" * 64
     assert missing(told | {ANNA.node_id: [f"9:{unknown}"]}) == [], "it is ahead"
     assert len(missing(told | {ANNA.node_id: [f"3:{unknown}"]})) == 3, "it is on another branch"
-    assert chains.missing({}, lambda author: author == BERTA.node_id) == [other.hash]
+    assert chains.missing({}, lambda author: author == BERTA.node_id, 9) == ([other.hash], 1)
     assert chains.lacks({ANNA.node_id: [f"9:{unknown}"]})
     assert not chains.lacks(chains.heads(everybody))
     assert chains.count(lambda author: author == ANNA.node_id) == 3
@@ -188,7 +188,7 @@ def test_heads_of_two_branches_with_one_trunk_are_walked_once() -> None:
     heads = chains.heads(everybody)
     assert heads == {ANNA.node_id: sorted([f"6:{left.hash}", f"6:{right.hash}"])}
     chains._links = Counted(chains._links)
-    assert chains.missing(heads, everybody) == []
+    assert chains.missing(heads, everybody, 9) == ([], 0)
     assert read.keys() == {one.hash for one in (*trunk, left, right)}
     assert len(set(read.values())) == 1, "an entry below both is read as often as one below a single one"
     assert signed_document.is_signed(left, ANNA.node_id, PURPOSE)
