@@ -2,13 +2,17 @@
 
     when                                              action
     every 20 s, on change, after a reconnection,
-    and when a link to another home came about        publish this node's heads to all nodes
+    and when a link to another home came about        publish this node's heads to all nodes, unless enough
+                                                      others have published equal ones since
     heads of two nodes differ                         the node with fewer events fetches from the other
     a node that is behind announces its heads         one of those that are ahead announces its own
 
+So what reaches a home does not grow with the community (as in RFC 6206). A node that is silent still
+announces now and then, since one that announces events and never gives them could keep it silent for good.
+
 The caller does the fetching.
 
-See: docs/decisions/0043.
+See: docs/protocol/community.md#heads, docs/decisions/0043, docs/decisions/0235.
 """
 
 from __future__ import annotations
@@ -38,6 +42,14 @@ _log = logging.getLogger(__name__)
 ANNOUNCE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 0.5
 """Pause before each announcement, to bound their rate; before the first one it lets offers go out first."""
+_ENOUGH: Final = 3
+"""Nodes that have announced equal heads, after which this one need not."""
+_SPREAD_SECONDS: Final = 0.01
+"""Longest random delay before an announcement, for each member beyond the first 50: those who hear enough
+others in it are silent.
+"""
+_MOST_SPREAD_SECONDS: Final = 10.0
+_FEW: Final = 50
 _JITTER_SECONDS: Final = 0.25
 """Longest random delay before a fetch: nodes that are behind do not all fetch at once, and some receive the
 events from their neighbours first.
@@ -76,6 +88,9 @@ class HeadsExchange(Generic[Extent]):
         self._tasks = TaskSet()
         self._drop_log = RationedLog(_log, logging.INFO)
         self._announcing = asyncio.Event()
+        self._equals: set[str] = set()
+        """The nodes that have announced equal heads since there was last occasion to announce."""
+        self._silent_until = 0.0
         self._asking = asyncio.Event()
         self._neighbours: Neighbours[Extent] = Neighbours()
         self._clock = asyncio.get_running_loop().time
@@ -97,6 +112,11 @@ class HeadsExchange(Generic[Extent]):
 
     def announce(self) -> None:
         """Announce this node's heads soon: they have changed, or a node may not have them."""
+        self._occasion()
+
+    def _occasion(self) -> None:
+        """Announce soon, unless enough others do from now on."""
+        self._equals.clear()
         self._announcing.set()
 
     def ask(self, node: str) -> None:
@@ -109,25 +129,38 @@ class HeadsExchange(Generic[Extent]):
         self._asking.set()
 
     async def _back(self) -> None:
-        self._announcing.set()
+        self._occasion()
 
     def _on_linked(self, subject: str, data: bytes, absent: bool) -> None:
         """Announce at once: homes behind the link have not heard this node's heads for as long as it was cut.
 
         The server lets this node alone publish here, so the frame is not opened.
         """
-        self._announcing.set()
+        self._occasion()
 
     async def _announce(self) -> None:
         while True:
-            await asyncio.sleep(_LEAST_SECONDS)
+            await asyncio.sleep(_LEAST_SECONDS + random.uniform(0, self._spread()))
             self._announcing.clear()
-            body = msgspec.json.encode(self._ours())
-            with contextlib.suppress(HearthNetError):
-                await gossip_frames.publish(self._peer.sender, self._event_type, body)
+            if len(self._equals) < _ENOUGH or self._clock() >= self._silent_until:
+                await self._publish()
+            self._equals.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_SECONDS * random.uniform(0.8, 1.2)):
                     await self._announcing.wait()
+
+    def _spread(self) -> float:
+        """Return the longest random delay before an announcement; longer where more nodes may announce."""
+        beyond = len(self._peer.roster.members) - _FEW
+        return min(_MOST_SPREAD_SECONDS, max(0.0, beyond * _SPREAD_SECONDS))
+
+    async def _publish(self) -> None:
+        # All homes together announce once a second, whatever they hear.
+        most = max(ANNOUNCE_SECONDS, float(len(self._peer.roster.members)))
+        self._silent_until = self._clock() + most * random.uniform(0.8, 1.2)
+        with contextlib.suppress(HearthNetError):
+            body = msgspec.json.encode(self._ours())
+            await gossip_frames.publish(self._peer.sender, self._event_type, body)
 
     def _on_heads(self, subject: str, data: bytes, absent: bool) -> None:
         if not self._reader.budget.admits(subject, len(data)):
@@ -148,6 +181,7 @@ class HeadsExchange(Generic[Extent]):
             self._answer_soon()
         else:
             self._answered()
+            self._equals.add(frame.header.sender)
         self._compared(frame.header.sender, heads)
 
     def _answer_soon(self) -> None:
@@ -160,7 +194,7 @@ class HeadsExchange(Generic[Extent]):
 
     def _answer(self) -> None:
         self._answering = None
-        self._announcing.set()
+        self._occasion()
 
     def _answered(self) -> None:
         """Cancel the delayed announcement: another node has announced equal heads."""
