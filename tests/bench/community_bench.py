@@ -26,6 +26,7 @@ from hearthnet.protocol import subjects
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.roster import Roster
 from hearthnet.trust.keys import Identity
+from tests.bench.community_newcomer import newcomer_figures
 from tests.bench.community_peers import QUERY
 from tests.bench.figures import Figure
 from tests.helpers import large_community
@@ -50,7 +51,7 @@ _MB: Final = 1_000_000
 def figures() -> list[Figure]:
     """Of each size; then a home of one beside homes of the largest community, and a newcomer."""
     found = [figure for size in SIZES for figure in size_figures(size)]
-    return [*found, *memory_figures(SIZES[-1], _POSTS)]
+    return [*found, *memory_figures(SIZES[-1], _POSTS), *newcomer_figures(SIZES[-1], _POSTS)]
 
 
 def size_figures(size: int) -> list[Figure]:

@@ -25,6 +25,7 @@ from hearthnet.bus.session.session import Session
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet
 from hearthnet.nats.client import NatsClient
+from hearthnet.protocol import frame as frames
 from hearthnet.service.community.heads_exchange import HeadsExchange
 from hearthnet.service.hosting.active_offers import ActiveOffer
 from hearthnet.service.hosting.announcer import Announcer
@@ -66,9 +67,7 @@ class Peers:
     async def tell(self) -> None:
         """Have all of them announce their heads, at first and then as often as a home does."""
         for number, session in enumerate(self._sessions):
-            if (
-                number % _TELL_AT_ONCE == 0
-            ):  # so many in one process hear each other much slower than homes do
+            if number % _TELL_AT_ONCE == 0:  # many in one process hear each other slower than homes do
                 await asyncio.sleep(_TELL_PAUSE_SECONDS)
             membership = session.membership
             parts: tuple[tuple[str, Any, Any], ...] = (
@@ -110,7 +109,7 @@ async def _main(url: str, file: str, count: str) -> None:
     home = Home.resolve(Path(file).parent / "peers")
     home.run.mkdir(parents=True, exist_ok=True)
     # A frame comes to a thousand homes in this process, each of which would verify it by itself.
-    gossip_frames.frames.read_signed = functools.lru_cache(1_000)(gossip_frames.frames.read_signed)
+    vars(frames)["read_signed"] = functools.lru_cache(1_000)(frames.read_signed)
     peers = Peers(url, roster, home)
     await peers.open(large_community.members(int(count)))
     gc.collect()

@@ -48,7 +48,7 @@ _SPREAD_SECONDS: Final = 0.01
 """Longest random delay before an announcement, for each member beyond the first 50: those who hear enough
 others in it are silent.
 """
-_MOST_SPREAD_SECONDS: Final = 10.0
+_MOST_SPREAD_SECONDS: Final = 5.0
 _FEW: Final = 50
 _JITTER_SECONDS: Final = 0.25
 """Longest random delay before a fetch: nodes that are behind do not all fetch at once, and some receive the
@@ -87,13 +87,14 @@ class HeadsExchange(Generic[Extent]):
         self._compared = compared
         self._tasks = TaskSet()
         self._drop_log = RationedLog(_log, logging.INFO)
+        self._clock = asyncio.get_running_loop().time
         self._announcing = asyncio.Event()
         self._equals: set[str] = set()
         """The nodes that have announced equal heads since there was last occasion to announce."""
-        self._silent_until = 0.0
+        self._silent_until = self._clock() + self._longest_silence() * random.random()
+        self._delay = 0.0
         self._asking = asyncio.Event()
         self._neighbours: Neighbours[Extent] = Neighbours()
-        self._clock = asyncio.get_running_loop().time
         self._answering: asyncio.TimerHandle | None = None
         self._answer_after = 0.0
 
@@ -112,11 +113,12 @@ class HeadsExchange(Generic[Extent]):
 
     def announce(self) -> None:
         """Announce this node's heads soon: they have changed, or a node may not have them."""
-        self._occasion()
+        self._occasion(self._spread())
 
-    def _occasion(self) -> None:
-        """Announce soon, unless enough others do from now on."""
+    def _occasion(self, spread: float = 0.0) -> None:
+        """Announce within `spread` seconds, unless enough others do from now on."""
         self._equals.clear()
+        self._delay = random.uniform(0, spread)
         self._announcing.set()
 
     def ask(self, node: str) -> None:
@@ -140,7 +142,7 @@ class HeadsExchange(Generic[Extent]):
 
     async def _announce(self) -> None:
         while True:
-            await asyncio.sleep(_LEAST_SECONDS + random.uniform(0, self._spread()))
+            await asyncio.sleep(_LEAST_SECONDS + self._delay)
             self._announcing.clear()
             if len(self._equals) < _ENOUGH or self._clock() >= self._silent_until:
                 await self._publish()
@@ -154,10 +156,12 @@ class HeadsExchange(Generic[Extent]):
         beyond = len(self._peer.roster.members) - _FEW
         return min(_MOST_SPREAD_SECONDS, max(0.0, beyond * _SPREAD_SECONDS))
 
+    def _longest_silence(self) -> float:
+        """Return the seconds after which a node announces whatever it hears: all together once a second."""
+        return max(ANNOUNCE_SECONDS, float(len(self._peer.roster.members)))
+
     async def _publish(self) -> None:
-        # All homes together announce once a second, whatever they hear.
-        most = max(ANNOUNCE_SECONDS, float(len(self._peer.roster.members)))
-        self._silent_until = self._clock() + most * random.uniform(0.8, 1.2)
+        self._silent_until = self._clock() + self._longest_silence() * random.uniform(0.8, 1.2)
         with contextlib.suppress(HearthNetError):
             body = msgspec.json.encode(self._ours())
             await gossip_frames.publish(self._peer.sender, self._event_type, body)
@@ -189,7 +193,7 @@ class HeadsExchange(Generic[Extent]):
         now = self._clock()
         if self._answering is None and now >= self._answer_after:
             self._answer_after = now + _ANSWER_AGAIN_SECONDS
-            delay = random.uniform(0, _ANSWER_SECONDS)
+            delay = random.uniform(0, max(_ANSWER_SECONDS, self._spread()))
             self._answering = asyncio.get_running_loop().call_later(delay, self._answer)
 
     def _answer(self) -> None:

@@ -42,6 +42,7 @@ from hearthnet.service.eventlog.publisher import Publisher
 from hearthnet.service.eventlog.topic_chains import TopicChains
 from hearthnet.service.eventlog.topic_intake import Check, TopicIntake
 from hearthnet.trust import signed_document
+from hearthnet.trust.eventlog import packed_events
 from hearthnet.trust.eventlog.chain_ends import MAX_ENDS, Heads
 from hearthnet.trust.eventlog.chains import MAX_BRANCHES
 from hearthnet.trust.eventlog.entries import LogEvent
@@ -160,9 +161,16 @@ class TopicLog:
         await self._tasks.close()
 
     async def page(
-        self, caller: str, heads: dict[str, list[str]], limit: int, bodies: Sequence[str] = ()
+        self,
+        caller: str,
+        heads: dict[str, list[str]],
+        limit: int,
+        bodies: Sequence[str] = (),
+        packs: bool = False,
     ) -> dict[str, Any]:
         """Return the output of `community.log.sync`: what a node with `heads` lacks, and some `bodies`.
+
+        With `packs` the events are compressed.
 
         Raises:
             HearthNetError: `bad_request` if `heads` are malformed; `partition` if the store does not answer.
@@ -170,7 +178,10 @@ class TopicLog:
         if self._held.chains.lacks(heads):
             self._heads.ask(caller)
         events, left = await self._held.page(heads, limit)
-        return {"events": events, "left": left, "bodies": await self._held.bodies(bodies)}
+        page = {"events": events, "left": left, "bodies": await self._held.bodies(bodies)}
+        if packs:
+            page |= {"events": (), "packed": await asyncio.to_thread(packed_events.pack, events)}
+        return page
 
     def _away_seconds(self) -> float:
         """Return how long ago the newest entry here was written; without one, the community was founded."""
@@ -237,53 +248,57 @@ class TopicLog:
 
     async def _fetch(self, node: str) -> bool:
         """Fetch pages from `node` until it has no more, and return whether anything was new."""
+        self._asked = asyncio.create_task(self._ask(node, {}))
+        try:
+            return await self._pages(node)
+        finally:
+            self._asked.cancel()
+            await asyncio.gather(self._asked, return_exceptions=True)
+            self._left = 0
+            self._changed()
+
+    async def _pages(self, node: str) -> bool:
         anything, invalid = False, self._intake.invalid
         beyond: Heads = {}
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_SECONDS
-        try:
-            for _ in range(_MOST_PAGES):
-                if self._history.is_spent:
-                    _log.warning(
-                        "no more history today: %d MB a day ([community] history_mb)", self._chosen.history_mb
-                    )
-                    break
-                heads = self._held.heads()
-                for author, ends in beyond.items():
-                    heads[author] = [*heads.get(author, ()), *ends]
-                reply = await self._bus.call(
-                    SYNC,
-                    {
-                        "params": {"topic": self._topic},
-                        "input": {
-                            "heads": heads,
-                            "limit": _PAGE,
-                            "bodies": self._held.some_bare(),
-                        },
-                    },
-                    node=node,
-                    timeout_seconds=_ASK_SECONDS,
-                )
-                events = signed_document.readable(reply.output["events"], LogEvent)
-                bodies = signed_document.readable(reply.output["bodies"], LogEvent)
-                began = time.process_time()
-                taken = await self._take(events, self._history)
-                anything = await self._complete(bodies) or anything or taken > 0
-                self._left = int(reply.output["left"])
-                self._changed()
-                passed_over = self._not_taken(events, beyond)
-                has_own = not self._left and self._peer.node_id not in passed_over
-                if has_own and self._publisher.is_held:
-                    self._publisher.release()  # all that this home had written is here now
-                is_vain = clock() > until or (not taken and passed_over == beyond)
-                if not self._left or is_vain or self._intake.invalid - invalid > _MOST_INVALID:
-                    break
-                beyond = passed_over
-                await asyncio.sleep(self._history.rest(time.process_time() - began))
-        finally:
-            self._left = 0
+        for _ in range(_MOST_PAGES):
+            if self._history.is_spent:
+                most = self._chosen.history_mb
+                _log.warning("no more history today: %d MB a day ([community] history_mb)", most)
+                break
+            output = await self._asked
+            offered = output["events"]
+            if packed := output.get("packed"):
+                offered = await asyncio.to_thread(packed_events.unpack, packed)
+            events = signed_document.readable(offered, LogEvent)
+            bodies = signed_document.readable(output["bodies"], LogEvent)
+            self._left = int(output["left"])
+            if self._left and clock() < until:  # the next page comes while this one is taken in
+                self._asked = asyncio.create_task(self._ask(node, self._not_taken(events, beyond)))
+            began = time.process_time()
+            taken = await self._take(events, self._history)
+            anything = await self._complete(bodies) or anything or taken > 0
             self._changed()
+            passed_over = self._not_taken(events, beyond)
+            has_own = not self._left and self._peer.node_id not in passed_over
+            if has_own and self._publisher.is_held:
+                self._publisher.release()  # all that this home had written is here now
+            is_vain = clock() > until or (not taken and passed_over == beyond)
+            if not self._left or is_vain or self._intake.invalid - invalid > _MOST_INVALID:
+                break
+            beyond = passed_over
+            await asyncio.sleep(self._history.rest(time.process_time() - began))
         return anything
+
+    async def _ask(self, node: str, beyond: Heads) -> Any:
+        """Return the next page of `node`: what lies neither below what is held here nor below `beyond`."""
+        heads = self._held.heads()
+        for author, ends in beyond.items():
+            heads[author] = [*heads.get(author, ()), *ends]
+        wanted = {"heads": heads, "limit": _PAGE, "bodies": self._held.some_bare(), "packs": True}
+        body = {"params": {"topic": self._topic}, "input": wanted}
+        return (await self._bus.call(SYNC, body, node=node, timeout_seconds=_ASK_SECONDS)).output
 
     async def _complete(self, offered: Sequence[LogEvent]) -> bool:
         """Keep bodies of entries that came without, and return whether there were any."""

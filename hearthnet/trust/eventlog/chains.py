@@ -40,6 +40,7 @@ class Chains:
     """The links of all entries of one topic that are held."""
 
     def __init__(self) -> None:
+        self._authors: dict[str, str] = {}
         self._links: dict[str, Link] = {}
         self._of: dict[str, list[str]] = {}
         """The hashes of each author's entries, none before the one that it follows."""
@@ -89,14 +90,17 @@ class Chains:
 
     def add(self, entry: LogEntry) -> None:
         """Add an entry whose place was checked."""
-        author, hash_ = entry.author, entry.hash
+        author, hash_ = self._authors.setdefault(entry.author, entry.author), entry.hash
+        before = self._of.setdefault(author, [])
+        # One text object for what is equal: a third of the memory of an entry.
+        previous = before[-1] if before and before[-1] == entry.previous else entry.previous
         tips = self._tips.setdefault(author, {})
         if tips.pop(entry.previous, None) is None and tips and author not in self.forks:
-            other = next(one for one in self._of[author] if self._links[one].previous == entry.previous)
+            other = next(one for one in before if self._links[one].previous == entry.previous)
             self.forks[author] = (entry.sequence, other, hash_)
         tips[hash_] = entry.sequence
-        self._links[hash_] = Link(author, entry.sequence, entry.previous, entry.time, entry.size)
-        self._of.setdefault(author, []).append(hash_)
+        self._links[hash_] = Link(author, entry.sequence, previous, entry.time, entry.size)
+        before.append(hash_)
         self._days[author, entry.time // DAY_MS] += entry.size
         self.newest = max(self.newest, entry.time)
 

@@ -158,12 +158,14 @@ class SyncParams(msgspec.Struct, frozen=True):
 class SyncInput(msgspec.Struct, frozen=True):
     """Input of `community.log.sync`.
 
-    It has the ends of the chains that the caller holds, how much it takes, and entries that lack a body.
+    It has the ends of the chains that the caller holds, how much it takes, entries that lack a body, and
+    whether it takes compressed events.
     """
 
     heads: dict[str, list[str]]
     limit: int
     bodies: tuple[str, ...] = ()
+    packs: bool = False
 
 
 class Hiding(NamedTuple):

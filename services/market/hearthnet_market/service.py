@@ -143,7 +143,8 @@ class MarketService(Service):
     async def sync(self, call: Call[SyncParams, SyncInput]) -> Reply:
         """Return the events of the market that the caller lacks, a page of them."""
         wanted = call.input
-        return Reply(await self._topic.page(call.caller, wanted.heads, wanted.limit, wanted.bodies))
+        given = (wanted.heads, wanted.limit, wanted.bodies, wanted.packs)
+        return Reply(await self._topic.page(call.caller, *given))
 
     @capability("market.list@1.0")
     async def list_posts(self, call: Call[Any, ListInput]) -> Reply:

@@ -192,3 +192,28 @@ def test_heads_of_two_branches_with_one_trunk_are_walked_once() -> None:
     assert read.keys() == {one.hash for one in (*trunk, left, right)}
     assert len(set(read.values())) == 1, "an entry below both is read as often as one below a single one"
     assert signed_document.is_signed(left, ANNA.node_id, PURPOSE)
+
+
+@pytest.mark.req("SCALE-3")
+def test_the_next_page_is_found_without_walking_all_entries() -> None:
+    """As many links are read where eight times as many entries are held, and half of them are known."""
+
+    def reads(count: int) -> int:
+        chains, read = Chains(), Counter[str]()
+
+        class Counted(dict[str, Link]):
+            def __getitem__(self, hash_: str) -> Link:
+                read[hash_] += 1
+                return super().__getitem__(hash_)
+
+        heads, made = {}, []
+        for number in range(count):
+            made.append(added(chains, (ANNA, BERTA)[number % 2], time=START + number))
+            if number == count // 2:
+                heads = chains.heads(everybody)
+        chains._links = Counted(chains._links)
+        hashes, total = chains.missing(heads, everybody, 10)
+        assert (hashes, total) == ([one.hash for one in made[count // 2 + 1 :][:10]], count - count // 2 - 1)
+        return read.total()
+
+    assert reads(800) <= reads(100) <= 40

@@ -1,0 +1,115 @@
+"""How many homes announce what others have announced already: real connections to a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hearthnet.bus.session import keyring
+from hearthnet.bus.session.gossip_frames import SetDigest
+from hearthnet.bus.session.session import Session
+from hearthnet.core.home import Home
+from hearthnet.nats.client import NatsClient
+from hearthnet.protocol import subjects
+from hearthnet.service.community import heads_exchange
+from hearthnet.service.community.heads_exchange import HeadsExchange
+from tests.helpers import large_community
+from tests.helpers.mesh import start_mesh
+from tests.helpers.waiting import wait_for
+
+pytestmark = pytest.mark.asyncio
+HEADS = "community.heads.test"
+EQUAL = SetDigest(5, "same")
+Heads = HeadsExchange[SetDigest]
+
+
+@contextlib.asynccontextmanager
+async def homes(folder: Path, count: int) -> AsyncIterator[tuple[list[Heads], list[str]]]:
+    """The exchanges of `count` homes with equal heads, and the subjects that one of them reads."""
+    mesh = await start_mesh(folder, stores=False)
+    held = keyring.load_roster(mesh.home.roster, mesh.identity.node_id)
+    members = large_community.members(count)
+    held = large_community.with_members(held, mesh.identity, members)
+    mesh.let_in(held)
+    place = Home.resolve(folder / "peers")
+    place.run.mkdir(parents=True)
+    heard: list[str] = []
+    async with contextlib.AsyncExitStack() as leaving:
+        leaving.callback(mesh.server.stop)
+        exchanges = []
+        for one in members:
+            link = await NatsClient.connect(mesh.server.url, one.login(), "test")
+            session = Session(one, held, link, place)
+            leaving.push_async_callback(session.close)
+            exchange = Heads(
+                session,
+                HEADS,
+                session.membership.reader,
+                msgspec.json.Decoder(SetDigest),
+                lambda: EQUAL,
+                _nothing,
+            )
+            leaving.push_async_callback(exchange.close)
+            await exchange.open()
+            exchanges.append(exchange)
+        await link.subscribe(subjects.events_of(HEADS), lambda subject, *_: heard.append(subject))
+        await link.flush_subscriptions()
+        yield exchanges, heard
+
+
+async def _nothing(node: str) -> bool:
+    return False
+
+
+async def _wave(folder: Path, count: int) -> int:
+    """How many of `count` homes announce a change that comes to all of them."""
+    async with homes(folder, count) as (exchanges, heard):
+        await _quiet(exchanges)
+        heard.clear()
+        for exchange in exchanges:
+            exchange.announce()
+        await _quiet(exchanges)
+        return len(heard)
+
+
+async def _quiet(exchanges: list[Heads]) -> None:
+    """Wait until each has announced, or decided not to."""
+    await wait_for(lambda: not any(one._announcing.is_set() for one in exchanges), 20, "all announcements")
+    await asyncio.gather(*(one._peer.link.flush_subscriptions() for one in exchanges))
+
+
+@pytest.mark.req("SCALE-2")
+async def test_announcements_of_a_change_do_not_grow_with_the_roster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heads_exchange, "ANNOUNCE_SECONDS", 10_000.0)
+    monkeypatch.setattr(heads_exchange, "_FEW", 0)
+    monkeypatch.setattr(heads_exchange, "_SPREAD_SECONDS", 0.05)
+    few, many = await _wave(tmp_path / "few", 8), await _wave(tmp_path / "many", 40)
+    assert 3 <= few <= 8
+    assert 3 <= many <= 12, "the first three, and those that had begun before these were read"
+
+
+@pytest.mark.req("SCALE-2")
+async def test_a_home_that_others_could_keep_silent_announces_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four announce at every occasion what the fifth holds, too: its turn comes after the longest silence."""
+    monkeypatch.setattr(heads_exchange, "ANNOUNCE_SECONDS", 3.0)
+    async with homes(tmp_path, 5) as (exchanges, heard):
+        last = exchanges[-1]
+        await _quiet(exchanges)
+        heard.clear()
+        last._silent_until = last._clock() + 1.0
+        own = subjects.event(last._peer.node_id, HEADS)
+
+        async def is_heard() -> bool:
+            last._equals.update(f"liar {number}" for number in range(9))
+            return own in heard
+
+        await wait_for(is_heard, 20, "the silent one")
