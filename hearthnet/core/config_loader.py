@@ -45,6 +45,9 @@ address = ""
 # Whether this home announces itself on its network where others reach it, under a label that only its
 # community recognizes, and looks there for a home that it does not reach.
 zeroconf = true
+# What others wrote before is fetched up to so many megabytes a day, with so many percent of one core.
+history_mb = 4000
+history_cpu = 80
 
 [services]
 # Which services run here. Left out: every service that is installed.

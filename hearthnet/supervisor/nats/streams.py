@@ -118,7 +118,7 @@ async def _ensure(js: JetStreamContext, promised: StreamConfig, folder: Path) ->
         found = (await js.stream_info(str(promised.name))).config
     except errors.NotFoundError:
         found = (await js.add_stream(promised)).config
-    if promised.name == AUDIT and is_trimming(found):
+    if (promised.name == AUDIT and is_trimming(found)) or _lacks_batches(promised, found):
         found = (await js.update_stream(promised)).config
     if different := differences(promised, found):
         raise HearthNetError(
@@ -135,6 +135,11 @@ def differences(promised: StreamConfig, found: StreamConfig) -> list[str]:
     return [
         f"{key} is {getattr(found, key)}" for key, value in demanded.items() if getattr(found, key) != value
     ]
+
+
+def _lacks_batches(promised: StreamConfig, found: StreamConfig) -> bool:
+    """Return whether all that the stream lacks are batches: an earlier version made it."""
+    return [setting.partition(" ")[0] for setting in differences(promised, found)] == ["allow_atomic"]
 
 
 def is_trimming(found: StreamConfig) -> bool:

@@ -34,6 +34,19 @@ async def client(nats_server: Callable[..., NatsServer], tmp_path: Path) -> Asyn
     await connected.close()
 
 
+@pytest.mark.req("SCALE-4")
+@pytest.mark.asyncio
+async def test_streams_of_an_earlier_version_take_batches(client: Client, tmp_path: Path) -> None:
+    js = client.jetstream()
+    earlier = streams.promised_streams()[0].evolve(allow_atomic=False)
+    await js.delete_stream("MARKET")
+    await js.add_stream(earlier)
+    await js.publish("mk.post.me.1", b"x")
+    await streams.ensure(js, tmp_path)
+    after = await js.stream_info("MARKET")
+    assert (after.config.allow_atomic, after.state.messages) == (True, 1)
+
+
 @pytest.mark.req("EFFECT-1")
 @pytest.mark.asyncio
 async def test_nothing_recorded_can_be_deleted_or_purged(client: Client) -> None:
