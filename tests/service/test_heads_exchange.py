@@ -89,10 +89,10 @@ async def test_announcements_of_a_change_do_not_grow_with_the_roster(
 ) -> None:
     monkeypatch.setattr(heads_exchange, "ANNOUNCE_SECONDS", 10_000.0)
     monkeypatch.setattr(heads_exchange, "_FEW", 0)
-    monkeypatch.setattr(heads_exchange, "_SPREAD_SECONDS", 0.05)
+    monkeypatch.setattr(heads_exchange, "_SPREAD_SECONDS", 0.1)
     few, many = await _wave(tmp_path / "few", 8), await _wave(tmp_path / "many", 40)
     assert 3 <= few <= 8
-    assert 3 <= many <= 12, "the first three, and those that had begun before these were read"
+    assert 3 <= many <= 20, "the first three, and those whose turn came before these were read"
 
 
 @pytest.mark.req("SCALE-2")

@@ -265,7 +265,7 @@ class TopicLog:
         for _ in range(_MOST_PAGES):
             if self._history.is_spent:
                 most = self._chosen.history_mb
-                _log.warning("no more history today: %d MB a day ([community] history_mb)", most)
+                self._drop_log.write("no more history today: %d MB a day ([community] history_mb)", most)
                 break
             output = await self._asked
             offered = output["events"]
