@@ -72,6 +72,7 @@ class Bus:
             CLOCK.follow(home)  # a program of somebody else; services and commands follow their home already
         state = read_node_state(home)
         bus = await cls.join(home, state.server.url, name, telemetry_to=state.telemetry, is_split=True)
+        bus.peer.follow_roster_file()
         if bus.peer.roster.is_revoked(bus.peer.node_id):
             await bus.close()
             raise HearthNetError(

@@ -1,4 +1,4 @@
-"""A service that is on its way is waited for, not called absent."""
+"""Processes that have just started: services are waited for, and programs learn what they missed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session import gossip_frames
+from hearthnet.bus.session.gossip_frames import HEADS
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.node_state import ServiceState, starting_services
 from hearthnet.core.times import now_ms
-from tests.helpers.mesh import Mesh
+from hearthnet.trust.keys import Identity
+from tests.helpers.members import take_in
+from tests.helpers.mesh import Mesh, write_roster
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
 
@@ -77,3 +82,19 @@ async def test_who_waited_long_enough_is_told_to_try_again(starting: Mesh) -> No
                 pass
     for error in (caught.value, stream_error.value):
         assert (error.code, error.rule) == ("partition", "provider_starting")
+
+
+@pytest.mark.req("HOMES-8")
+async def test_a_program_learns_what_was_announced_as_it_connected(mesh: Mesh) -> None:
+    newcomer = Identity.generate()
+    with mesh.published():
+        program = await Bus.connect(mesh.home, "program")
+    async with program:
+        # Announced when the program had read the file and did not follow yet.
+        write_roster(take_in(program.peer.roster, mesh.identity, newcomer), mesh.home)
+        async with await mesh.bus() as service:
+            heads = service.peer.membership.heads()
+            assert program.peer.membership.heads().is_behind(heads)
+            await gossip_frames.publish(service.peer.sender, HEADS, msgspec.json.encode(heads))
+            is_member = program.peer.membership.is_member
+            await wait_for(lambda: is_member(newcomer.node_id), what="the newcomer")

@@ -1,8 +1,8 @@
 """A process of a home, in the network of that home, that makes the calls which its input names.
 
-`python -m tests.homes.caller HOME`: each line of the input is `{"number", "capability", "node", "given"}`,
-`node` empty for any; each of the output `{"number", "output"}` or `{"number", "code", "message"}`, and the
-first says that it is connected.
+`python -m tests.homes.caller HOME`: each line of the input is
+`{"number", "capability", "given", "node", "seconds"}`, where `node` is a home or empty for any; each of the
+output is `{"number", "output"}` or `{"number", "code", "message"}`. The first says that it is connected.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from hearthnet.bus.bus import Bus
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 
-CALL_SECONDS = 10.0
-
 
 async def main(home: Path) -> None:
     """Answer lines until the input ends."""
@@ -31,10 +29,12 @@ async def main(home: Path) -> None:
             calls.create_task(_answer(bus, **msgspec.json.decode(line)))
 
 
-async def _answer(bus: Bus, number: int, capability: str, node: str, given: dict[str, Any]) -> None:
+async def _answer(
+    bus: Bus, number: int, capability: str, given: dict[str, Any], node: str, seconds: float
+) -> None:
     body = {"params": {}, "input": given}
     try:
-        output = (await bus.call(capability, body, node=node, timeout_seconds=CALL_SECONDS)).output
+        output = (await bus.call(capability, body, node=node, timeout_seconds=seconds)).output
     except HearthNetError as error:
         _say({"number": number, "code": error.code, "message": str(error)})
     else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from hearthnet.bus.session.keyring import load_identity
+from hearthnet.cli.input.member_lookup import roster_of
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.node_state import read_node_state
@@ -20,6 +24,8 @@ from tests.helpers.shell import READY_SECONDS, STOP_SECONDS, Shell
 from tests.helpers.waiting import wait_for
 from tests.homes.network import Place
 
+CALL_SECONDS = 10.0
+_ESTABLISHED = "01"
 _SETTINGS = """\
 [node]
 display_name = "{name}"
@@ -37,8 +43,9 @@ class House:
 
     def __init__(self, place: Place, folder: Path, name: str) -> None:
         self.name = name
+        self.address = place.address
         self.shell = Shell(folder / name, before=place.before)
-        self.shell.home.mkdir(parents=True)
+        self.shell.home.mkdir(parents=True, exist_ok=True)
         (self.shell.home / "hearthnet.toml").write_text(_SETTINGS.format(name=name))
         self._ready = self.shell.home.with_suffix(".ready")
         self._log = self.shell.home.with_suffix(".log")
@@ -70,6 +77,24 @@ class House:
         assert node.poll() is None, self._log.read_text()[-2000:]
         await self._connect()
 
+    @functools.cached_property
+    def node_id(self) -> str:
+        """The id of its node, which has run."""
+        return load_identity(Home(self.shell.home).device_key).node_id
+
+    def is_trusted(self) -> bool:
+        """Whether this home's roster says that its node may open a door."""
+        return roster_of(Home(self.shell.home)).stands_alone(self.node_id)
+
+    def peers(self) -> set[str]:
+        """The addresses to which its computer has connections, its own among them."""
+        if self._node is None:
+            return set()
+        rows = Path(f"/proc/{self._node.pid}/net/tcp").read_text("ascii").splitlines()[1:]
+        ends = [row.split()[2:4] for row in rows]
+        numbers = [int(end.partition(":")[0], 16) for end, state in ends if state == _ESTABLISHED]
+        return {socket.inet_ntoa(number.to_bytes(4, sys.byteorder)) for number in numbers} - {"127.0.0.1"}
+
     def json(self, *arguments: str) -> Any:
         """What a command that must succeed prints as JSON."""
         return self.shell.json(*arguments, "--json")
@@ -80,8 +105,10 @@ class House:
         done = self.shell.run("invite", "redeem", "--json", stdin=invite)
         assert done.returncode == 0, done.stderr
 
-    async def call(self, capability: str, node: str = "", **given: Any) -> dict[str, Any]:
-        """The output of a call with that input, at `node` where that is not empty.
+    async def call(
+        self, capability: str, *, node: str = "", seconds: float = CALL_SECONDS, **given: Any
+    ) -> dict[str, Any]:
+        """The output of a call with that input, of the home `node` if it is given.
 
         Raises:
             HearthNetError: As the call; `partition` if the process that makes it has ended.
@@ -92,8 +119,8 @@ class House:
         self._number += 1
         number, answer = self._number, asyncio.get_running_loop().create_future()
         self._answers[number] = answer
-        line = msgspec.json.encode({"number": number, "capability": capability, "node": node, "given": given})
-        caller.stdin.write(line + b"\n")
+        asked = {"number": number, "capability": capability, "given": given, "node": node, "seconds": seconds}
+        caller.stdin.write(msgspec.json.encode(asked) + b"\n")
         told = await answer
         if "code" in told:
             raise HearthNetError(told["code"], told["message"])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.core.ids import new_ulid
 from tests.helpers.waiting import wait_for
 from tests.homes.network import Line, need_namespaces
 from tests.homes.town import Town, town
@@ -31,11 +29,7 @@ async def homes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]
 
 async def post(homes: Town, number: int, count: int) -> set[str]:
     """The ids of new posts of a home."""
-    made = set()
-    for _ in range(count):
-        given: dict[str, Any] = {"client_id": new_ulid(), "category": "offer", "title": "Egg", "body": "One."}
-        made.add((await homes.houses[number].call("market.post@1.0", **given))["event_id"])
-    return made
+    return {await homes.post(number) for _ in range(count)}
 
 
 async def until_level(homes: Town, expected: set[str]) -> None:
@@ -64,10 +58,10 @@ async def test_posts_of_homes_that_were_cut_off_are_everywhere_after_it(homes: T
 async def test_a_call_to_a_home_that_fell_silent_ends_before_its_deadline(homes: Town) -> None:
     """Its deadline is 10 s, and the servers' own pings take 12 at least."""
     at = homes.houses[0].json("status")["node_id"]
-    await homes.houses[1].call("market.list@1.0", at)
+    await homes.houses[1].call("market.list@1.0", node=at)
     homes.network.cut_off(1)
     with pytest.raises(HearthNetError) as raised:
-        await homes.houses[1].call("market.list@1.0", at)
+        await homes.houses[1].call("market.list@1.0", node=at)
     homes.network.heal()
     assert raised.value.code == "partition"
 
