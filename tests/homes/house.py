@@ -127,6 +127,29 @@ class House:
         output: dict[str, Any] = told["output"]
         return output
 
+    async def run_module(self, module: str, *arguments: str) -> None:
+        """Run a Python module at this home's place, with its folder as first argument; it must succeed."""
+        command = [*self.shell.before, sys.executable, "-m", module, str(self.shell.home), *arguments]
+        process = await asyncio.create_subprocess_exec(*command, env=self.shell.environ())
+        assert await process.wait() == 0, command
+
+    def log(self, service: str) -> str:
+        """What a service has written to its log."""
+        return Home(self.shell.home).log(service).read_text()
+
+    def note(self, service: str) -> str | None:
+        """The line beside a service in `hearthnet status`; None where there is none, or no node runs."""
+        try:
+            state = read_node_state(Home(self.shell.home))
+        except HearthNetError:
+            return None
+        return next((one.note for one in state.services if one.name == service), None)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether calls can be made."""
+        return self._reading is not None
+
     async def kill_node(self) -> None:
         """End the node and all of its processes without warning (SIGKILL)."""
         node, self._node = self._node, None

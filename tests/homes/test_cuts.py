@@ -1,14 +1,17 @@
-"""Homes on lines that are cut without a sign or slow, and one that is killed as it catches up."""
+"""Homes on lines that are cut without a sign or slow, and homes that are killed or full as they catch up."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import FULL_BYTES
+from tests.helpers.small_disk import fill, small_disk
 from tests.helpers.waiting import wait_for
 from tests.homes.network import Line, need_namespaces
 from tests.homes.town import Town, town
@@ -17,14 +20,19 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.
 SLOW = Line(delay_ms=150, loss=0.05)
 """300 ms there and back, as over a satellite or a radio link."""
 LEVEL_SECONDS = 60.0
+ROOM_FOR_SOME = 200_000
+"""Room on the disk for some of the posts."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def homes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
-    """Three homes; the third one's line is slow and loses packets."""
+    """Three homes; the second one has a small disk, the third one's line is slow and loses packets."""
     need_namespaces()
-    async with town(tmp_path_factory.mktemp("town"), 3, {2: SLOW}) as homes:
-        yield homes
+    folder = tmp_path_factory.mktemp("town")
+    with small_disk(folder / "Home1") as mount:
+        mount("size=200m")
+        async with town(folder, 3, {2: SLOW}) as homes:
+            yield homes
 
 
 async def post(homes: Town, number: int, count: int) -> set[str]:
@@ -82,4 +90,26 @@ async def test_a_home_that_is_killed_as_it_catches_up_has_everything_once(homes:
     await late.kill_node()
     late.begin()
     await late.wait_until_ready()
+    await until_level(homes, before | made)
+
+
+@pytest.mark.req("HOMES-10")
+async def test_a_home_whose_disk_fills_as_it_catches_up_has_everything_once(homes: Town) -> None:
+    late = homes.houses[1]
+    ballast = late.shell.home / "ballast"
+    await late.kill_node()
+    before = set(await homes.posts(0))
+    made = await post(homes, 0, 150)
+    homes.network.cut_off(1)
+    late.begin()
+    await late.wait_until_ready()
+    fill(ballast)
+    os.truncate(ballast, ballast.stat().st_size - FULL_BYTES - ROOM_FOR_SOME)
+    homes.network.heal()
+    await wait_for(lambda: "is full" in late.log("market"), LEVEL_SECONDS, "the full disk")
+    held = len(await homes.posts(1))
+    assert len(before) < held < len(before | made)
+    with pytest.raises(HearthNetError, match="the disk is full"):
+        await homes.post(1)
+    ballast.unlink()
     await until_level(homes, before | made)

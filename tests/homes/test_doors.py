@@ -1,7 +1,8 @@
-"""Three homes that meet at two doors; the founder's home is lost for good, and the others go on."""
+"""Three homes that meet at two doors: one was away for a month, and the founder's is lost for good."""
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -17,6 +18,10 @@ from tests.homes.town import Town, town
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 POSTS = 7
+DAYS, POSTS_A_DAY = 31, 20
+PAGE = 500
+"""Events that one answer to a home that was away has."""
+LEVEL_SECONDS = 60.0
 GO_ON_SECONDS = 5.0
 
 
@@ -35,6 +40,32 @@ async def until_listed(homes: Town, post: str, *numbers: int) -> None:
         return all([post in await homes.posts(number) for number in numbers])
 
     await wait_for(is_listed, what="the post at the others")
+
+
+@pytest.mark.req("HOMES-9")
+async def test_a_home_that_was_away_for_a_month_catches_up_in_pages(homes: Town) -> None:
+    late = homes.houses[2]
+    await late.kill_node()
+    await homes.houses[0].run_module("tests.homes.month", str(DAYS), str(POSTS_A_DAY))
+    current = {f"Day {DAYS - day} post {number}" for day in range(1, 7) for number in range(POSTS_A_DAY)}
+
+    async def has_current(number: int) -> bool:
+        return {post["title"] for post in (await homes.posts(number)).values()} == current
+
+    for number in (0, 1):
+        await wait_for(lambda number=number: has_current(number), LEVEL_SECONDS, "the posts of a week")  # type: ignore[misc]
+    late.begin()
+    notes = set()
+
+    async def is_level() -> bool:
+        notes.add(late.note("market"))
+        return late.is_connected and await has_current(2)
+
+    level = asyncio.create_task(wait_for(is_level, LEVEL_SECONDS, "the late home to be level"))
+    await late.wait_until_ready()
+    await level
+    assert await homes.posts(0) == await homes.posts(1) == await homes.posts(2)
+    assert f"fetching what was missed: {DAYS * POSTS_A_DAY - PAGE} events to go" in notes, notes
 
 
 @pytest.mark.req("HOMES-5")
