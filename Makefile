@@ -128,8 +128,8 @@ chaos: dev  ## kill processes in SCHEDULES runs of the tool loop (a thousand; mi
 backups: dev  ## restore ROUNDS backups made under load, some of them killed (300; hours), drawn by SEED; build/backups.json
 	@$(BIN)/python -m tests.backup --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
-homes: dev  ## five homes in network namespaces under ROUNDS of cuts and kills (300; as root), drawn by SEED; build/homes.json
-	@$(BIN)/python -m tests.homes --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+homes: dev  ## five homes in network namespaces under ROUNDS of cuts and kills (300; as root), drawn by SEED; build/homes.json; ARGS=healing
+	@$(BIN)/python -m tests.homes $(if $(ARGS),$(ARGS),--rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)))
 
 persons: dev  ## ask QUESTIONS (2000; minutes) as all people of a home for what is planted for one, drawn by SEED; build/persons.json
 	@$(BIN)/python -m tests.persons --questions $(QUESTIONS) $(if $(SEED),--seed $(SEED))

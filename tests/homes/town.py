@@ -72,9 +72,9 @@ class Town:
 
         await wait_for(is_answered, _LINK_SECONDS, f"an answer from {other} to {one}")
 
-    async def post(self, number: int, title: str = "Egg") -> str:
+    async def post(self, number: int, title: str = "Egg", body: str = "One.") -> str:
         """Make a post at a home, and return its id."""
-        given: dict[str, Any] = {"client_id": new_ulid(), "category": "offer", "title": title, "body": "One."}
+        given: dict[str, Any] = {"client_id": new_ulid(), "category": "offer", "title": title, "body": body}
         made = await self.houses[number].call("market.post@1.0", **given)
         return str(made["event_id"])
 
