@@ -30,6 +30,8 @@ from tests.homes.town import Town, town
 HOMES: Final = 5
 LEVEL_SECONDS: Final = 5.0
 _LONGEST_SECONDS: Final = 300.0
+_LOOK_SECONDS: Final = 0.1
+"""Pause between two looks at a home, which take part of its time."""
 _PAGE: Final = 500
 _WORDS: Final = "Bring it back dry, and ring twice. " * 6
 
@@ -82,6 +84,7 @@ async def _wait_for(house: House, events: int) -> float:
     """Wait until the log of a home has so many events, and return when it was."""
 
     async def has_all() -> bool:
+        await asyncio.sleep(_LOOK_SECONDS)
         page = await house.call("market.list@1.0", limit=1)
         return bool(page["max_lamport"] >= events)
 

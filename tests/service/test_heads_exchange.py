@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hearthnet.bus.session import keyring
+from hearthnet.bus.session import gossip_frames, keyring
 from hearthnet.bus.session.gossip_frames import SetDigest
 from hearthnet.bus.session.session import Session
 from hearthnet.core.home import Home
@@ -19,7 +19,7 @@ from hearthnet.protocol import subjects
 from hearthnet.service.community import heads_exchange
 from hearthnet.service.community.heads_exchange import HeadsExchange
 from tests.helpers import large_community
-from tests.helpers.mesh import start_mesh
+from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
 
 pytestmark = pytest.mark.asyncio
@@ -113,3 +113,36 @@ async def test_a_home_that_others_could_keep_silent_announces_all_the_same(
             return own in heard
 
         await wait_for(is_heard, 20, "the silent one")
+
+
+@pytest.mark.req("HOMES-11")
+async def test_heads_are_announced_at_once_after_a_fetch(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads_exchange, "_LEAST_SECONDS", 3_600.0)
+    theirs = SetDigest(9, "x")
+    async with await mesh.guest_bus() as guest, await mesh.bus() as founder:
+        ours = SetDigest(5, "m")
+        announced = list[bytes]()
+
+        async def fetch(node: str) -> bool:
+            nonlocal ours
+            ours = theirs
+            return True
+
+        exchange = HeadsExchange(
+            guest.peer,
+            HEADS,
+            guest.peer.membership.reader,
+            msgspec.json.Decoder(SetDigest),
+            lambda: ours,
+            fetch,
+        )
+        subject = subjects.event(guest.peer.node_id, HEADS)
+        await founder.peer.link.subscribe(subject, lambda subject, data, absent: announced.append(data))
+        await founder.peer.link.flush_subscriptions()
+        await exchange.open()
+        await guest.peer.link.flush_subscriptions()
+        try:
+            await gossip_frames.publish(founder.peer.sender, HEADS, msgspec.json.encode(theirs))
+            await wait_for(lambda: announced, what="the heads after the fetch")
+        finally:
+            await exchange.close()

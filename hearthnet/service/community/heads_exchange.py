@@ -41,7 +41,9 @@ from hearthnet.service.community.peer_heads import Comparable, Neighbours
 _log = logging.getLogger(__name__)
 ANNOUNCE_SECONDS: Final = 20.0
 _LEAST_SECONDS: Final = 0.5
-"""Pause before each announcement, to bound their rate; before the first one it lets offers go out first."""
+"""Pause before each announcement but those after a fetch, to bound their rate; before the first one it lets
+offers go out first.
+"""
 _ENOUGH: Final = 3
 """Nodes that have announced equal heads, after which this one need not."""
 _SPREAD_SECONDS: Final = 0.01
@@ -93,6 +95,7 @@ class HeadsExchange(Generic[Extent]):
         """The nodes that have announced equal heads since there was last occasion to announce."""
         self._silent_until = self._clock() + self._longest_silence() * random.random()
         self._delay = 0.0
+        self._fetched = asyncio.Event()
         self._asking = asyncio.Event()
         self._neighbours: Neighbours[Extent] = Neighbours()
         self._answering: asyncio.TimerHandle | None = None
@@ -142,7 +145,10 @@ class HeadsExchange(Generic[Extent]):
 
     async def _announce(self) -> None:
         while True:
-            await asyncio.sleep(_LEAST_SECONDS + self._delay)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAST_SECONDS + self._delay):
+                    await self._fetched.wait()
+            self._fetched.clear()
             self._announcing.clear()
             if len(self._equals) < _ENOUGH or self._clock() >= self._silent_until:
                 await self._publish()
@@ -225,3 +231,7 @@ class HeadsExchange(Generic[Extent]):
             _log.warning("%s knows more, but does not say it: %s", short_id(node), error)
         else:
             self._neighbours.gave(node, anything, self._clock())
+            if anything:
+                # Nodes that exchange much in turn, as after a long cut, would wait for the pause each time.
+                self._fetched.set()
+                self._announcing.set()

@@ -29,7 +29,7 @@ from hearthnet.core.home import Home
 from hearthnet.core.restore_mark import read_mark
 from hearthnet.core.times import now_ms, rfc3339
 from hearthnet.service.call import Call
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import direct_reads, jetstream_records
 from hearthnet.service.effects.day_quota import DayQuota
 from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, DiskGuard, Message, WrongSequence
 from hearthnet.trust.authorization.approval import Approval
@@ -263,20 +263,21 @@ class EventLog:
             what=_LOG,
         )
 
-    async def text(self, lamport: int, home: str, sequence: int, hash_: str) -> str:
-        """Return the text of the event at place `lamport`, or, with 0, the one kept of another home.
+    async def texts(self, wanted: Sequence[tuple[int, str, int, str]]) -> list[str]:
+        """Return the texts of events, each by its place, or, with 0, by what `keep` was given.
 
-        Empty if it was erased.
+        Empty for those that were erased.
 
         Raises:
             HearthNetError: `partition` if the log does not answer.
         """
-        if lamport:
-            found = await jetstream_records.at(self._store, self._stream, lamport, _LOG)
-        else:
-            subject = self._kept(home, sequence, hash_)
-            found = await jetstream_records.last(self._store, self._stream, subject, _LOG, ANSWER_SECONDS)
-        return "" if found is None else found.data.decode()
+        kept = {one: self._kept(*one[1:]) for one in wanted if not one[0]}
+        own, others = await asyncio.gather(
+            direct_reads.by_number(self._store, self._stream, {one[0] for one in wanted if one[0]}, _LOG),
+            direct_reads.by_subject(self._store, self._stream, kept.values(), _LOG),
+        )
+        found = (own.get(one[0]) if one[0] else others.get(kept[one]) for one in wanted)
+        return ["" if message is None else message.data.decode() for message in found]
 
     async def watch(self, woken: asyncio.Event) -> None:
         """Set `woken` at every new event, and whenever the connection is restored."""

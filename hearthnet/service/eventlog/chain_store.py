@@ -22,7 +22,7 @@ from hearthnet.core import ids
 from hearthnet.core.canonical_json import read_json
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import direct_reads, jetstream_records
 from hearthnet.service.effects.jetstream_records import WrongSequence
 from hearthnet.trust.eventlog.entries import LogEntry
 
@@ -99,14 +99,16 @@ class ChainStore:
             middle = len(records) // 2
         return await self.keep_all(records[:middle]) | await self.keep_all(records[middle:])
 
-    async def at(self, number: int) -> ChainRecord | None:
-        """Return the record with that number in the stream.
+    async def several(self, numbers: Sequence[int]) -> list[ChainRecord]:
+        """Return the records with these numbers in the stream.
 
         Raises:
-            HearthNetError: `partition` if the store does not answer.
+            HearthNetError: `partition` if the store does not answer; `internal_error` if it has lost one.
         """
-        found = await jetstream_records.at(self._store, STREAM, number, _WHAT)
-        return None if found is None else read_json(found.data, _RECORD)
+        found = await direct_reads.by_number(self._store, STREAM, numbers, _WHAT)
+        if lost := [number for number in numbers if number not in found]:
+            raise HearthNetError("internal_error", f"the event log has lost its entries {lost[:5]}")
+        return [read_json(found[number].data, _RECORD) for number in numbers]
 
     async def read(self, after: int) -> AsyncIterator[list[tuple[int, ChainRecord]]]:
         """Yield the records behind number `after`, in the order in which they were written, in batches.

@@ -16,7 +16,6 @@ from typing import Final
 
 from hearthnet.bus.session.gossip_frames import SetDigest
 from hearthnet.core.canonical_json import digest
-from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.event_log import EventLog, KeptText
 from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
 from hearthnet.trust.eventlog.chains import Chains
@@ -159,7 +158,7 @@ class TopicChains:
         Raises:
             HearthNetError: `partition` if the store does not answer.
         """
-        found = await asyncio.gather(*(self._event(one) for one in hashes if one in self._numbers))
+        found = await self._events_of([one for one in hashes if one in self._numbers])
         sizes = accumulate(one.entry.size if one.body else 0 for one in found)
         return [one for one, size in zip(found, sizes, strict=True) if one.body and 2 * size <= PAGE_BYTES]
 
@@ -173,18 +172,16 @@ class TopicChains:
         stored = [one for one in missing if one in self._numbers]
         found, size = list[LogEvent](), 0
         for start in range(0, len(stored), _AT_A_TIME):
-            for event in await asyncio.gather(*map(self._event, stored[start : start + _AT_A_TIME])):
+            for event in await self._events_of(stored[start : start + _AT_A_TIME]):
                 size += event.entry.size if event.body else 0
                 if found and size > PAGE_BYTES:
                     return found, total - len(found)
                 found.append(event)
         return found, total - len(found)
 
-    async def _event(self, hash_: str) -> LogEvent:
-        record = await self._store.at(self._numbers[hash_])
-        if record is None:
-            raise HearthNetError("internal_error", f"the event log has lost the entry {hash_}")
-        entry = record.entry
-        return LogEvent(
-            entry, await self._events.text(record.place, entry.author, entry.sequence, entry.hash)
+    async def _events_of(self, hashes: Sequence[str]) -> list[LogEvent]:
+        records = await self._store.several([self._numbers[one] for one in hashes])
+        texts = await self._events.texts(
+            [(one.place, one.entry.author, one.entry.sequence, one.entry.hash) for one in records]
         )
+        return [LogEvent(record.entry, text) for record, text in zip(records, texts, strict=True)]

@@ -181,6 +181,14 @@ async def test_streams_are_made_once_and_weaker_ones_are_refused(nats_server: La
     await streams.ensure(js, tmp_path)
     assert (await js.stream_info("MARKET")).state.messages == 1
     await js.delete_stream("MARKET")
+    earlier = streams.promised_streams()[0]
+    earlier.allow_atomic = None
+    await js.add_stream(earlier)
+    await js.publish("mk.post.me.1", b"x")
+    await streams.ensure(js, tmp_path)
+    found = await js.stream_info("MARKET")
+    assert (found.config.allow_atomic, found.state.messages) == (True, 1), "of an earlier version"
+    await js.delete_stream("MARKET")
     weaker = streams.promised_streams()[0]
     weaker.deny_purge = False
     weaker.max_age = 60.0
