@@ -109,6 +109,7 @@ async def test_a_home_whose_disk_fills_as_it_catches_up_has_everything_once(home
     await wait_for(lambda: "is full" in late.log("market"), LEVEL_SECONDS, "the full disk")
     held = len(await homes.posts(1))
     assert len(before) < held < len(before | made)
+    fill(ballast)
     with pytest.raises(HearthNetError, match="the disk is full"):
         await homes.post(1)
     ballast.unlink()

@@ -47,10 +47,11 @@ class Town:
         """Open a door at each of these homes; the first one is that of the founder."""
         for number in numbers:
             house = self.houses[number]
+            # The door before this one has restarted a server.
+            await self.wait_until_joined(range(len(self.houses)))
             if number:
                 self.houses[0].json("members", "promote", house.name, "trusted")
                 await wait_for(house.is_trusted, _LINK_SECONDS, "the promotion")
-            await self.wait_until_joined(range(len(self.houses)))
             opened = await asyncio.to_thread(house.json, "door", "open")
             assert opened["state"] == "open", opened
         await self.wait_until_joined(range(len(self.houses)))
