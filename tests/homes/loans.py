@@ -24,6 +24,10 @@ _LENDERS: Final = {
     "returning": ("take_back",),
 }
 _BORROWERS: Final = {"asked": ("withdraw",), "promised": ("withdraw",), "lent": ("give_back",)}
+_HAVE: Final = frozenset({"promised", "lent", "returning"})
+_OPEN: Final = _LENDERS.keys()
+Step = tuple[str, dict[str, Any]]
+"""A capability, and its input without the client id."""
 _MOST_ASKED: Final = 2
 """Posts among which a home draws the one that it reserves, so that several homes reserve the same ones."""
 
@@ -69,29 +73,29 @@ class Loans:
         return "hand_over" in steps or ("promise" in steps and reservation not in self._withdrawn)
 
 
-def draw_step(
-    page: Mapping[str, Mapping[str, Any]], own: str, draw: random.Random
-) -> tuple[str, dict[str, Any]] | None:
-    """Return the capability and input, without a client id, of a step that the home `own` may want to take.
+def draw_step(page: Mapping[str, Mapping[str, Any]], own: str, draw: random.Random) -> Step | None:
+    """Return a step that the home `own` may want to take with what it lists, `page`.
 
-    `page` is what it lists. A promise of what is promised already is among them, for it must be refused.
+    To promise once more what is promised is drawn often, for it must be refused.
     """
-    asked, others = list[tuple[str, dict[str, Any]]](), list[tuple[str, dict[str, Any]]]()
+    asked, again, others = list[Step](), list[Step](), list[Step]()
     for key, post in sorted(page.items()):
         loans = post.get("loans", ())
         is_mine = post["author"] == own
+        has_one = any(loan["state"] in _HAVE for loan in loans)
         for loan in loans:
             steps = _LENDERS if is_mine else _BORROWERS if loan["by"] == own else {}
             given = {"event_id": key, "reservation": loan["event_id"]}
             verb = "lend" if is_mine else "reserve"
-            others += [(verb, {**given, "step": step}) for step in steps.get(loan["state"], ())]
+            found = [(verb, {**given, "step": step}) for step in steps.get(loan["state"], ())]
+            if is_mine and has_one and loan["state"] == "asked":
+                again += found
+            else:
+                others += found
         if not is_mine and not any(one["by"] == own and one["state"] in _OPEN for one in loans):
             asked.append(("reserve", {"event_id": key, "step": "ask"}))
-    found = [kind for kind in (asked[:_MOST_ASKED], others) if kind]
-    return draw.choice(draw.choice(found)) if found else None
-
-
-_OPEN: Final = _LENDERS.keys()
+    kinds = [kind for kind in (asked[:_MOST_ASKED], again, others) if kind]
+    return draw.choice(draw.choice(kinds)) if kinds else None
 
 
 def shown_states(post: Mapping[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ ROUNDS = 20
 async def test_five_homes_show_the_same_market_after_cuts_and_kills(tmp_path: Path) -> None:
     need_namespaces()
     lines: list[str] = []
-    totals = await Campaign(tmp_path, 2611, lines.append).run(ROUNDS)
+    totals = await Campaign(tmp_path, 2630, lines.append).run(ROUNDS)
     assert totals.findings == [], lines
     assert totals.rounds == ROUNDS
     happened = (totals.cuts, totals.killed_nodes, totals.killed_markets, totals.lost_doors, totals.acts)
