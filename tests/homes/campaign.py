@@ -40,7 +40,7 @@ LEVEL_SECONDS: Final = 30.0
 REPEAT_SECONDS: Final = 60.0
 ACTS_A_ROUND: Final = 6
 _LENDING: Final = frozenset({"reserve", "lend"})
-_VERBS: Final = ("post", "post", "update", "expire", "delete", "loan", "loan", "loan")
+_VERBS: Final = (*["post"] * 3, "update", "expire", "delete", *["loan"] * 4)
 Shown = tuple[str, dict[str, str]]
 """A post: its title, and the states of its reservations by their ids."""
 _LOST: Final = frozenset({"partition", "timeout", "not_found", "internal_error"})

@@ -11,8 +11,10 @@ import pytest_asyncio
 
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import FULL_BYTES
+from hearthnet.core.ids import new_ulid
 from tests.helpers.small_disk import fill, small_disk
 from tests.helpers.waiting import wait_for
+from tests.homes.loans import shown_states
 from tests.homes.network import Line, need_namespaces
 from tests.homes.town import Town, town
 
@@ -50,16 +52,31 @@ async def until_level(homes: Town, expected: set[str]) -> None:
     await wait_for(are_level, LEVEL_SECONDS, "all homes to be level")
 
 
-@pytest.mark.req("HOMES-2", "HOMES-3")
+async def step(homes: Town, number: int, capability: str, post: str, **given: str) -> str:
+    """Take a step of lending at a home, and return the id of its event."""
+    given = {"client_id": new_ulid(), "event_id": post, **given}
+    made = await homes.houses[number].call(capability, **given)  # type: ignore[arg-type]
+    return str(made["event_id"])
+
+
+@pytest.mark.req("HOMES-2", "HOMES-3", "HOMES-7")
 async def test_posts_of_homes_that_were_cut_off_are_everywhere_after_it(homes: Town) -> None:
     # The third home has joined over its line.
+    ladder = await homes.post(0, "Ladder")
     before = set(await homes.posts(0))
+    await until_level(homes, before)
     await homes.cut_off(1, 2)
+    asked = [await step(homes, number, "market.reserve@1.0", ladder, step="ask") for number in (1, 2)]
     made = [await post(homes, number, 5) for number in range(3)]
     for number in range(3):
         assert set(await homes.posts(number)) == before | made[number]
     homes.network.heal()
     await until_level(homes, before.union(*made))
+    await step(homes, 0, "market.lend@1.0", ladder, step="promise", reservation=asked[0])
+    with pytest.raises(HearthNetError, match="it is promised"):
+        await step(homes, 0, "market.lend@1.0", ladder, step="promise", reservation=asked[1])
+    await until_level(homes, before.union(*made))
+    assert shown_states((await homes.posts(2))[ladder]) == {asked[0]: "promised", asked[1]: "asked"}
 
 
 @pytest.mark.req("GATHER-13")
