@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ async def test_a_home_whose_address_changed_is_found_by_all(tmp_path: Path) -> N
             "the home to be found",
         )
         assert (await shed.call("market.list@1.0"))["posts"] == []
-        post = {
+        post: dict[str, Any] = {
             "client_id": "01HZX3Q4R5S6T7V8W9XA0BC1DE",
             "category": "offer",
             "title": "Egg",

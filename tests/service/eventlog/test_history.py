@@ -97,7 +97,8 @@ async def test_a_page_is_one_append_for_each_stream(street: Mesh, monkeypatch: p
         numbers = await chains.keep_all([ChainRecord(one.entry) for one in written])
         assert appends == [200, 200]
         assert numbers == {one.entry.hash: number for number, one in enumerate(written, 1)}
-        assert [await _text(texts, one) for one in kept[::50]] == [one.text for one in kept[::50]]
+        wanted = [(0, one.home, one.sequence, one.hash) for one in kept]
+        assert await texts.texts(wanted) == [one.text for one in kept]
 
         other = ChainStore(store, Home.resolve(street.home.path), "other", community)
         await other.keep(ChainRecord(written[77].entry))
@@ -106,10 +107,6 @@ async def test_a_page_is_one_append_for_each_stream(street: Mesh, monkeypatch: p
         assert len(appends) < 20
         stored = [record async for batch in other.read(0) for _, record in batch]
         assert sorted(one.entry.hash for one in stored) == sorted(one.entry.hash for one in written)
-
-
-async def _text(texts: EventLog, one: KeptText) -> str:
-    return await texts.text(0, one.home, one.sequence, one.hash)
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
