@@ -145,6 +145,15 @@ class Library:
         present = self._journal.state().present
         return sorted((one for one in present.values() if one.corpus == corpus), key=lambda one: one.doc_cid)
 
+    def keep_answers(self, corpora: Collection[str]) -> None:
+        """Forget the answers about all but `corpora`; copies of one whose last document was removed end.
+
+        Read from the journal, so that a crash after the removal changes nothing.
+        """
+        state = self._journal.state()
+        emptied = {corpus for (corpus, _), successor in state.gone.items() if successor is None}
+        self.sharing.keep(corpora, emptied - {corpus for corpus, _ in state.present})
+
     def changes(self) -> int:
         """Return a number that grows with each change of a corpus."""
         return self._journal.changes

@@ -194,8 +194,6 @@ class RagService(Service):
         key = self._corpora.changed(call, corpus)
         check = partial(self._check_still, call, key)
         chunks = await asyncio.to_thread(self._library.remove, key, doc_cid, check)
-        if not await asyncio.to_thread(self._library.records, key):
-            await asyncio.to_thread(self._library.sharing.end_copies, key)
         self._removed.set()
         await self._look()
         return Reply({"doc_cid": doc_cid, "chunks_removed": chunks}, {"corpus": corpus})
@@ -323,7 +321,7 @@ class RagService(Service):
             keys = [corpus.name for corpus in listed if not is_copy(corpus.name)]
             if keys != self._keys:
                 self._keys[:] = keys
-                await asyncio.to_thread(self._library.sharing.keep, keys)
+                await asyncio.to_thread(self._library.keep_answers, keys)
                 self._show()
         self._mirror.changed()
 

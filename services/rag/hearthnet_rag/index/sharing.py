@@ -84,19 +84,25 @@ class Sharing:
         if self._copies.get(corpus, False):
             self._write_copies({**self._copies, corpus: False})
 
-    def keep(self, corpora: Collection[str]) -> None:
+    def keep(self, corpora: Collection[str], emptied: Collection[str] = ()) -> None:
         """Forget the answers about all but `corpora`: a later corpus of the same name is another one.
 
-        If the disk is full, the file follows with the next answer or start.
+        Copies of those `emptied`, whose last document was removed, end. If the disk is full, the files follow
+        with the next answer or start.
         """
         with self._writing:
             answers = {name: shared for name, shared in self._answers.items() if name in corpora}
-            if answers != self._answers:
-                self._answers = answers
-                try:
+            copies = {name: may and name not in emptied for name, may in self._copies.items()}
+            try:
+                if copies != self._copies:
+                    self._copies = copies
+                    self._write_copies(copies)
+                if answers != self._answers:
+                    self._answers = answers
                     self._write(answers)
-                except HearthNetError as error:
-                    _log.warning("%s is not up to date: %s", self._file, error)
+            except HearthNetError as error:
+                self._answers = answers
+                _log.warning("%s is not up to date: %s", self._file, error)
 
     def _write(self, answers: dict[str, bool]) -> None:
         replace_file(self._file, msgspec.json.encode(answers, order="sorted"))

@@ -37,6 +37,8 @@ LOOK_SECONDS: Final = 300.0
 """Pause after which a home is asked again; it is asked at once when its offers come or change."""
 AGAIN_SECONDS: Final = 30.0
 """The same after an attempt that failed."""
+_CHANGED_AT_ONCE: Final = 100
+"""Documents with another title or other metadata that are replaced together."""
 _GONE: Final = frozenset({"not_found", "partition", "timeout"})
 _UNREADABLE: Final = frozenset({"bad_request", "payload_too_large"})
 
@@ -104,25 +106,17 @@ class Copies:
                 more copies than a home keeps; any error of the call.
         """
         copy = KeptCopy(home, corpus)
-        if (known := self._copies.get(copy.key)) is not None and not known.ending:
-            self._woken[copy.key].set()
-            return self._row(known)
-        if known is not None:
-            raise HearthNetError(
-                "capacity_exceeded",
-                "the copy before is being deleted; try again in a moment",
-                retry_after_ms=1_000,
-            )
-        if len(self._copies) >= MAX_COPIES:
-            raise HearthNetError(
-                "capacity_exceeded",
-                f"a home keeps at most {MAX_COPIES} copies; end one: hearthnet corpus mirror NAME@HOME --end",
-            )
+        if (row := self._begun(copy)) is not None:
+            return row
         statement, _ = await Transfer(self._node, home, corpus).statement()
         if not statement.copies:
             raise HearthNetError("unauthorized", f"the home of {corpus} has ended its copies")
-        await asyncio.to_thread(self._files.save, copy)
-        self._begin(copy)
+        async with self._saving:
+            # Another call may have begun it, or the last that there is room for, while its home was asked.
+            if (row := self._begun(copy)) is not None:
+                return row
+            await asyncio.to_thread(self._files.save, copy)
+            self._begin(copy)
         return self._row(copy)
 
     async def end(self, home: str, corpus: str) -> dict[str, Any]:
@@ -134,9 +128,38 @@ class Copies:
         copy = self._copies.get(KeptCopy(home, corpus).key)
         if copy is None:
             raise HearthNetError("not_found", f"this home has no copy of {corpus} of that home")
-        await self._save(msgspec.structs.replace(copy, ending=True))
-        self._woken[copy.key].set()
-        return self._row(self._copies[copy.key])
+        ended = msgspec.structs.replace(copy, ending=True)
+        if not copy.ending:
+            await self._save(ended)
+        self._wake(copy.key)
+        return self._row(ended)
+
+    def _begun(self, copy: KeptCopy) -> dict[str, Any] | None:
+        """Return the row of a copy that is here already, which is brought up to date; None if it may begin.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` for one too many, and for one that is being deleted.
+        """
+        known = self._copies.get(copy.key)
+        if known is not None and known.ending:
+            raise HearthNetError(
+                "capacity_exceeded",
+                "the copy before is being deleted; try again in a moment",
+                retry_after_ms=1_000,
+            )
+        if known is not None:
+            self._wake(copy.key)
+            return self._row(known)
+        if len(self._copies) >= MAX_COPIES:
+            raise HearthNetError(
+                "capacity_exceeded",
+                f"a home keeps at most {MAX_COPIES} copies; end one: hearthnet corpus mirror NAME@HOME --end",
+            )
+        return None
+
+    def _wake(self, key: str) -> None:
+        if (woken := self._woken.get(key)) is not None:
+            woken.set()
 
     def _stands_in(self, copy: KeptCopy) -> bool:
         return not self._originals.offers(copy.home, copy.corpus)
@@ -155,27 +178,30 @@ class Copies:
     def _on_home(self, home: str) -> None:
         for key, copy in self._copies.items():
             if copy.home == home:
-                self._woken[key].set()
+                self._wake(key)
 
     async def _follow(self, key: str) -> None:
-        """Keep a copy up to date until it ends."""
+        """Keep a copy up to date until it ends, and delete it then."""
         woken = self._woken[key]
-        while not self._copies[key].ending:
+        while (copy := self._copies.get(key)) is not None:
             woken.clear()
             try:
-                await self._refresh(key)
+                await (self._delete(copy) if copy.ending else self._refresh(key))
                 self._problems.pop(key, None)
             except HearthNetError as error:
                 self._problems[key] = (
                     "its home does not answer for it" if error.code in _GONE else error.message
                 )
                 _log.info("the copy %s is brought up to date later: %s", key, error)
-            if not self._copies[key].ending:
+            if key in self._problems or not self._is_ending(key):
                 pause = AGAIN_SECONDS if key in self._problems else LOOK_SECONDS
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await woken.wait()
-        await self._delete(key)
+
+    def _is_ending(self, key: str) -> bool:
+        copy = self._copies.get(key)
+        return copy is None or copy.ending
 
     async def _refresh(self, key: str) -> None:
         """Ask the home for its version, and fetch it if it is another one.
@@ -244,11 +270,12 @@ class Copies:
                 changed += [document] if known[doc_cid] != document else []
             elif not await self._ingest(key, document):
                 unreadable.append(doc_cid)
-        # Last, since the version before has these, too, with other titles or metadata.
-        for document in changed:
-            await asyncio.to_thread(self._library.drop, key, [document["doc_cid"]])
-            if not await self._ingest(key, document):
-                unreadable.append(document["doc_cid"])
+        # Last, since the version before has these, too, with other titles or metadata. Some at a time: each
+        # removal writes the journal anew, which for one document at a time would be gigabytes.
+        for first in range(0, len(changed), _CHANGED_AT_ONCE):
+            some = changed[first : first + _CHANGED_AT_ONCE]
+            await asyncio.to_thread(self._library.drop, key, [document["doc_cid"] for document in some])
+            unreadable += [one["doc_cid"] for one in some if not await self._ingest(key, one)]
         return unreadable, size
 
     async def _ingest(self, key: str, document: dict[str, Any]) -> bool:
@@ -283,23 +310,34 @@ class Copies:
     async def _records(self, key: str) -> list[Any]:
         return await asyncio.to_thread(self._library.records, key)
 
-    async def _delete(self, key: str) -> None:
-        """Delete a copy; its own file goes last, so that a start in between ends it."""
-        copy = self._copies[key]
+    async def _delete(self, copy: KeptCopy) -> None:
+        """Delete a copy; its own file goes last, so that a start in between ends it.
+
+        Raises:
+            HearthNetError: `capacity_exceeded` if the disk is full.
+        """
+        key = copy.key
         self._on_change()
+        # The files first: they make the room that the journal takes to be written anew.
+        await self._node.copies.release(copy.holder)
         await self._remove_all_but(copy, set())
-        await asyncio.to_thread(self._files.remove, copy)
-        for known in (self._copies, self._woken, self._here, self._problems):
-            known.pop(key, None)
-        self._mixed.discard(key)
+        async with self._saving:
+            await asyncio.to_thread(self._files.remove, copy)
+            for known in (self._copies, self._woken, self._here, self._problems):
+                known.pop(key, None)
+            self._mixed.discard(key)
         self._on_change()
         _log.info("the copy %s has ended", key)
 
     async def _save(self, copy: KeptCopy) -> None:
-        """Write a copy; one that is ending stays so, whatever was under way when that was decided."""
+        """Write a copy; one that is ending stays so, and one that was deleted is not written again."""
         async with self._saving:
-            ending = copy.ending or self._copies[copy.key].ending
-            copy = msgspec.structs.replace(copy, ending=ending)
+            known = self._copies.get(copy.key)
+            if known is None:
+                return
+            if copy.ending or known.ending:
+                # Without its documents, so that it takes next to no room on a disk that is full.
+                copy = msgspec.structs.replace(copy, ending=True, documents=(), unreadable=())
             await asyncio.to_thread(self._files.save, copy)
             self._copies[copy.key] = copy
 
