@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hearthnet import HearthNetError
-from hearthnet_market.loan_states import OUT, Loan, State
+from hearthnet_market.loan_states import MOST_OF_HOME, OUT, Loan, State
 from hearthnet_market.schemas import PostState, answers_for, no_post
 
 RESERVED: Final = "market.reservation.made"
@@ -92,6 +92,12 @@ def _check_ask(wanted: ReserveInput, post: PostState, mine: Collection[str]) -> 
     if any(one.by in mine for one in still):
         raise HearthNetError(
             "bad_request", "it is reserved for the caller already", details={**path, "rule": "already"}
+        )
+    homes = {one.partition("/")[0] for one in mine}
+    if sum(one.home in homes for one in still) >= MOST_OF_HOME:
+        raise HearthNetError(
+            "capacity_exceeded",
+            f"persons of one home have at most {MOST_OF_HOME} open reservations of a post; withdraw one",
         )
     if len(still) >= MOST_OPEN:
         raise HearthNetError("capacity_exceeded", f"a post has at most {MOST_OPEN} open reservations")

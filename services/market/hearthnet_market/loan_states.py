@@ -14,12 +14,16 @@ that homes which do not hear of each other never promise one thing twice. Two de
 no promise counts beside a loan, and of several promises the one to the reservation with the
 lowest id counts.
 
+What a home asks of one post counts up to `MOST_OF_HOME`, and of one of its persons once, the lowest ids
+first: a home that writes reservations without end takes nothing from others.
+
 See: docs/market.md#lending.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
 from hearthnet.core import rfc3339
@@ -35,6 +39,8 @@ _ORDER: Final[tuple[tuple[str, State], ...]] = (
 )
 OUT: Final = frozenset[State]({"lent", "returning"})
 _OPEN: Final = OUT | {"asked", "promised"}
+MOST_OF_HOME: Final = 4
+"""Reservations of one post that persons of one home have at once before the author decides."""
 
 
 class Loan(NamedTuple):
@@ -45,6 +51,11 @@ class Loan(NamedTuple):
     note: str
     at: int
     state: State
+
+    @property
+    def home(self) -> str:
+        """The node of its author."""
+        return self.by.partition("/")[0]
 
     @property
     def is_open(self) -> bool:
@@ -66,7 +77,7 @@ class Loan(NamedTuple):
 
 def loans_of(rows: Iterable[tuple[str, str, str, int, Collection[str]]]) -> tuple[Loan, ...]:
     """Return the reservations of a post, oldest id first; rows have id, author, note, time and steps."""
-    loans = [Loan(*row[:4], _state(row[4])) for row in sorted(rows)]
+    loans = list(_counted(Loan(*row[:4], _state(row[4])) for row in sorted(rows)))
     is_out = any(one.state in OUT for one in loans)
     promised = [one.event_id for one in loans if one.state == "promised"]
     counts = set() if is_out else set(promised[:1])
@@ -74,6 +85,17 @@ def loans_of(rows: Iterable[tuple[str, str, str, int, Collection[str]]]) -> tupl
         one._replace(state="asked") if one.state == "promised" and one.event_id not in counts else one
         for one in loans
     )
+
+
+def _counted(loans: Iterable[Loan]) -> Iterator[Loan]:
+    """Yield reservations without those that are asked beyond the part of a home or person."""
+    asked = Counter[str]()
+    for one in loans:
+        if one.state == "asked":
+            if asked[one.home] >= MOST_OF_HOME or asked[f"{one.by}/"]:
+                continue
+            asked.update((one.home, f"{one.by}/"))
+        yield one
 
 
 def _state(steps: Collection[str]) -> State:

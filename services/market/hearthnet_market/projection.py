@@ -337,6 +337,12 @@ def _delete(database: sqlite3.Connection, recorded: Recorded, rights: Rights) ->
             for table in ("hiding", "unhiding", "reservation", "loan_step"):
                 database.execute(f"DELETE FROM {table} WHERE post = ?", row[:1])
         _erase_acts(database, recorded, post, None if row is None else row[0])
+        # What others wrote about the post arrived first, and waits for a post that does not come any more.
+        sql = """
+            SELECT lamport, event, home FROM waiting WHERE event_id = ?
+            AND json_extract(event, '$.event_type') != ? ORDER BY lamport"""
+        rows = database.execute(sql, (post["event_id"], DELETED)).fetchall()
+        _again(database, rights, rows, lamport)
 
 
 def _erase_acts(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
 from hearthnet.core import rfc3339
-from hearthnet_market.loan_states import Loan, loans_of
+from hearthnet_market.loan_states import MOST_OF_HOME, Loan, loans_of
 
 COLUMNS: Final = (
     "event_id, lamport, author, category, title, body, location, tags, created_at, expires_at, updated_at, "
@@ -54,9 +55,16 @@ def loans_in(rows: Iterable[tuple[Any, ...]]) -> tuple[Loan, ...]:
 
 
 def shown_loans(loans: Iterable[Loan]) -> list[dict[str, Any]]:
-    """Return reservations as posts have them: open ones first, each part oldest first."""
-    ordered = sorted(loans, key=lambda one: not one.is_open)
-    return [one.shown() for one in ordered[:_MOST_LOANS]]
+    """Return reservations as posts have them: open ones first, each part oldest first.
+
+    Up to `MOST_OF_HOME` of each home, and those that the author has decided about before others.
+    """
+    shown, homes = list[Loan](), Counter[str]()
+    for one in sorted(loans, key=lambda one: (not one.is_open, one.state == "asked")):
+        homes[one.home] += 1
+        if len(shown) < _MOST_LOANS and homes[one.home] <= MOST_OF_HOME:
+            shown.append(one)
+    return [one.shown() for one in sorted(shown, key=lambda one: (not one.is_open, one.event_id, one.by))]
 
 
 def hiding_of(event_id: str, row: tuple[Any, ...]) -> dict[str, Any]:

@@ -285,3 +285,21 @@ def test_any_order_of_arrival_lends_the_same(order: list[Event]) -> None:
         "post 3": [("33", "b", "asked"), ("30", "b", "withdrawn")],
         "post 5": [("50", "b", "returned"), ("50", "c", "refused")],
     }
+
+
+@pytest.mark.req("MARKET-43", "ATTACK-144")
+@given(st.permutations([reserved(40, 4), hidden(41, 4, author=CARL), deleted(42, 4)]))
+def test_a_deletion_erases_what_waits_for_a_post_that_never_comes(order: list[Event]) -> None:
+    """A home that was away hears of the post when its words are erased everywhere else."""
+    with tempfile.TemporaryDirectory() as folder:
+        view = View(
+            Path(folder) / "view.db", lambda one, author: concerned(one, author) or judges(one, author)
+        )
+        view.follow("log", len(order))
+        for place, one in enumerate(order, start=1):
+            view.apply([Recorded(one, place, home=one.author)])
+        view.settle("log", len(order))
+        erasing = {order[place - 1].event_id for place in view.erasing(100)}
+        waiting = view._database.execute("SELECT event FROM waiting").fetchall()
+        view.close()
+    assert (erasing, waiting) == ({f"{number:026d}" for number in (40, 41)}, [])

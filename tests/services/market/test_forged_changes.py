@@ -14,6 +14,7 @@ from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.event_log import Event, EventLog, Recorded
 from hearthnet_market.following import apply_events
 from hearthnet_market.incoming import check_incoming
+from hearthnet_market.lending import ReserveInput, reservation_of
 from hearthnet_market.read_model import View
 from hearthnet_market.schemas import CREATED, EXPIRED, HIDDEN, MOST_TAKEN_BACK, UNHIDDEN, UPDATED
 from tests.services.market.test_any_order import (
@@ -22,10 +23,13 @@ from tests.services.market.test_any_order import (
     BERTA,
     START,
     changed,
+    concerned,
     deleted,
     ended,
     event,
     made,
+    reserved,
+    step,
 )
 
 pytestmark = pytest.mark.req("ATTACK-100")
@@ -162,4 +166,32 @@ async def test_batches_are_applied_in_their_order(tmp_path: Path) -> None:
     await apply_events(log, view, 0)
     view.settle("log", 3)
     assert titles(view) == [(ANNA, f"post {number}") for number in (1, 2, 3)]
+    view.close()
+
+
+@pytest.mark.req("ATTACK-145")
+def test_reservations_without_end_leave_those_of_others(tmp_path: Path) -> None:
+    """Berta's home asks with low ids, as itself and as guests that it makes up, also with closed ones."""
+    view, flood = View(tmp_path / "view.db", concerned), list[Event]()
+    for number in range(100):
+        flood += [reserved(number + 100, 1, author=BERTA), reserved(number + 300, 1, f"{BERTA}/g{number}")]
+        withdrawn = step(number + 700, 1, number + 500, "withdraw", of=BERTA, author=BERTA)
+        flood += [reserved(number + 500, 1, author=BERTA), withdrawn]
+    late = [reserved(9_000 + one, 1, author="ed25519:" + f"{one:043d}") for one in range(20)]
+    lent = step(9_900, 1, 9_019, "hand_over", of=late[19].author)
+    for place, one in enumerate([made(1), *flood, *late, lent], start=1):
+        view.apply([Recorded(one, place, home=one.author.partition("/")[0])])
+    view.settle("", 0)
+    standing, _ = view.standing(f"{1:026d}")
+    assert standing is not None
+    asked = [one for one in standing.loans if one.is_open]
+    assert [one.by for one in asked if one.home == BERTA] == [BERTA, *(f"{BERTA}/g{n}" for n in range(3))]
+    assert {one.author for one in late} < {one.by for one in asked}
+    wanted = ReserveInput("c", f"{1:026d}")
+    assert reservation_of(wanted, standing, {"ed25519:" + "z" * 43})["step"] == "ask"
+    with pytest.raises(HearthNetError, match="persons of one home have at most 4"):
+        reservation_of(wanted, standing, {f"{BERTA}/another"})
+    [post] = view.current(ALL, START)[0]
+    assert (len(post["loans"]), sum(one["by"] == BERTA for one in post["loans"])) == (24, 4)
+    assert [one["by"] for one in post["loans"] if one["state"] == "lent"] == [late[19].author]
     view.close()
