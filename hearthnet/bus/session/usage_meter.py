@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 from hearthnet.bus.session.usage_book import Direction, UsageBook, UsageCount, UsageKey
 from hearthnet.core.home import Home
@@ -22,6 +23,8 @@ from hearthnet.trust.community.roster import Roster
 _log = logging.getLogger(__name__)
 _DELAY_SECONDS: Final = 1.0
 _MOST_TOKENS: Final = 2**32
+_MOST_UNREAD: Final = 8
+"""Batches of counts that are remembered until the book was read: once a second, where a limit holds."""
 _COMMUNITY: Final = ("community", "node", "auth")
 
 
@@ -38,8 +41,19 @@ def home_of(roster: Roster, own: str, node: str) -> str:
     return "" if person == roster.person_of(own) else person
 
 
+class BookedTime(NamedTuple):
+    """The processing time of each home in ms on a day, by the book; it has the batches up to `batch`."""
+
+    day: str
+    served_ms: Mapping[str, int]
+    batch: int
+
+
 class UsageMeter:
-    """The counts of one process that are not in the book yet."""
+    """The counts of one process that are not in the book yet.
+
+    A batch of counts is remembered until the book was read with it, so that none is overlooked on its way.
+    """
 
     def __init__(self, home: Home, own: str, roster: Callable[[], Roster]) -> None:
         """Take the node `own`, and a function that returns the present roster."""
@@ -49,6 +63,10 @@ class UsageMeter:
         self._own = own
         self._roster = roster
         self._counts: dict[UsageKey, UsageCount] = {}
+        self._unread: dict[int, dict[UsageKey, UsageCount]] = {}
+        self._batch = self._written = 0
+        self._flushing = asyncio.Lock()
+        self._book_lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._cleaned = ""
         """The last day on which homes that have left were removed."""
@@ -67,26 +85,42 @@ class UsageMeter:
             # Its own word, as long as that is possible: the rest is the way, and waiting for a place.
             self._count("used", home, "", capability, _number(meta.get("ms"), took_ms, took_ms), meta)
 
-    def pending_ms(self, day: str, home: str) -> int:
-        """Return the processing time of a home here that is not in the book yet."""
+    def booked(self, day: str) -> BookedTime:
+        """Return what the service of this process has booked on a day; blocks. Raises as `UsageBook`."""
+        with self._book_lock:
+            return BookedTime(day, self.book.served_ms(day, self.service), self._written)
+
+    def pending_ms(self, day: str, home: str, after: int = 0) -> int:
+        """Return the processing time of a home here that is not in the book, or in a batch `after` that."""
+        self._forget(number for number in self._unread if number <= after)
         return sum(
             count.ms
-            for key, count in self._counts.items()
+            for counts in (self._counts, *self._unread.values())
+            for key, count in counts.items()
             if key.direction == "served" and key.home == home and key.day == day
         )
 
     async def flush(self) -> None:
         """Add the counts to the book; where that fails they are kept for the next time."""
-        counts, self._counts = self._counts, {}
-        if not counts:
-            return
-        try:
-            await asyncio.to_thread(self._write, counts)
-        except (OSError, sqlite3.Error) as error:
-            _log.warning("usage is not written now, it will be: %s", error)
-            for key, count in self._counts.items():
-                counts[key] = counts[key].plus(count) if key in counts else count
-            self._counts = counts
+        async with self._flushing:
+            counts, self._counts = self._counts, {}
+            if not counts:
+                return
+            self._batch += 1
+            self._unread[self._batch] = counts
+            self._forget(list(self._unread)[:-_MOST_UNREAD])
+            try:
+                await asyncio.to_thread(self._write, self._batch, counts)
+            except (OSError, sqlite3.Error) as error:
+                _log.warning("usage is not written now, it will be: %s", error)
+                self._forget([self._batch])
+                for key, count in self._counts.items():
+                    counts[key] = counts[key].plus(count) if key in counts else count
+                self._counts = counts
+
+    def _forget(self, batches: Iterable[int]) -> None:
+        for number in tuple(batches):
+            self._unread.pop(number, None)
 
     async def close(self) -> None:
         """Add what is left to the book."""
@@ -96,16 +130,24 @@ class UsageMeter:
             await asyncio.gather(task, return_exceptions=True)
         await self.flush()
 
-    def _write(self, counts: dict[UsageKey, UsageCount]) -> None:
-        self.book.add(counts.items())
+    def _write(self, batch: int, counts: dict[UsageKey, UsageCount]) -> None:
+        with self._book_lock:
+            self.book.add(counts.items())
+            self._written = batch
         today = max(key.day for key in counts)
         if today != self._cleaned:
-            self._cleaned = today
-            self.book.keep_only(self._is_known)
+            try:
+                self.book.keep_only(self._is_known)
+                self._cleaned = today
+            except (OSError, sqlite3.Error) as error:  # the counts are in the book, and not added again
+                _log.warning("usage of homes that left is removed later: %s", error)
 
     def _is_known(self, home: str) -> bool:
+        """Return whether `home` is a member, a person, or answered for members before it was removed."""
         roster = self._roster()
-        return bool(home) and (roster.member(home) is not None or roster.person(home) is not None)
+        if not home or roster.member(home) is not None or roster.person(home) is not None:
+            return bool(home)
+        return any(roster.answerable(one.node_id) == home for one in roster.members)
 
     def _count(
         self,

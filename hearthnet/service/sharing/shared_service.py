@@ -14,7 +14,7 @@ from datetime import tzinfo
 from typing import Final
 
 from hearthnet.bus.session.session import Session
-from hearthnet.bus.session.usage_meter import is_of_community
+from hearthnet.bus.session.usage_meter import BookedTime, is_of_community
 from hearthnet.core.errors import (
     DAY_USED_UP,
     NOT_SHARED_NOW,
@@ -55,9 +55,8 @@ class SharedService:
         self._read: tuple[int, int] | None = None
         """Inode and time of the file that was read, None without one."""
         self._is_open = True
-        self._day = ""
-        self._served_ms: dict[str, int] = {}
-        """The processing time of each home on that day, of all processes."""
+        self._booked = BookedTime("", {}, 0)
+        """The processing time of each home on a day, of all processes."""
         self._opens_at_ms = 0
 
     @property
@@ -135,16 +134,17 @@ class SharedService:
             self._read, self._opens_at_ms = found, 0
 
     def _read_usage(self, now_ms: int) -> None:
-        day = local_day(now_ms, self._zone)
         try:
-            self._served_ms, self._day = self._peer.usage.book.served_ms(day, self._service), day
+            self._booked = self._peer.usage.booked(local_day(now_ms, self._zone))
         except (OSError, sqlite3.Error) as error:
             _log.warning("the usage of today is not read now: %s", error)
 
     def _used_ms(self, home: str, now_ms: int) -> float:
-        day = local_day(now_ms, self._zone)
-        booked = self._served_ms.get(home, 0) if day == self._day else 0
-        return booked + self._peer.usage.pending_ms(day, home) + self._running(home) * 1000
+        day, booked = local_day(now_ms, self._zone), self._booked
+        is_today = day == booked.day
+        used = booked.served_ms.get(home, 0) if is_today else 0
+        used += self._peer.usage.pending_ms(day, home, booked.batch if is_today else 0)
+        return used + self._running(home) * 1000
 
     def _until_open_ms(self, now_ms: int) -> int:
         if self._opens_at_ms <= now_ms:

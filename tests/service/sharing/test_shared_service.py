@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,21 @@ import pytest
 
 from hearthnet import Call, Stream
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session import keyring
 from hearthnet.bus.session.usage_book import UsageBook, UsageCount, UsageKey
 from hearthnet.core.errors import HearthNetError
+from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
 from hearthnet.service.hosting.host import Host
 from hearthnet.service.sharing.terms import Terms, changing_terms
 from hearthnet.trust.authorization.token import Scope, mint
+from hearthnet.trust.community import roster
+from hearthnet.trust.community.commands import CommunityAuthor
+from hearthnet.trust.community.roster import Roster
 from tests.attacks.attacker import Attacker
-from tests.helpers.mesh import Mesh, start_mesh
+from tests.helpers import mesh as meshes
+from tests.helpers.members import take_in
+from tests.helpers.mesh import Mesh, start_mesh, write_roster
 from tests.helpers.probe import CHAT, CHAT_BODY, QUERY, ProbeService, query
 from tests.helpers.waiting import wait_for
 
@@ -180,7 +188,7 @@ async def test_day_that_is_used_up_ends_for_that_home_alone(mesh: Mesh) -> None:
             [(UsageKey(today, "served", home, "probe", QUERY), UsageCount(1, 59_990))]
         )
         set_terms(mesh, Terms(per_day_seconds=60))
-        await wait_for(lambda: host._terms._served_ms.get(home) == 59_990, 5, "what was used before")
+        await wait_for(lambda: host._terms._booked.served_ms.get(home) == 59_990, 5, "what was used before")
         assert (await guest.call(QUERY, query())).output, "a little is left, and a call that has begun ends"
         error = await _error(guest)
         assert (error.code, error.rule) == ("rate_limited", "day_used_up")
@@ -193,6 +201,80 @@ async def test_day_that_is_used_up_ends_for_that_home_alone(mesh: Mesh) -> None:
         assert (await own.call(QUERY, query())).output
     async with mesh.hosting(ProbeService()), await mesh.guest_bus() as guest:
         assert (await _error(guest)).rule == "day_used_up", "also after a restart"
+
+
+@pytest.mark.req("ATTACK-146")
+async def test_those_whom_a_removed_member_let_in_are_counted_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Carol was let in by the guest, a plain member who answered for her and is put out."""
+
+    def by_guest(home: Home, place: Home, held: Roster) -> Roster:
+        inviter = home if place.path.name == "guest" else Home(place.path.parent / "guest")
+        name, newcomer = place.path.name, keyring.create_identity(place.device_key)
+        return take_in(held, keyring.load_identity(inviter.device_key), newcomer, name)
+
+    monkeypatch.setattr(meshes, "_take_in", by_guest)
+    mesh = await start_mesh(tmp_path, "carol")
+    service, carols = ProbeService(), mesh.others[0]
+    guest, carol = (keyring.load_identity(home.device_key) for home in (mesh.guest, carols))
+
+    async def work(call: Call[Any, Any]) -> None:
+        await asyncio.sleep(0.05)
+
+    service.answer = work
+    held = keyring.load_roster(mesh.home.roster, mesh.identity.node_id)
+    out = CommunityAuthor(held, mesh.identity).revoke(guest.node_id, "other", client_id="c", now_ms=now_ms())
+    held = roster.merge(held, [out])
+    write_roster(held, mesh.home, carols)
+    assert held.answerable(carol.node_id) == guest.node_id
+    set_terms(mesh, Terms(per_day_seconds=1))
+    async with mesh.hosting(service) as host, await mesh.bus(at=carols) as bus:
+        for _ in range(15):
+            await bus.call(QUERY, query())
+        await asyncio.gather(*(bus.call(QUERY, query()) for _ in range(9)), return_exceptions=True)
+        assert (await _error(bus)).rule == "day_used_up"
+        await wait_for(lambda: dict(host.peer.usage.book.rows("")), 5, "the counts")
+        await host.peer.usage.flush()
+        [one] = dict(host.peer.usage.book.rows(""))
+        assert one.home == guest.node_id
+    mesh.server.stop()
+
+
+@pytest.mark.req("SHARE-7", "ATTACK-146")
+async def test_time_that_is_being_written_counts(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counts leave the process for the book, which is read once a second."""
+    add, began, goes_on = UsageBook.add, threading.Event(), threading.Event()
+
+    def slowly(self: UsageBook, counts: Any) -> None:
+        began.set()
+        assert goes_on.wait(20)
+        add(self, counts)
+
+    async with mesh.hosting(ProbeService()) as host, await mesh.guest_bus() as guest:
+        set_terms(mesh, Terms(per_day_seconds=60))
+        await _in_force(host, Terms(per_day_seconds=60))
+        await guest.call(QUERY, query())
+        await host.peer.usage.flush()
+        monkeypatch.setattr(host._terms, "refresh", lambda now_ms: False)
+        monkeypatch.setattr(UsageBook, "add", slowly)
+        host.peer.usage.served(guest.peer.node_id, QUERY, 61.0, {})
+        assert (await _error(guest)).rule == "day_used_up"
+        await wait_for(began.is_set, 5, "the counts to be on their way")
+        assert (await _error(guest)).rule == "day_used_up", "while it is written"
+        goes_on.set()
+        await wait_for(lambda: sum(_written(host).values()) >= 61_000, 5, "the counts in the book")
+        assert (await _error(guest)).rule == "day_used_up", "before the book was read"
+        monkeypatch.undo()
+        await wait_for(lambda: host._terms._booked.served_ms, 5, "the book to be read")
+        assert (await _error(guest)).rule == "day_used_up"
+        today = datetime.now().date().isoformat()
+        assert host.peer.usage.pending_ms(today, guest.peer.node_id) == 0
+        assert sum(_written(host).values()) < 62_000, "counted once"
+
+
+def _written(host: Host) -> dict[str, int]:
+    return host.peer.usage.book.served_ms(datetime.now().date().isoformat(), "probe")
 
 
 @pytest.mark.req("ATTACK-130")
