@@ -114,7 +114,9 @@ def lending_of(wanted: LendInput, post: PostState, mine: Collection[str]) -> dic
     if post.author not in mine:
         raise HearthNetError("unauthorized", "only its author lends what a post offers; see: market.reserve")
     named = [one for one in post.loans if one.event_id == wanted.reservation]
-    named = [one for one in named if wanted.borrower in ("", one.by, one.by.partition("/")[0])]
+    # A home can give one id to reservations of its own and of a guest: the whole name is nobody else's.
+    exact = [one for one in named if one.by == wanted.borrower]
+    named = exact or [one for one in named if wanted.borrower in ("", one.home)]
     if not named:
         raise _no_reservation(wanted.event_id)
     if len(named) > 1:

@@ -211,6 +211,10 @@ async def test_of_two_reservations_with_one_id_the_lender_names_one() -> None:
     for named, by in (("carol", "carol"), ("guest", "guest/anna"), ("guest/anna", "guest/anna")):
         meant = LendInput(**given, step="promise", borrower=named)
         assert lending_of(meant, offered, {"owner"})["borrower"] == by
+    both = offered._replace(loans=(copied, mine._replace(by="guest")))
+    for by in ("guest", "guest/anna"):
+        meant = LendInput(**given, step="refuse", borrower=by)
+        assert lending_of(meant, both, {"owner"})["borrower"] == by, "a home with the id of its own guest"
     with pytest.raises(HearthNetError) as error:
         lending_of(LendInput(**given, step="promise", borrower="stranger"), offered, {"owner"})
     assert error.value.code == "not_found"
