@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hearthnet.bus.bus import Bus
 
 DAY: Final = 86_400
+_PLACE_DECIMALS: Final = 3
+"""Decimals of the degrees of a place: some 100 m."""
 CATEGORIES: Final = ("offer", "request", "info", "emergency")
 _REASONS: Final = ("fulfilled", "withdrawn", "user_request", "stale")
 
@@ -195,7 +197,7 @@ _STEP: Final = 50
 @click.option("--body", required=True, help="The message itself.")
 @click.option("--tag", "tags", multiple=True, help="A word to find it by; may be given more than once.")
 @click.option("--days", type=click.IntRange(1, 30), default=7, show_default=True, help="How long it stays.")
-@click.option("--place", callback=_position, metavar="LAT,LON", help="Where it is; kept to some 100 m.")
+@click.option("--place", callback=_position, metavar="LAT,LON", help="Where it is; rounded to some 100 m.")
 @click.option("--place-name", default="", help="The place in words, such as Mill Lane.")
 @click.option(
     "--within",
@@ -229,7 +231,9 @@ def post(
     fields |= {"ttl_seconds": days * DAY, **({"tags": list(tags)} if tags else {})}
     if place_name and not place:
         raise click.UsageError("--place-name takes --place LAT,LON")
-    fields |= {"location": {**place, "label": place_name}} if place else {}
+    if place:  # rounded before it is signed: every home gets the signed request
+        rough = {name: round(degrees, _PLACE_DECIMALS) for name, degrees in place.items()}
+        fields["location"] = {**rough, "label": place_name}
     request = {"params": {}, "input": fields}
     find_contract("market.post@1.0").check_request(request)
     sent = asyncio.run(_send_or_queue(home, request, within * 3600))

@@ -59,7 +59,11 @@ def reserve(
 @click.argument("step", type=click.Choice(tuple(_DONE)))
 @click.argument("event_id")
 @click.argument("reservation")
-@click.option("--borrower", metavar="NODE", help="Whose it is, where two reservations have one id; of a guest NODE/GUEST.")
+@click.option(
+    "--borrower",
+    metavar="NODE",
+    help="Whose it is, where two reservations have one id; of a guest NODE/GUEST.",
+)
 @common_options
 def lend(step: str, event_id: str, reservation: str, borrower: str | None, home: Home, json: bool) -> None:
     """Decide about a reservation of your post, by the ids that the list shows.

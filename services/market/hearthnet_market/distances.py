@@ -12,9 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
+from hearthnet import HearthNetError
+
 _EARTH_KM: Final = 6371.0
 DECIMALS: Final = 3
-"""Decimals of the degrees that a post keeps: some 100 m."""
+"""Maximum of decimals of the degrees of a post: some 100 m."""
 SQL: Final = "distance_km(post.location, ?, ?)"
 
 
@@ -41,9 +43,21 @@ def add_function(database: sqlite3.Connection) -> None:
     database.create_function("distance_km", 3, _distance, deterministic=True)
 
 
-def rounded(location: dict[str, Any]) -> dict[str, Any]:
-    """Return a location as a post keeps it, to some 100 m: nobody need know at which door a ladder stands."""
-    return {**location, **{name: round(location[name], DECIMALS) for name in ("lat", "lng")}}
+def check_rough(location: dict[str, Any], path: str) -> None:
+    """Check that a location says no more than some 100 m: nobody need know at which door a ladder stands.
+
+    Rounding it here would be too late, since every home gets the request as its author signed it.
+
+    Raises:
+        HearthNetError: `bad_request` for more than `DECIMALS` decimals of a degree.
+    """
+    for name in ("lat", "lng"):
+        if round(location[name], DECIMALS) != location[name]:
+            raise HearthNetError(
+                "bad_request",
+                f"a place has at most {DECIMALS} decimals of a degree, some 100 m; round it before the call",
+                details={"path": f"{path}/location/{name}", "rule": "decimals", "limit": DECIMALS},
+            )
 
 
 def with_km(posts: Iterable[dict[str, Any]], near: Position | None) -> list[dict[str, Any]]:

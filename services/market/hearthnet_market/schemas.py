@@ -13,7 +13,7 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.core import derived_id
-from hearthnet_market.distances import Position, rounded
+from hearthnet_market.distances import Position
 from hearthnet_market.loan_states import Loan
 
 CREATED: Final = "market.post.created"
@@ -77,7 +77,7 @@ class SearchInput(msgspec.Struct, frozen=True):
 
 
 class PostInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Input of `market.post`; `location` is kept to some 100 m."""
+    """Input of `market.post`; `location` is rounded to some 100 m."""
 
     client_id: str
     category: Category
@@ -373,7 +373,7 @@ def without_unknown(fields: dict[str, Any]) -> dict[str, Any]:
     location = fields.get("location")
     if location is None:
         return fields
-    return {**fields, "location": rounded({name: location[name] for name in LOCATION})}
+    return {**fields, "location": {name: location[name] for name in LOCATION}}
 
 
 def sweep_id(event_id: str) -> str:

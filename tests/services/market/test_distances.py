@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from hearthnet.cli.workflows.market_proofs import problem
+from hearthnet.core.ids import unb64
 from hearthnet_market.distances import Position, km_between
 from tests.helpers.mesh import Mesh
 from tests.services.market.stalls import stall
@@ -11,7 +13,8 @@ from tests.services.market.trade import do, post, refused
 
 BERLIN = {"lat": 52.52, "lng": 13.405}
 MUNICH = {"lat": 48.137, "lng": 11.575}
-POTSDAM = {"lat": 52.39056, "lng": 13.06447}
+POTSDAM = {"lat": 52.391, "lng": 13.064}
+DOOR = {"lat": 52.39056, "lng": 13.064, "label": "Potsdam"}
 
 
 @pytest.mark.req("MARKET-47")
@@ -32,7 +35,6 @@ async def test_the_nearest_posts_come_first_with_their_distances(mesh: Mesh) -> 
         plain = (await do(home.bus, "list"))["posts"]
         assert [one["title"] for one in plain] == ["Anvil", "Drill", "Saw"]
         assert not any("km" in one for one in plain)
-        # Nobody need know the door.
         assert plain[1]["location"] == {"lat": 52.391, "lng": 13.064, "label": "Potsdam"}
 
         near = (await do(home.bus, "list", near=BERLIN))["posts"]
@@ -51,3 +53,18 @@ async def test_the_nearest_posts_come_first_with_their_distances(mesh: Mesh) -> 
         moved = (await do(home.bus, "list", near=MUNICH))["posts"]
         assert [one.get("km") for one in moved] == [0, 0, None]
         assert (await refused(home.bus, "list", within_km=3)).details["path"] == "/input/near"
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("MARKET-47", "ATTACK-147")
+async def test_no_event_says_at_which_door_a_thing_stands(mesh: Mesh) -> None:
+    """Not in the signed request either, which every home gets, and of which every export has a digest."""
+    async with stall(mesh, mesh.home) as home:
+        error = await refused(home.bus, "post", category="offer", title="Saw", body="b", location=DOOR)
+        assert (error.rule, error.details["path"]) == ("decimals", "/input/location/lat")
+        saw = await post(home.bus, "Saw", location={**POTSDAM, "label": "Potsdam"})
+        error = await refused(home.bus, "update", event_id=saw, fields={"location": DOOR})
+        assert (error.rule, error.details["path"]) == ("decimals", "/input/fields/location/lat")
+        for event in (await do(home.bus, "export", event_id=saw))["events"]:
+            assert b"52.391" in unb64(event["frame"])
+            assert problem(event, home.bus.peer.roster) == ""
