@@ -20,12 +20,15 @@ from tests.helpers.shell import Shell
 from tests.helpers.waiting import wait_for_sync
 
 _OTHER = "01JZZZZZZZZZZZZZZZZZZZZZ99"
+AT = ("--place", "52.390561,13.064472", "--place-name", "Mill Lane")
 
 
 @pytest.fixture(scope="module")
 def written(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """An export of one post that was changed."""
-    posted = shell.json("market", "post", "--title", "Proved", "--body", "By me.", "--tag", "proof", "--json")
+    posted = shell.json(
+        "market", "post", "--title", "Proved", "--body", "By me.", "--tag", "proof", *AT, "--json"
+    )
     change = {"client_id": ids.new_ulid(), "event_id": posted["event_id"], "fields": {"body": "By me alone."}}
     shell.json("call", "market.update", "--json", "--body", json.dumps({"params": {}, "input": change}))
     file = tmp_path_factory.mktemp("market") / "export.json"
@@ -50,6 +53,9 @@ def test_who_wrote_a_post_is_proved_without_a_node(
     file = tmp_path / "export.json"
     roster = shell.home / "community" / "roster.json"
     assert here.json("market", "verify", file, "--roster", roster) == {"proved": 2}
+    frame = ids.unb64(written["events"][0]["frame"])
+    assert b"52.391" in frame
+    assert b"52.3905" not in frame
 
 
 @pytest.mark.req("MARKET-23")
