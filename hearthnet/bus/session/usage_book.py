@@ -11,14 +11,18 @@ See: docs/sharing.md#who-used-what.
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 KEPT_DAYS: Final = 90
+_log = logging.getLogger(__name__)
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 Direction = Literal["served", "used"]
 _BUSY_SECONDS: Final = 5.0
 _TABLE: Final = """
@@ -69,9 +73,18 @@ class UsageBook:
         self._folder = folder
 
     def add(self, counts: Iterable[tuple[UsageKey, UsageCount]]) -> None:
-        """Add counts, and remove those of days that are over for long."""
+        """Add counts, and remove those of days that are over for long; a damaged file is put aside first."""
         rows = [(*key, *count) for key, count in counts]
         oldest = days_before(max(row[0] for row in rows), KEPT_DAYS)
+        try:
+            self._add(rows, oldest)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            self._put_aside()
+            self._add(rows, oldest)
+
+    def _add(self, rows: list[tuple[Any, ...]], oldest: str) -> None:
         with self._opened(create=True) as database, database:
             database.executemany(_ADD, rows)
             database.execute("DELETE FROM usage WHERE day < ?", (oldest,))
@@ -109,6 +122,23 @@ class UsageBook:
             homes = [home for (home,) in database.execute("SELECT DISTINCT home FROM usage")]
         return self.forget(home for home in homes if not is_known(home))
 
+    def _put_aside(self) -> None:
+        """Rename the file, unless another process has done so."""
+        path = self._folder / "usage.db"
+        with (self._folder / "usage.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                with self._opened(create=True) as database:
+                    if database.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok":
+                        return
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+            _log.error("%s is damaged and put aside: counts begin anew", path)
+            for beside in ("usage.db-wal", "usage.db-shm"):
+                (self._folder / beside).unlink(missing_ok=True)
+            path.replace(path.with_name("usage.db.damaged"))
+
     @contextmanager
     def _opened(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         path = self._folder / "usage.db"
@@ -122,6 +152,10 @@ class UsageBook:
                 database.execute("PRAGMA synchronous = NORMAL")
             database.execute(_TABLE)
             yield database
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
 def days_before(day: str, count: int) -> str:

@@ -107,7 +107,7 @@ def unreadable(error: sqlite3.DatabaseError) -> bool:
 
 def opened(path: Path) -> sqlite3.Connection:
     """Open the view at `path`, or recreate it if it is damaged or of another version."""
-    with _locked(path):
+    with locked(path):
         try:
             return _connect(path)
         except sqlite3.DatabaseError as error:
@@ -118,7 +118,7 @@ def opened(path: Path) -> sqlite3.Connection:
 
 def recreated(path: Path) -> sqlite3.Connection:
     """Replace the view at `path` by an empty one and open it."""
-    with _locked(path):
+    with locked(path):
         return _recreated(path)
 
 
@@ -130,8 +130,8 @@ def empty(database: sqlite3.Connection) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Lock the file against other processes: SQLite does not wait if two create it at once."""
+def locked(path: Path) -> Iterator[None]:
+    """Lock a database file against other processes: SQLite does not wait if two create it at once."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -52,7 +52,7 @@ def check_rough(location: dict[str, Any], path: str) -> None:
         HearthNetError: `bad_request` for more than `DECIMALS` decimals of a degree.
     """
     for name in ("lat", "lng"):
-        if round(location[name], DECIMALS) != location[name]:
+        if name in location and round(location[name], DECIMALS) != location[name]:
             raise HearthNetError(
                 "bad_request",
                 f"a place has at most {DECIMALS} decimals of a degree, some 100 m; round it before the call",

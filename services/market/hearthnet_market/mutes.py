@@ -1,7 +1,7 @@
 """The authors whom persons of this home have muted: in a file of this home, and in no event.
 
-The processes of the service share the file. It is no view: the choices are in no event, so it is never
-recreated.
+The processes of the service share the file. It is no view: the choices are in no event. A damaged file is put
+aside, and an empty one takes its place.
 
 See: docs/market.md#muting.
 """
@@ -9,6 +9,8 @@ See: docs/market.md#muting.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -17,8 +19,10 @@ from typing import Any, Final, NamedTuple
 
 from hearthnet import Call, HearthNetError, NodeContext
 from hearthnet.core import now_ms, rfc3339
+from hearthnet_market.database import locked, unreadable
 from hearthnet_market.schemas import MuteInput
 
+_log = logging.getLogger(__name__)
 MOST_MUTED: Final = 500
 """Authors that one person can mute."""
 _SCHEMA: Final = """
@@ -60,11 +64,17 @@ class Mutes:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file at `path`, or create it."""
+        """Open the file at `path`, or create it; a damaged one is put aside."""
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
-        self._database.execute("PRAGMA secure_delete = ON")
-        self._database.execute(_SCHEMA)
+        with locked(path):
+            self.are_lost = not _is_sound(path)
+            if self.are_lost:
+                _log.error("%s is damaged and put aside: no author is muted any more", path)
+                path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+                path.replace(path.with_name(f"{path.name}.damaged"))
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
+            self._database.execute("PRAGMA secure_delete = ON")
+            self._database.execute(_SCHEMA)
 
     def close(self) -> None:
         """Close the file."""
@@ -108,6 +118,17 @@ class Mutes:
             return self._database.execute("DELETE FROM muted WHERE by = ?", (by,)).rowcount
 
 
+def _is_sound(path: Path) -> bool:
+    """Return whether the file can be read, or is not there yet."""
+    with contextlib.closing(sqlite3.connect(path, timeout=5)) as database:
+        try:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+        except sqlite3.DatabaseError as error:
+            if not unreadable(error):
+                raise
+            return False
+
+
 class Muting:
     """Muted authors as calls decide and see them.
 
@@ -117,6 +138,7 @@ class Muting:
     def __init__(self, node: NodeContext, mutes: Mutes) -> None:
         self._node = node
         self._mutes = mutes
+        self.are_lost = mutes.are_lost
 
     async def close(self) -> None:
         """Close the file."""

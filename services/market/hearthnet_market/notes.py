@@ -35,6 +35,7 @@ class MarketNotes:
     def __init__(self) -> None:
         self._full_for = ""
         self._full_day = 0
+        self.are_mutes_lost = False
 
     def quota_used(self, caller: str, now_ms: int) -> None:
         """Note until midnight UTC that the node `caller` has added all that it may today."""
@@ -51,4 +52,6 @@ class MarketNotes:
         if state.forks:
             names = ", ".join(short_id(author) for author in state.forks[:3])
             return f"two copies of one home write as {names}; its owner should remove one of them"
+        if self.are_mutes_lost:
+            return "muted authors are lost, as their file was damaged; see: hearthnet market mute"
         return None

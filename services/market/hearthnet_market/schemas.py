@@ -13,7 +13,7 @@ import msgspec
 
 from hearthnet import HearthNetError
 from hearthnet.core import derived_id
-from hearthnet_market.distances import Position
+from hearthnet_market.distances import Position, check_rough
 from hearthnet_market.loan_states import Loan
 
 CREATED: Final = "market.post.created"
@@ -336,14 +336,15 @@ def reused(client_id: str) -> HearthNetError:
 
 
 def check_text(fields: dict[str, Any], at: str = "/input") -> None:
-    """Raise for characters that are invisible or that change the display of others.
+    """Raise for characters that are invisible or that change the display of others, and for too fine a place.
 
     A body may have line breaks and tabs. Texts must not be blank.
 
     Raises:
-        HearthNetError: `bad_request`, with the path of the text.
+        HearthNetError: `bad_request`, with the path of the text or number.
     """
     location = fields.get("location") or {}
+    check_rough(location, at)
     places: list[tuple[str, str, re.Pattern[str]]] = [
         ("title", fields.get("title", ""), _INVISIBLE),
         ("body", fields.get("body", ""), _INVISIBLE_IN_TEXT),

@@ -24,7 +24,7 @@ from hearthnet.service import EventLog
 from hearthnet_market import lending
 from hearthnet_market.database import DamagedView
 from hearthnet_market.decisions import Decisions, guarded
-from hearthnet_market.distances import check_rough, with_km
+from hearthnet_market.distances import with_km
 from hearthnet_market.export import exported, reply_of, reply_output
 from hearthnet_market.following import apply_events
 from hearthnet_market.incoming import check_incoming, level_of, may_change
@@ -73,7 +73,6 @@ TOPIC: Final = "market"
 _SYNC: Final = "community.log.sync@1.0"
 _LOOKS: Final = (0.0, 0.05, 0.3)
 """Seconds before each reading of the log: an event is announced while it is still on its way to disk."""
-_NOWHERE: Final = {"lat": 0, "lng": 0}
 _Answer = TypeVar("_Answer")
 _DataOf = Callable[[PostState, Collection[str], str], dict[str, Any]]
 """Returns an event's data, for a post, the principals of the caller and its level, or raises the refusal."""
@@ -103,6 +102,7 @@ class MarketService(Service):
             View, node.data / "view.db", lambda event, author: may_change(event, author, peer.roster)
         )
         self._muting = Muting(node, await asyncio.to_thread(Mutes, node.data / "mutes.db"))
+        self._notes.are_mutes_lost = self._muting.are_lost
         self._meanings = SemanticIndex(node.bus, self._view, self._look)
         self._events = EventLog(
             await node.store(),
@@ -118,6 +118,7 @@ class MarketService(Service):
         await self._events.watch(self._woken)
         self._topic = await node.topic(TOPIC, self._events, check_incoming)
         await self._topic.open(self._update_note)
+        self._update_note()
         peer.membership.on_change(self._roster_changed)
         self._meanings.open()
         self._tasks.start(self._follow(), "follow the market's log")
@@ -178,7 +179,6 @@ class MarketService(Service):
         """Create a post, once for each client id of its author."""
         data = without_unknown(msgspec.to_builtins(call.input))
         check_text(data)
-        check_rough(data.get("location") or _NOWHERE, "/input")
         if (erased := await self._erased(call)) is not None:
             return erased
         recorded = await self._decisions.append(call, CREATED, data)
@@ -192,7 +192,6 @@ class MarketService(Service):
         """Update a post of the caller."""
         wanted = call.input
         check_text(wanted.fields, "/input/fields")
-        check_rough(wanted.fields.get("location") or _NOWHERE, "/input/fields")
         return await self._change(call, UPDATED, lambda post, mine, level: update_of(wanted, post, mine))
 
     @capability("market.expire@1.0", event_sourced=True, erasable=True, takes_back=True)

@@ -55,6 +55,18 @@ def test_book_forgets_old_days_and_homes(tmp_path: Path) -> None:
     assert b"anna" not in b"".join(path.read_bytes() for path in (tmp_path / "usage").glob("usage.db"))
 
 
+@pytest.mark.req("ATTACK-148")
+def test_damaged_book_is_put_aside_and_begun_anew(tmp_path: Path) -> None:
+    one, other = UsageBook(tmp_path / "usage"), UsageBook(tmp_path / "usage")
+    one.add([(key("2026-06-10"), UsageCount(1, 500))])
+    for torn in (b"no database at all" * 1_000, b"SQLite format 3\0" + bytes(range(250)) * 40):
+        (tmp_path / "usage" / "usage.db").write_bytes(torn)
+        one.add([(key("2026-06-10"), UsageCount(1, 1))])
+        other.add([(key("2026-06-10"), UsageCount(1, 1))])
+        assert rows(other) == {key("2026-06-10"): UsageCount(2, 2)}
+    assert len([*(tmp_path / "usage").glob("usage.db.damaged")]) == 1, "the last one is kept"
+
+
 @pytest.mark.req("SHARE-8")
 @pytest.mark.asyncio
 async def test_calls_between_homes_are_counted_on_both_sides(mesh: Mesh) -> None:

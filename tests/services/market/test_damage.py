@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hearthnet.bus.bus import Bus
+from hearthnet.bus.session.keyring import load_identity
 from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.service.effects.event_log import EventLog, Recorded
@@ -54,6 +55,31 @@ async def test_a_view_damaged_inside_is_derived_anew_at_the_start(mesh: Mesh) ->
         _tear(mesh.home.service("market") / "view.db", 3)
         async with mesh.hosting(MarketService()):
             assert await _titles(bus) == posted
+
+
+@pytest.mark.req("MARKET-4", "ATTACK-148")
+@pytest.mark.parametrize("how", ["another file", "torn"])
+async def test_damaged_mutes_are_put_aside_and_the_market_starts(mesh: Mesh, how: str) -> None:
+    file = mesh.home.service("market") / "mutes.db"
+    async with await mesh.bus() as bus:
+        async with mesh.hosting(MarketService()):
+            posted = await _fill(bus, 2)
+        if how == "torn":
+            _tear(file, 1)
+        else:
+            file.write_bytes(b"no database at all" * 1_000)
+        async with mesh.hosting(MarketService()) as host:
+            assert await _titles(bus) == posted
+            assert "muted authors are lost" in str(host._service.note)
+            body = {
+                "params": {},
+                "input": {"author": load_identity(mesh.guest.device_key).node_id, "muted": True},
+            }
+            await bus.call("market.mute@1.0", body)
+        assert [one.name for one in file.parent.glob("mutes.db.damaged")]
+        async with mesh.hosting(MarketService()) as host:
+            reply = await bus.call("market.list@1.0", {"params": {}, "input": {"muted": True}})
+            assert (len(reply.output["muted"]), host._service.note) == (1, None)
 
 
 @pytest.mark.req("MARKET-4")
