@@ -55,6 +55,17 @@ def test_book_forgets_old_days_and_homes(tmp_path: Path) -> None:
     assert b"anna" not in b"".join(path.read_bytes() for path in (tmp_path / "usage").glob("usage.db"))
 
 
+@pytest.mark.req("ATTACK-150")
+@pytest.mark.asyncio
+async def test_calls_of_less_than_a_millisecond_add_up(mesh: Mesh) -> None:
+    today = datetime.now().date().isoformat()
+    async with mesh.hosting(ProbeService()) as host, await mesh.guest_bus() as guest:
+        usage, home = host.peer.usage, guest.peer.node_id
+        for _ in range(1_000):
+            usage.served(home, QUERY, 0.0009, {})
+        assert 899 <= usage.pending_ms(today, home) <= 900
+
+
 @pytest.mark.req("ATTACK-148")
 def test_damaged_book_is_put_aside_and_begun_anew(tmp_path: Path) -> None:
     one, other = UsageBook(tmp_path / "usage"), UsageBook(tmp_path / "usage")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from hearthnet.core.errors import HearthNetError
+from hearthnet.service.sharing.terms import Terms, changing_terms
 from hearthnet_rag.index.journal import Journal
 from hearthnet_rag.index.sharing import Sharing
 from hearthnet_rag.mirror import copies
@@ -117,6 +119,33 @@ async def test_new_titles_of_all_documents_write_the_journal_once(
         body = {"params": {"corpus": MANUALS, "copy_of": k.node}, "input": {}}
         listed = (await m.bus.call("rag.list_documents@1.0", body)).output["documents"]
         assert [one["title"] for one in listed].count("Another title") == 3
+
+
+@pytest.mark.req("MIRROR-5", "ATTACK-149")
+@pytest.mark.parametrize(
+    "terms", [Terms(audience="nobody"), Terms(audience="trusted")], ids=["nobody", "trusted"]
+)
+async def test_copies_end_also_where_the_service_is_not_shared_any_more(mesh: Mesh, terms: Terms) -> None:
+    """Whoever stops sharing altogether takes back copies, too, and is in reach for that."""
+    async with two_homes(mesh, level="member") as (k, m):
+        boiler = await k.add(MANUALS, BOILER)
+        await k.share(MANUALS)
+        await m.mirror(k.node)
+        await m.whole(documents=1)
+        with changing_terms(k.home.sharing) as known:
+            known["rag"] = terms
+        body = {"params": {"corpus": MANUALS}, "input": {"doc_cid": boiler, "offset": 0, "length": 9}}
+
+        async def is_closed() -> bool:
+            with contextlib.suppress(HearthNetError):
+                await m.bus.call("rag.read_document@1.0", body, node=k.node)
+                return False
+            return True
+
+        await wait_for(is_closed, what="the terms to be in force")
+        await k.share(MANUALS, shared=False, copies=False)
+        await gone(m)
+        assert await m.held(boiler) == []
 
 
 @pytest.mark.req("MIRROR-5")

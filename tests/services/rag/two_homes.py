@@ -15,6 +15,7 @@ from hearthnet.bus.session.keyring import load_identity, load_roster
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.service.hosting.host import Host
+from hearthnet.trust.community.events import Level
 from hearthnet_rag import RagService
 from tests.helpers.members import raise_to
 from tests.helpers.mesh import Mesh, write_roster
@@ -112,11 +113,13 @@ class RagHome:
 
 
 @contextlib.asynccontextmanager
-async def two_homes(mesh: Mesh) -> AsyncIterator[tuple[RagHome, RagHome]]:
-    """K and M, both running; M is a trusted member, and may so add documents of its own."""
+async def two_homes(mesh: Mesh, level: Level = "trusted") -> AsyncIterator[tuple[RagHome, RagHome]]:
+    """K and M, both running; M is a trusted member, or of another level."""
     founder, guest = (load_identity(home.device_key) for home in (mesh.home, mesh.guest))
     held = load_roster(mesh.home.roster, founder.node_id)
-    write_roster(raise_to(held, founder, guest, "trusted"), mesh.home, mesh.guest)
+    if level != "member":
+        held = raise_to(held, founder, guest, level)
+    write_roster(held, mesh.home, mesh.guest)
     async with await mesh.bus() as bus, await mesh.bus(at=mesh.guest) as other:
         homes = RagHome(mesh, mesh.home, bus), RagHome(mesh, mesh.guest, other)
         try:
