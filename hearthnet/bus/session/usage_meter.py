@@ -63,6 +63,7 @@ class UsageMeter:
         self._own = own
         self._roster = roster
         self._counts: dict[UsageKey, UsageCount] = {}
+        self._rest_us: dict[str, int] = {}
         self._unread: dict[int, dict[UsageKey, UsageCount]] = {}
         self._batch = self._written = 0
         self._flushing = asyncio.Lock()
@@ -73,8 +74,12 @@ class UsageMeter:
 
     def served(self, home: str, capability: str, seconds: float, meta: Mapping[str, Any]) -> None:
         """Count a call that this process has answered for another home."""
-        if self._is_known(home) and not is_of_community(capability):
-            self._count("served", home, self.service, capability, int(seconds * 1000), meta)
+        if not self._is_known(home) or is_of_community(capability):
+            return
+        # What is less than a millisecond goes to the next call: else short calls would cost nothing.
+        whole_ms = int((us := self._rest_us.get(home, 0) + round(seconds * 1e6)) // 1000)
+        self._rest_us[home] = us - whole_ms * 1000
+        self._count("served", home, self.service, capability, whole_ms, meta)
 
     def used(self, node: str, capability: str, took_ms: int, meta: Mapping[str, Any]) -> None:
         """Count a call that `node` has answered within `took_ms`."""

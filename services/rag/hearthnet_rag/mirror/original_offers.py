@@ -42,7 +42,7 @@ class OriginalOffers:
         self._on_home = on_home
         self._on_change = on_change
         self._begun = self._settled = False
-        self._originals: dict[tuple[str, str], set[object]] = {}
+        self._originals: dict[tuple[str, str], frozenset[object]] = {}
 
     def begin(self) -> None:
         """Begin to follow the offers, if that has not begun."""
@@ -89,8 +89,12 @@ class OriginalOffers:
                 view = change.view
                 if "copy_of" in view.params:
                     continue
-                known = self._originals.setdefault((view.node, view.params["corpus"]), set())
-                before = bool(known)
-                (known.discard if change.event == "gone" else known.add)(view.key)
-                if before != bool(known):
+                name = view.node, view.params["corpus"]
+                known = self._originals.get(name, frozenset())
+                now = known - {view.key} if change.event == "gone" else known | {view.key}
+                if now:
+                    self._originals[name] = now
+                else:  # a home may offer corpora of ever new names
+                    self._originals.pop(name, None)
+                if bool(known) != bool(now):
                     self._on_change()
