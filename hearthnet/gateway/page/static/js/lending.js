@@ -34,7 +34,8 @@ function reservation(post, loan, open, mine, decide) {
   const steps = mine ? (LENDER[loan.state] ?? []).filter((step) => step !== "promise" || !isTaken)
     : isOwn(loan, "by") ? BORROWER[loan.state] ?? [] : [];
   const verb = mine ? "lend" : "reserve";
-  const about = { event_id: post.event_id, reservation: loan.event_id, ...(mine ? { borrower: [loan.by, loan.guest].filter(Boolean).join("/") } : {}) };
+  const borrower = [loan.by, loan.guest].filter(Boolean).join("/");
+  const about = { event_id: post.event_id, reservation: loan.event_id, ...(mine ? { borrower } : {}) };
   const take = (step) => decide(verb, { ...about, step }, `loan.${step}.done`);
   return el("li", { "data-loan": loan.event_id },
     el("p", { class: "hint" }, el("span", { class: "chip" }, text(`loan.${loan.state}`)), " ", shown(homeName(loan.by)),
