@@ -204,7 +204,7 @@ class Expired(Unauthorized):
 
 
 class NotFound(_Coded):
-    """Nobody offers the capability, or the named thing does not exist; `alt` names similar ones."""
+    """No process offers the capability, or the named thing does not exist; `alt` names similar ones."""
 
     codes = ("not_found", "thread_missing")
 

@@ -67,7 +67,7 @@ class Session:
     def follow_roster_file(self) -> None:
         """Read the roster file of the home whenever the node says that it holds more than this process.
 
-        For processes without a store. What is announced after such a process has read the file and before
+        For processes without a store. An event announced after such a process has read the file and before
         the server knows its subscription would be unknown to it until it ends.
         """
         self.membership.on_local_heads(self._compare)

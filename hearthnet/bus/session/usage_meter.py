@@ -128,7 +128,7 @@ class UsageMeter:
             self._unread.pop(number, None)
 
     async def close(self) -> None:
-        """Add what is left to the book."""
+        """Add the rest to the book."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -1,7 +1,7 @@
 """The schemas of the API description: those of the contracts, and of the gateway's own requests and answers.
 
 msgspec makes the latter from Structs: those by which a request is read, and for answers those below, which
-`tests/gateway/api/test_openapi.py` compares with what is answered.
+`tests/gateway/api/test_openapi.py` compares with the answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connections of this computer whose other end acknowledges nothing, as the kernel of Linux counts it.
 
-What is sent and not acknowledged is sent again after 0.2 s, or the time that the line takes if that is more,
+Data without an acknowledgement is sent again after 0.2 s, or the time that the line takes if that is more,
 and after twice the time before then. So a count of retransmissions is a time that goes by the delay of the
 line. It does not depend on whether a process gets a core, since the other kernel acknowledges for it.
 

@@ -4,8 +4,9 @@
 
 Every received chunk is checked against hashes that were checked against the CID. The chunks are stored under
 a name made from the CID and the principal, so that its next put of the same content continues after the last
-good one. Nobody continues the upload of another, and content that a caller may not read is received like
-content that is not here: a put shows nobody what others have stored, and proves that its caller has it all.
+good one. No caller continues the upload of another, and content that a caller may not read is received like
+content that is not here. So a put shows no caller whether others have stored it, and proves that its caller
+has all of it.
 
 See: docs/decisions/0080.
 """

@@ -180,7 +180,7 @@ async def _read(part: ImagePart, caller: Caller, path: str) -> bytes:
 async def prepared(request: ChatRequest, limits: ImageLimits, fitter: ImageFitter | None) -> ChatRequest:
     """Return the request with images as bytes within `limits` and media types for all else.
 
-    What is given by URL or by a vendor's id stays as it is (`backends/sources.py` decides about it).
+    A medium given by URL or by a vendor's id stays as it is (`backends/sources.py` decides about it).
 
     Raises:
         HearthNetError: `bad_request` for a medium of unknown type, too many images, and an unreadable image;

@@ -44,7 +44,7 @@ def add_function(database: sqlite3.Connection) -> None:
 
 
 def check_rough(location: dict[str, Any], path: str) -> None:
-    """Check that a location says no more than some 100 m: nobody need know at which door a ladder stands.
+    """Check that a location says no more than some 100 m: at which door a ladder stands is private.
 
     Rounding it here would be too late, since every home gets the request as its author signed it.
 
