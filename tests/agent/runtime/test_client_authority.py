@@ -25,7 +25,8 @@ from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.protocol.offer import OfferRecord
-from hearthnet.trust.authorization.approval import ANY_PROVIDER, Approval, sign_approval
+from hearthnet.trust import signed_document
+from hearthnet.trust.authorization.approval import ANY_PROVIDER, PURPOSE, Approval, sign_approval
 from hearthnet.trust.authorization.token import Scope
 from hearthnet.trust.keys import Identity
 
@@ -202,6 +203,7 @@ async def test_the_clients_own_approval_is_sent_and_none_is_made_up() -> None:
         await nobody.approve(POSTING, call(), Mesh())
     given = await authority(acting("")).approve(POSTING, call(), Mesh())
     assert (given.approver, given.via, given.arguments_digest) == (NODE.node_id, "gateway", DIGEST)
+    signed_document.check(given, NODE.node_id, PURPOSE)
 
 
 @pytest.mark.req("SESS-10")
