@@ -15,7 +15,14 @@ from nats import errors
 from hearthnet.core.errors import HearthNetError
 from hearthnet.supervisor.nats import nats_server
 from hearthnet.supervisor.nats.address import Address
-from hearthnet.supervisor.nats.server_config import BusLogin, LeafListener, LeafRemote, ServerSettings, render
+from hearthnet.supervisor.nats.server_config import (
+    BusLogin,
+    Certificate,
+    LeafListener,
+    LeafRemote,
+    ServerSettings,
+    render,
+)
 from hearthnet.trust.keys import Identity
 from tests.helpers.processes import kill
 from tests.helpers.stopwatch import Stopwatch
@@ -23,6 +30,53 @@ from tests.helpers.waiting import wait_for
 from tests.supervisor.houses import Callers, House, Street, admitted
 
 pytestmark = pytest.mark.asyncio
+_LINK_BEYOND = """\
+  compression: off
+  host: "0.0.0.0"
+  port: 7422
+  no_advertise: true
+  tls {
+    cert_file: "c.pem"
+    key_file: "k.pem"
+    handshake_first: true
+    timeout: 5
+  }
+  remotes: [
+    {
+      urls: ["nats-leaf://kitchen:7422", "nats-leaf://barn:7423"]
+      account: HN
+      include './upstream.login'
+      deny_imports: ["$SYS.>", "$JS.>", "$SRV.>", "_INBOX_ops.>"]
+      deny_exports: ["$SRV.>", "_INBOX_ops.>"]
+      ignore_discovered_servers: true
+      no_randomize: true
+      tls {
+        ca_file: "upstream.pem"
+        handshake_first: true
+        timeout: 5
+      }
+    }
+  ]
+}
+"""
+_LINK_ON_LOOPBACK = """\
+  compression: off
+  host: "127.0.0.1"
+  port: 7422
+  no_advertise: true
+  remotes: [
+    {
+      urls: ["nats-leaf://127.0.0.1:1"]
+      account: HN
+      include './upstream.login'
+      deny_imports: ["$SYS.>", "$JS.>", "$SRV.>", "_INBOX_ops.>"]
+      deny_exports: ["$SRV.>", "_INBOX_ops.>"]
+      ignore_discovered_servers: true
+      no_randomize: true
+    }
+  ]
+}
+"""
 
 
 @pytest_asyncio.fixture
@@ -174,27 +228,18 @@ async def test_a_login_that_is_named_twice_is_the_first_ones(house: House, calle
 
 @pytest.mark.req("UP-42")
 async def test_the_configuration_of_a_link_is_the_designs(tmp_path: Path) -> None:
-    settings = ServerSettings(
-        name="n",
-        port=-1,
-        ports=tmp_path,
-        jetstream=tmp_path,
-        members=(),
-        store_login="USTORE",
-        system_login="USYS",
-        listener=LeafListener("127.0.0.1", 7422),
-        remote=LeafRemote((Address("kitchen", 7422),), "upstream.login", tmp_path / "upstream.pem"),
-    )
-    lines = [line.strip() for line in render(settings).splitlines()]
-    for line in (
-        "ping_interval: 5s",
-        "ping_max: 2",
-        "no_advertise: true",
-        "ignore_discovered_servers: true",
-        "account: HN",
-        "handshake_first: true",
+    beyond = Certificate(Path("c.pem"), Path("k.pem"))
+    homes = Address("kitchen", 7422), Address("barn", 7423)
+    for listener, remote in (
+        (LeafListener("0.0.0.0", 7422, beyond), LeafRemote(homes, "upstream.login", Path("upstream.pem"))),
+        (LeafListener("127.0.0.1", 7422), LeafRemote((Address("127.0.0.1", 1),), "upstream.login")),
     ):
-        assert lines.count(line) == 1, line
+        settings = ServerSettings(
+            "n", -1, tmp_path, tmp_path, (), "USTORE", "USYS", listener=listener, remote=remote
+        )
+        above, _, link = render(settings).partition("\nleafnodes {\n")
+        assert above.count("\nping_interval: 5s\nping_max: 2\n") == 1
+        assert link == (_LINK_BEYOND if listener.tls else _LINK_ON_LOOPBACK)
     with pytest.raises(HearthNetError, match=r"a leaf listener on 0\.0\.0\.0 needs TLS"):
         LeafListener("0.0.0.0", 7422)
 
