@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hearthnet.agent.runtime.executor import ToolExecutor
-from hearthnet.agent.runtime.result_store import HomeResults
+from hearthnet.agent.runtime.result_store import HOLD_MS, HomeResults
 from hearthnet.agent.tools.result_text import MOST_READ, READ_RESULT
+from hearthnet.core.times import now_ms
 from hearthnet.protocol.manifest import manifest_of
 from tests.agent.bench import QUERY
 from tests.agent.runtime.test_executor import tools
@@ -56,8 +57,13 @@ async def test_fifty_megabytes_are_kept_and_read_in_parts(mesh: Mesh) -> None:
 async def test_a_home_keeps_results_of_its_running_node(mesh: Mesh) -> None:
     with mesh.published():
         async with HomeResults(mesh.home) as results:
+            before = now_ms()
             cid = await results.put(b"0123456789", "somebody")
             assert await results.read(cid, 4, 3) == (b"456", 10)
             assert await results.read(cid, 99, 3) == (b"", 10)
+            async with await mesh.store() as store:
+                (hold,) = (await store.blobs.entry(cid)).notes.holds
+        assert (hold.by, hold.shared) == ("somebody", False)
+        assert before + HOLD_MS <= hold.until <= now_ms() + HOLD_MS
     async with HomeResults(mesh.home):
         pass  # nothing was kept, so nothing was connected
