@@ -221,10 +221,18 @@ def test_a_value_for_the_model_is_a_value_here() -> None:
     assert made["messages"][2]["content"][1]["toolResult"]["content"] == [{"json": [1, 2]}]
 
 
-def test_invoked_models_say_what_they_are_asked_in_the_path() -> None:
-    native = HttpRequest(
-        "POST", "/model/m:0/invoke", {"anthropic_version": "v", "messages": [], "max_tokens": 1}
-    )
+@pytest.mark.parametrize(
+    ("path", "spelling", "streams"),
+    [
+        ("/model/m:0/invoke", "plain", False),
+        ("/model/m%3A0/invoke", "escaped", False),
+        ("/model/m:0/invoke-with-response-stream", "plain", True),
+        ("/model/m%3A0/invoke-with-response-stream", "escaped", True),
+    ],
+)
+def test_invoked_models_say_what_they_are_asked_in_the_path(path: str, spelling: str, streams: bool) -> None:
+    native = HttpRequest("POST", path, {"anthropic_version": "v", "messages": [], "max_tokens": 1})
     request, target = bedrock_anthropic.read(native, "")
-    assert (target.model, target.spelling["id"], request.stream) == ("m:0", "plain", False)
-    assert bedrock_anthropic.encode(request, target).url == native.url
+    assert (target.model, target.spelling["id"], request.stream) == ("m:0", spelling, streams)
+    again = bedrock_anthropic.encode(request, target)
+    assert (again.method, again.url, again.body) == ("POST", path, native.body)
