@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -17,6 +19,7 @@ from hearthnet_market.incoming import check_incoming
 from hearthnet_market.lending import ReserveInput, reservation_of
 from hearthnet_market.read_model import View
 from hearthnet_market.schemas import CREATED, EXPIRED, HIDDEN, MOST_TAKEN_BACK, UNHIDDEN, UPDATED
+from tests.helpers.waiting import DEADLINE_SECONDS
 from tests.services.market.test_any_order import (
     ALL,
     ANNA,
@@ -153,17 +156,35 @@ def test_an_event_that_cannot_be_applied_leaves_those_beside_it(tmp_path: Path) 
 
 
 @pytest.mark.asyncio
-async def test_batches_are_applied_in_their_order(tmp_path: Path) -> None:
-    """While the next one is read."""
+async def test_batches_are_applied_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each while the next one is read, and no other one."""
+    view, loop = View(tmp_path / "view.db"), asyncio.get_running_loop()
+    read, applied = list[int](), list[tuple[int, list[int]]]()
+    arrived, apply = {place: threading.Event() for place in (1, 2, 3)}, view.apply
 
     class Log:
         async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
             for place in range(after + 1, 4):
+                read.append(place)
+                arrived[place].set()
                 yield [Recorded(made(place), place)]
 
-    view, log = View(tmp_path / "view.db"), cast("EventLog", Log())
+    async def turns() -> None:
+        """Let the loop read and start whatever it may before this batch is applied."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def watched(batch: list[Recorded]) -> None:
+        (one,) = batch
+        assert arrived[min(one.lamport + 1, 3)].wait(DEADLINE_SECONDS), "nothing is read meanwhile"
+        asyncio.run_coroutine_threadsafe(turns(), loop).result(DEADLINE_SECONDS)
+        apply(batch)
+        applied.append((one.lamport, [*read]))
+
+    monkeypatch.setattr(view, "apply", watched)
     view.follow("log", 3)
-    await apply_events(log, view, 0)
+    await apply_events(cast("EventLog", Log()), view, 0)
+    assert applied == [(1, [1, 2]), (2, [1, 2, 3]), (3, [1, 2, 3])]
     view.settle("log", 3)
     assert titles(view) == [(ANNA, f"post {number}") for number in (1, 2, 3)]
     view.close()
