@@ -107,11 +107,12 @@ async def test_a_model_cannot_have_an_effect_that_nobody_confirmed(mesh: Mesh, t
         bound = Toolbox(await dynamic_tools(bus, [PREFIX + "echo"])).bound(PREFIX + "echo")
         token = tools._dispatcher._authority.token(bound)
         body = {"params": {}, "input": {"text": "unasked"}}
-        with pytest.raises(HearthNetError) as caught:
+        needs = "has side effects and needs the person's approval"
+        with pytest.raises(HearthNetError, match=needs) as caught:
             await bus.call(bound.capability, body, token=token, run=tools._run)
         assert caught.value.code == "unauthorized"
         stream = bus.stream(bound.capability, body, token=token, run=tools._run)
-        with pytest.raises(HearthNetError) as caught:
+        with pytest.raises(HearthNetError, match=needs) as caught:
             async with stream:
                 await anext(stream)
         assert caught.value.code == "unauthorized"
