@@ -17,7 +17,7 @@ import pytest
 from hearthnet.core.config import ModelConfig
 from hearthnet.core.errors import HearthNetError
 from hearthnet_llm.backends.http_backend import Remote
-from hearthnet_llm.interface.frames import Done, Frame, Notice, TextDelta, ToolCall
+from hearthnet_llm.interface.frames import Done, Frame, TextDelta, ToolCall, ToolCallDelta
 from hearthnet_llm.interface.request import ChatRequest, CompleteRequest, Message, ResponseSchema
 from tests.helpers.stopwatch import Stopwatch
 from tests.helpers.waiting import wait_for
@@ -210,9 +210,14 @@ async def test_a_call_in_many_pieces_without_a_last_word() -> None:
     )
     pieces = [body[at : at + 7] for at in range(0, len(body), 7)]
     async with serving(head(), *pieces) as url, connected(url) as backend:
-        frames = await frames_of(backend)
-        assert ToolCall("call_1", "look", {"at": "é"}) in frames
-        assert not any(isinstance(frame, Notice) for frame in frames)
+        *frames, done = await frames_of(backend)
+        assert frames == [
+            ToolCallDelta("call_1", '{"at":', "look"),
+            ToolCallDelta("call_1", '"é"}'),
+            ToolCall("call_1", "look", {"at": "é"}),
+        ]
+        assert isinstance(done, Done)
+        assert (done.stop_reason, done.tool_path) == ("tool_calls", "native")
 
 
 @pytest.mark.asyncio
