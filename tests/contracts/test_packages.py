@@ -99,7 +99,10 @@ def test_two_packages_with_one_name_are_both_refused(site: Path) -> None:
 def test_one_folder_named_twice_is_one_claim(site: Path) -> None:
     points = f"[{GROUP}]\na = hello_package.contracts\nb = hello_package.contracts\n"
     write_package(site, "hello", contract(), entry_points=points)
-    assert list(scanned().found) == [GREET]
+    write_package(site, "renamed", entry_points=f"[{GROUP}]\nc = hello_package.contracts\n")
+    packages = scanned()
+    assert list(packages.found) == [GREET]
+    assert (packages.found[GREET].package, packages.refused) == ("hello 1.0", {})
 
 
 @pytest.mark.req("OTHERS-2")
