@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hearthnet.contracts.registry import contracts
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust.authorization.token import Claims
 from hearthnet_mesh import describe, inventory
@@ -23,6 +24,11 @@ from tests.services.mesh.worlds import (
     offer,
     token,
     viewer,
+)
+
+OF_A_CONTRACT = (
+    *("id", "summary", "stability", "trust_required", "side_effects", "idempotent", "timeout_seconds"),
+    *("schema_hash", "request_schema", "response_schema", "stream_schema", "errors", "examples"),
 )
 
 
@@ -111,13 +117,15 @@ def test_a_capability_is_described_with_contract_offers_and_health() -> None:
     assert (about["kind"], about["name"], about["allowed"], about["why_not"]) == (
         "capability", "rag.query@1.0", True, None,
     )  # fmt: skip
-    assert about["contract"]["request_schema"]["properties"]["input"]["required"] == ["query"]
+    contract = contracts().get("rag.query@1.0")
+    assert about["contract"] == {name: getattr(contract, name) for name in OF_A_CONTRACT}
     assert about["contract"]["examples"]
-    assert about["manifest"] is None
-    by_corpus = {one["params"]["corpus"]: one for one in about["offers"]}
-    assert (by_corpus["manuals"]["health"], by_corpus["manuals"]["p50_ms"]) == (0.5, 12.0)
-    assert (by_corpus["system"]["health"], by_corpus["system"]["p50_ms"]) == (None, None)
-    assert by_corpus["manuals"]["in_flight"] == 1
+    assert (about["manifest"], about["relations"]) == (None, 7)
+    at = {"capability": "rag.query@1.0", "in_flight": 1, "max_concurrent": 4}
+    manuals = {"node": CELLAR.node_id, "params": {"corpus": "manuals"}, "health": 0.5, "p50_ms": 12.0}
+    own = {"node": KITCHEN.node_id, "health": None, "p50_ms": None}
+    others = [{**at, **own, "params": {"corpus": corpus}} for corpus in ("personal", "system")]
+    assert sorted(about["offers"], key=lambda one: str(one["params"])) == [{**at, **manuals}, *others]
     assert described("rag.query") == described("rag.query@1.0")
 
 
