@@ -89,3 +89,5 @@ def test_status_says_it_too(home: Home, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.req("CLOCK-7")
 def test_spans_are_in_words() -> None:
     assert [span(one) for one in (7 * MINUTE, -150 * MINUTE, 3 * DAY)] == ["7 minutes", "2.5 hours", "3 days"]
+    limits = (119 * MINUTE, 2 * HOUR, 2 * DAY - HOUR, 2 * DAY)
+    assert [span(one) for one in limits] == ["119 minutes", "2.0 hours", "47.0 hours", "2 days"]
