@@ -148,8 +148,11 @@ def test_a_key_has_one_id(key: bytes) -> None:
 def test_a_guest_has_a_token_of_its_own_in_subjects() -> None:
     node = node_id(bytes(31) + b"\1")
     assert subject_token(node) == token_form(node)
-    guests = [subject_token(f"{node}/{name}") for name in ("a.b", "a.c", "a")]
-    assert len({*guests, token_form(node)}) == 4
+    other = node_id(bytes(31) + b"\2")
+    names = [f"{node}/a.b", f"{node}/a.c", f"{node}/a", f"{other}/a"]
+    guests = [subject_token(name) for name in names]
+    assert len({*guests, token_form(node), token_form(other)}) == 6
+    assert [subject_token(name) for name in names] == guests
     assert all(re.fullmatch("[A-Za-z0-9_-]{43}", token) for token in guests)
     with pytest.raises(HearthNetError, match="'nobody' is not a node id"):
         subject_token("nobody")
