@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
@@ -251,12 +252,17 @@ async def test_a_login_that_is_refused_is_said_so_and_one_that_is_taken_away_end
 
 @pytest.mark.req("BUS-63")
 @pytest.mark.parametrize(
-    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"INFO nonsense\r\n", b"\x00" * 50]
+    ("greeting", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answers is no NATS server: b'HTTP/1.1"),
+        (b"INFO nonsense\r\n", "what answers is no NATS server: JSON is malformed"),
+        (b"\x00" * 50, "TimeoutError"),
+    ],
 )
 async def test_what_is_no_nats_server_is_a_partition(
-    greeting: bytes, monkeypatch: pytest.MonkeyPatch
+    greeting: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.5 if reason == "TimeoutError" else DEADLINE_SECONDS)
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(greeting)
@@ -264,12 +270,11 @@ async def test_what_is_no_nats_server_is_a_partition(
         writer.close()
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as elsewhere:
-        port = elsewhere.sockets[0].getsockname()[1]
-        with pytest.raises(HearthNetError, match="no NATS server answers") as caught:
-            await NatsClient.connect(f"nats://127.0.0.1:{port}", LOGIN, "test")
-        assert caught.value.code == "partition"
-        with pytest.raises(HearthNetError, match="no NATS server answers"):
-            await NatsClient.connect(f"nats://127.0.0.1:{unused_port()}", LOGIN, "test")
+        for port, cause in ((elsewhere.sockets[0].getsockname()[1], reason), (unused_port(), "[Errno 111]")):
+            said = re.escape(f"no NATS server answers at nats://127.0.0.1:{port} ({cause}")
+            with pytest.raises(HearthNetError, match=said) as caught:
+                await NatsClient.connect(f"nats://127.0.0.1:{port}", LOGIN, "test")
+            assert caught.value.code == "partition"
 
 
 @pytest.mark.req("BUS-63")
