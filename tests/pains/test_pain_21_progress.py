@@ -35,4 +35,10 @@ async def test_ten_steps_are_heard_in_order_before_the_result_and_the_model_sees
     about = [frame for frame in heard if frame["event"] in ("tool_progress", "tool_result")]
     assert [frame["event"] for frame in about] == ["tool_progress"] * 10 + ["tool_result"]
     assert [frame["data"]["current"] for frame in about[:10]] == list(range(10))
-    assert "writing" not in json.dumps(bus.requests[1]["messages"])
+    told = bus.requests[1]["messages"][-1]
+    assert (told["role"], told["tool_call_id"], told["is_error"]) == ("tool", "a", False)
+    result = json.loads(told["content"])
+    assert result == about[10]["data"]["content"]
+    assert result.keys() == {"frames", "final"}
+    assert result["frames"] == [{"event": "token", "data": {"text": "Once"}}]
+    assert "writing" not in json.dumps(bus.requests[1])
