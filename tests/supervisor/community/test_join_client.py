@@ -15,7 +15,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.times import now_ms
 from hearthnet.supervisor.community.join_client import JoinClient
-from hearthnet.trust.community import commands
+from hearthnet.trust.community import commands, invites
 from hearthnet.trust.community import roster as rosters
 from hearthnet.trust.community.events import CommunityEvent
 from hearthnet.trust.community.invites import InviteText
@@ -181,11 +181,15 @@ async def test_an_inviter_that_was_put_out_lets_nobody_in(
 async def test_a_yes_without_an_event_that_says_so_is_none(
     mesh: Mesh, inviter: Inviter, newcomer: JoinClient
 ) -> None:
-    held = roster_of(mesh)
-    with pytest.raises(HearthNetError, match="but its events do not") as caught:
-        await newcomer.join(held, Identity.generate(), "Shed")
-    assert caught.value.code == "unauthorized"
-    assert inviter.joins == 1
+    held, other, now = roster_of(mesh), Identity.generate(), now_ms()
+    request = invites.ask(held, Identity(SEED), other, "Barn", now)
+    another = invites.admit(held, mesh.identity, request, now)
+    for answer, why in (([], "none of them says so"), (held.events, "none of them says so"), (another, "")):
+        inviter.answer = plain(answer)
+        with pytest.raises(HearthNetError, match=f"let this one in, but its events do not: {why}") as caught:
+            await newcomer.join(held, Identity.generate(), "Shed")
+        assert caught.value.code == "unauthorized"
+    assert inviter.joins == 3
 
 
 @pytest.mark.req("JOIN-8")
