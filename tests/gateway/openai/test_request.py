@@ -31,6 +31,10 @@ def message(**members: Any) -> dict[str, Any]:
     return read
 
 
+def asking(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": list(messages), **members}
+
+
 def refusal(value: Any) -> dict[str, Any]:
     with pytest.raises(HearthNetError) as refused:
         read_request(value)
@@ -91,18 +95,20 @@ def test_what_changes_nothing_is_passed_over_and_what_cannot_be_done_is_refused_
 
 @pytest.mark.req("HTTP-10")
 def test_a_wrong_request_says_where() -> None:
-    assert refusal([])["param"] is None
-    assert "model" in refusal({"messages": [USER]})["message"]
-    assert refusal({"model": 7, "messages": [USER]})["param"] == "model"
-    assert refusal({"model": "m", "messages": [USER, {"role": 1}]})["param"] == "messages[1].role"
-    assert (
-        refusal({"model": "m", "messages": [{"role": "nurse", "content": "x"}]})["param"]
-        == "messages[0].role"
-    )
-    assert refusal({"model": "m", "messages": [{"role": "user"}]})["param"] == "messages[0].content"
-    assert refusal({"model": "m", "messages": [USER], "hearthnet": {"tolls": []}})["param"] == "hearthnet"
-    text = refusal({"model": "m", "messages": [USER], "max_tokens": "9"})
-    assert (text["type"], text["param"]) == ("invalid_request_error", "max_tokens")
+    nurse, unknown = {"role": "nurse", "content": "x"}, {"tolls": [1]}
+    roles = "write one of: system, developer, user, assistant, tool"
+    for value, where, message in (
+        ([], None, "Expected `object`, got `array`"),
+        ({"messages": [USER]}, None, "Object missing required field `model`"),
+        ({"model": 7, "messages": [USER]}, "model", "Expected `str`, got `int`"),
+        (asking(USER, {"role": 1}), "messages[1].role", "Expected `str`, got `int`"),
+        (asking(nurse), "messages[0].role", f"there is no role 'nurse'; {roles}"),
+        (asking({"role": "user"}), "messages[0].content", "a message of role user needs its content"),
+        (asking(USER, hearthnet=unknown), "hearthnet", "Object contains unknown field `tolls`"),
+        (asking(USER, max_tokens="9"), "max_tokens", "Expected `int | null`, got `str`"),
+    ):
+        told = refusal(value)
+        assert (told["type"], told["param"], told["message"]) == ("invalid_request_error", where, message)
 
 
 @pytest.mark.req("HTTP-11")
