@@ -80,5 +80,8 @@ def test_a_disk_that_takes_no_more_is_said(tmp_path: Path, number: int, code: st
 @pytest.mark.req("BACKUP-5")
 def test_a_disk_that_is_not_there_is_said(folder: BackupFolder) -> None:
     assert nodes(folder.path.parent) == [folder.node]
-    with pytest.raises(NotFound, match="is the disk connected"):
-        nodes(folder.path / "away")
+    away = folder.path / "away"
+    with pytest.raises(NotFound) as raised:
+        nodes(away)
+    said = f"cannot read the folder {away}: No such file or directory; is the disk connected?"
+    assert raised.value.message == said
