@@ -41,9 +41,15 @@ def test_what_is_granted_is_posted_without_a_question_until_it_is_used_or_revoke
     assert here.json("grants", "revoke", granted["id"], *at) == {"id": granted["id"], "told_others": True}
     assert here("grants", "revoke", granted["id"], *at) == 5
     assert f"there is no standing grant '{granted['id']}'" in here.err
-    again = "I can lend another kettle."
-    model.turns[again] = [Say(calls=(offer("Kettle not granted"),))]
-    assert shell.run("ask", again, "--tool", "market_post").returncode == 7
+    assert here("grants", "add", "market_post", "--uses", "1", *at) == 0
+    for title, code in ("Kettle of one use", 0), ("Kettle not granted", 7):
+        model.turns[title] = [Say(calls=(offer(title),)), Say("Posted.")]
+        assert shell.run("ask", title, "--tool", "market_post").returncode == code
+    now = titles(shell)
+    assert (now.count("Kettle of one use"), now.count("Kettle not granted")) == (1, 0)
+    (used,) = here.json("grants", "list", *at)["grants"]
+    assert (used["state"], used["uses_left"]) == ("used_up", 0)
+    assert here("grants", "revoke", used["id"], *at) == 0
     assert here("grants", "list", *at) == 0
     assert here.out == "nothing is granted; every side effect is asked about\n"
 
