@@ -98,12 +98,34 @@ async def test_streamed_and_whole_answers_agree(mesh: Mesh) -> None:
 async def test_one_offer_a_model_and_it_says_what_the_model_can(mesh: Mesh) -> None:
     async with ModelServer() as server, running(mesh, server.config()) as (_, bus):
         offers = {str(offer.params["model"]): offer.params for offer in await offered(bus, CHAT, 2)}
-        assert set(offers) == {"far", BUILT_IN.model}
-        small = offers[BUILT_IN.model]
-        assert (small["tool_mode"], small["tools_by_name_only"]) == ("grammar", True)
-        assert small["languages"] == ["en"]
-        assert "better model" in small["advice"]
-        assert offers["far"]["requires_internet"] is False
+        of_both = {
+            "requires_internet": False,
+            "modalities": ["text"],
+            "tools_supported": True,
+            "max_tools_per_call": 64,
+        }
+        far = {
+            "model": "far",
+            "models": ["far-1"],
+            "ctx": 8192,
+            "backend": "openai",
+            "languages": [],
+            "tool_mode": "native",
+            "tools_by_name_only": False,
+            "advice": "",
+        }
+        small = {
+            "model": BUILT_IN.model,
+            "models": [],
+            "ctx": 4096,
+            "backend": "llama.cpp",
+            "languages": ["en"],
+            "tool_mode": "grammar",
+            "tools_by_name_only": True,
+            "advice": BUILT_IN.advice,
+        }
+        assert offers == {"far": {**of_both, **far}, BUILT_IN.model: {**of_both, **small}}
+        assert "connect a better model: hearthnet models add" in BUILT_IN.advice
         assert (await bus.call(CHAT, ask(model="far-1"))).body["meta"]["model"] == "far"
         reply = await bus.call(CHAT, ask(model=BUILT_IN.model))
         assert reply.body["meta"]["model"] == BUILT_IN.model
