@@ -24,6 +24,19 @@ from tests.helpers.waiting import wait_for
 PATIENCE = 30.0
 
 
+def packs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many calls each pack has that arrives from now on."""
+    arrived, unpack = list[int](), batch.calls
+
+    def calls(frame: Frame, on_fault: Callable[[], None]) -> list[Frame]:
+        found = unpack(frame, on_fault)
+        arrived.append(len(found))
+        return found
+
+    monkeypatch.setattr(batch, "calls", calls)
+    return arrived
+
+
 @pytest.mark.asyncio
 @pytest.mark.req("BUS-96")
 async def test_what_one_call_of_a_pack_breaks_at_its_provider_is_told_of_it_alone(
@@ -31,12 +44,7 @@ async def test_what_one_call_of_a_pack_breaks_at_its_provider_is_told_of_it_alon
 ) -> None:
     async with mesh.hosting(ProbeService(places=9)) as host, await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
-        serving, begun, arrived, unpack = host.peer.traces.serving, 0, list[int](), batch.calls
-
-        def calls(frame: Frame, on_fault: Callable[[], None]) -> list[Frame]:
-            found = unpack(frame, on_fault)
-            arrived.append(len(found))
-            return found
+        serving, begun, arrived = host.peer.traces.serving, 0, packs(monkeypatch)
 
         def break_second(header: Header, bytes_in: int) -> SpanRecord:
             nonlocal begun
@@ -45,7 +53,6 @@ async def test_what_one_call_of_a_pack_breaks_at_its_provider_is_told_of_it_alon
                 raise RuntimeError("not to my taste")
             return serving(header, bytes_in)
 
-        monkeypatch.setattr(batch, "calls", calls)
         monkeypatch.setattr(host.peer.traces, "serving", break_second)
         came = await asyncio.gather(
             *(bus.call(QUERY, query(), timeout_seconds=PATIENCE) for _ in range(3)), return_exceptions=True
@@ -96,17 +103,22 @@ async def test_an_answer_is_not_kept_for_the_calls_that_left_with_it(
 
 @pytest.mark.asyncio
 @pytest.mark.req("BUS-96")
-async def test_who_says_too_much_for_a_header_is_told_so_alone(mesh: Mesh) -> None:
+async def test_who_says_too_much_for_a_header_is_told_so_alone(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with mesh.hosting(ProbeService(places=9)), await mesh.guest_bus() as bus:
         await bus.call(QUERY, query())
+        arrived = packs(monkeypatch)
         came = await asyncio.gather(
             bus.call(QUERY, query()),
             bus.call(QUERY, query(), run="r" * (LONGEST + 1), timeout_seconds=PATIENCE),
             bus.call(QUERY, query(), run="r" * 5_000),
+            bus.call(QUERY, query()),
             return_exceptions=True,
         )
         codes = [one.code if isinstance(one, HearthNetError) else "" for one in came]
-        assert codes == ["", "payload_too_large", ""]
+        assert codes == ["", "payload_too_large", "", ""]
+        assert arrived == [2], "the others came as one pack"
 
 
 @pytest.mark.asyncio
