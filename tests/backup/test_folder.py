@@ -45,12 +45,17 @@ def test_parts_that_the_disk_does_not_read_are_named(folder: BackupFolder) -> No
     part.unlink()
     part.mkdir()
     (folder.path / "one.backup").mkdir()
-    for read in (lambda: folder.get(CHUNK), lambda: folder.read("one")):
-        with pytest.raises(InvalidRequest, match=r"cannot read .*: Is a directory") as raised:
+    for path, read in (
+        (part, lambda: folder.get(CHUNK)),
+        (folder.path / "one.backup", lambda: folder.read("one")),
+    ):
+        with pytest.raises(InvalidRequest) as raised:
             read()
+        assert raised.value.message == f"cannot read {path}: Is a directory"
         assert raised.value.exit_status == OTHER
-    with pytest.raises(NotFound, match="there is no backup 'two'"):
+    with pytest.raises(NotFound) as missing:
         folder.read("two")
+    assert missing.value.message == f"there is no backup 'two' in {folder.path.parent}"
 
 
 @pytest.mark.req("BACKUP-5")
