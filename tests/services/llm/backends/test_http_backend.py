@@ -393,6 +393,7 @@ async def test_a_kept_connection_that_the_server_has_closed_costs_no_answer() ->
     async with server:
         async with connected(f"http://{host}:{port}/v1") as backend:
             for _ in range(2):
-                assert TextDelta("Hi") in await frames_of(backend)
+                text, done = await frames_of(backend)
+                assert (text, isinstance(done, Done)) == (TextDelta("Hi"), True)
             assert heard == [2, 1]
         await wait_for(lambda: len(closed) == 2)
