@@ -26,11 +26,14 @@ _MOST_TOKENS: Final = 2**32
 _MOST_UNREAD: Final = 8
 """Batches of counts that are remembered until the book was read: once a second, where a limit holds."""
 _COMMUNITY: Final = ("community", "node", "auth")
+_ENDS_COPIES: Final = "rag.manifest"
+"""The capability by which homes look whether a corpus that they copy is there, and read that copies end."""
 
 
 def is_of_community(capability: str) -> bool:
     """Return whether a capability makes homes a community: it is neither counted nor limited."""
-    return capability.partition(".")[0] in _COMMUNITY
+    name = capability.partition("@")[0]
+    return name == _ENDS_COPIES or name.partition(".")[0] in _COMMUNITY
 
 
 def home_of(roster: Roster, own: str, node: str) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from hearthnet.bus.session.frame_budget import FrameBudget
 from hearthnet.bus.session.sender import CLOCK_RULE
 from hearthnet.bus.session.session import Session
+from hearthnet.bus.session.usage_meter import is_of_community
 from hearthnet.contracts.namespaces import is_home_only, is_provider_defined
 from hearthnet.core.capability_name import parse_capability
 from hearthnet.core.config import LimitsConfig
@@ -42,7 +43,7 @@ from hearthnet.service.hosting.reply_sender import ReplySender
 from hearthnet.service.hosting.scheduler import CallScheduler
 from hearthnet.service.hosting.service import Service
 from hearthnet.service.sharing.places import line_full
-from hearthnet.service.sharing.shared_service import SharedService, has_terms
+from hearthnet.service.sharing.shared_service import SharedService
 from hearthnet.trust.authorization.authority import SELF
 
 _log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class Host:
             entry.least_level = self._terms.least_level
 
     def _under_terms(self) -> list[ActiveOffer]:
-        return [entry for entry in self._active if has_terms(entry.capability.name)]
+        return [entry for entry in self._active if not is_of_community(entry.capability.name)]
 
     async def _renew_terms(self) -> None:
         """Put terms that have changed into force, and announce what others are to know of them."""

@@ -35,13 +35,6 @@ from hearthnet.trust.community.roster import RANK
 _log = logging.getLogger(__name__)
 _FREE: Final = Terms()
 _CLOSED: Final = Terms(audience="nobody")
-_ENDS_COPIES: Final = "rag.manifest"
-"""The capability by which other homes read that copies of a corpus end: no terms keep that from them."""
-
-
-def has_terms(capability: str) -> bool:
-    """Return whether the terms of its service are for a capability."""
-    return capability != _ENDS_COPIES and not is_of_community(capability)
 
 
 class SharedService:
@@ -101,7 +94,7 @@ class SharedService:
             Overloaded: `rate_limited` until the hours begin, or until the next day.
         """
         terms = self._terms
-        if terms is _FREE or not has_terms(capability):
+        if terms is _FREE or is_of_community(capability):
             return
         if terms.audience == "nobody":
             raise Unauthorized(f"{self._service} is not shared by this home", rule=NOT_SHARED_WITH)

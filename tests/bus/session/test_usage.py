@@ -64,6 +64,8 @@ async def test_calls_of_less_than_a_millisecond_add_up(mesh: Mesh) -> None:
         for _ in range(1_000):
             usage.served(home, QUERY, 0.0009, {})
         assert 899 <= usage.pending_ms(today, home) <= 900
+        usage.served(home, "rag.manifest@1.0", 5.0, {})
+        assert usage.pending_ms(today, home) <= 900, "homes with copies look every few seconds"
 
 
 @pytest.mark.req("ATTACK-148")
