@@ -232,6 +232,7 @@ class HeadsExchange(Generic[Extent]):
         else:
             self._neighbours.gave(node, anything, self._clock())
             if anything:
+                self.announce()
                 # Nodes that exchange much in turn, as after a long cut, would wait for the pause each time.
-                self._fetched.set()
-                self._announcing.set()
+                if not self._spread():
+                    self._fetched.set()
