@@ -55,13 +55,13 @@ class ChainStore:
         self._prefix = f"ch.{topic}.{ids.token_form(community)}"
         self._room = jetstream_records.DiskGuard(home)
 
-    async def claim(self, entry: LogEntry, place: int) -> bool:
-        """Store an entry of this node; return False if another process has written one in its place.
+    async def claim(self, entry: LogEntry, place: int) -> int:
+        """Store an entry of this node; return its number, 0 if another process has written one in its place.
 
         Raises:
             HearthNetError: `partition` if the store does not answer; `capacity_exceeded` if the disk is full.
         """
-        return await self._append([(self._subject(entry), ChainRecord(entry, place))]) > 0
+        return await self._append([(self._subject(entry), ChainRecord(entry, place))])
 
     async def keep(self, record: ChainRecord) -> None:
         """Store the entry of another node, or one of this node that another node had.

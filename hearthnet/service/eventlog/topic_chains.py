@@ -115,8 +115,11 @@ class TopicChains:
         Raises:
             HearthNetError: `partition` if the store does not answer; `capacity_exceeded` if the disk is full.
         """
-        if not await self._store.claim(entry, place):
+        number = await self._store.claim(entry, place)
+        if not number:
             return False
+        # From now on it is counted in the heads, and has to be in the pages.
+        self._numbers[entry.hash] = number
         self.add(ChainRecord(entry, place))
         return True
 

@@ -17,6 +17,7 @@ from hearthnet.service.effects.event_log import EventLog, KeptText
 from hearthnet.service.eventlog import history_meter, topic_intake
 from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
 from hearthnet.service.eventlog.history_meter import LINE_BYTES, HistoryMeter
+from hearthnet.service.eventlog.topic_chains import TopicChains
 from tests.helpers import large_community
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
@@ -107,6 +108,42 @@ async def test_a_page_is_one_append_for_each_stream(street: Mesh, monkeypatch: p
         assert len(appends) < 20
         stored = [record async for batch in other.read(0) for _, record in batch]
         assert sorted(one.entry.hash for one in stored) == sorted(one.entry.hash for one in written)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("COMMLOG-14")
+async def test_what_the_heads_count_is_in_the_pages(street: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked in the second in between had an empty page, and asked again after 30 s."""
+
+    async def reads_nothing(chains: TopicChains) -> None:
+        return None
+
+    async with stall(street, street.home) as owner:
+        monkeypatch.setattr(TopicChains, "catch_up", reads_nothing)
+        await post(owner.bus, "Ladder")
+        held = owner.market._topic._held
+        await wait_for(lambda: len(held.chains) == 1, what="the entry")
+        found, left = await held.page({}, 100)
+    assert ([one.entry.event_type for one in found], left) == (["market.post.created"], 0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("COMMLOG-14")
+async def test_a_home_that_is_still_writing_is_asked_again_soon(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, page = list[int](), TopicChains.page
+
+    async def late(chains: TopicChains, heads: dict[str, list[str]], limit: int) -> Any:
+        asked.append(limit)
+        return ([], 1) if len(asked) == 1 else await page(chains, heads, limit)
+
+    async with stall(street, street.home) as owner:
+        await post(owner.bus, "Ladder")
+        monkeypatch.setattr(TopicChains, "page", late)
+        async with stall(street, street.guest) as guest:
+            await until_shown(guest, {"Ladder"})
+    assert len(asked) > 1
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
