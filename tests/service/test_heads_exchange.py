@@ -146,3 +146,36 @@ async def test_heads_are_announced_at_once_after_a_fetch(mesh: Mesh, monkeypatch
             await wait_for(lambda: announced, what="the heads after the fetch")
         finally:
             await exchange.close()
+
+
+@pytest.mark.req("COMMLOG-14")
+async def test_who_comes_soon_after_an_answer_has_one_later(
+    mesh: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for the next round, up to 24 s."""
+    monkeypatch.setattr(heads_exchange, "ANNOUNCE_SECONDS", 10_000.0)
+    monkeypatch.setattr(heads_exchange, "_ANSWER_AGAIN_SECONDS", 2.0)
+    announced = list[bytes]()
+    async with await mesh.guest_bus() as guest, await mesh.bus() as founder:
+        exchange = HeadsExchange(
+            founder.peer,
+            HEADS,
+            founder.peer.membership.reader,
+            msgspec.json.Decoder(SetDigest),
+            lambda: SetDigest(9, "x"),
+            _nothing,
+        )
+        own = subjects.event(founder.peer.node_id, HEADS)
+        await guest.peer.link.subscribe(own, lambda subject, data, absent: announced.append(data))
+        await guest.peer.link.flush_subscriptions()
+        await exchange.open()
+        await founder.peer.link.flush_subscriptions()
+        try:
+            await wait_for(lambda: announced, what="the announcement of the start")
+            for number in range(2):
+                announced.clear()
+                behind = msgspec.json.encode(SetDigest(0, str(number)))
+                await gossip_frames.publish(guest.peer.sender, HEADS, behind)
+                await wait_for(lambda: announced, what="an answer")
+        finally:
+            await exchange.close()

@@ -195,15 +195,18 @@ class HeadsExchange(Generic[Extent]):
         self._compared(frame.header.sender, heads)
 
     def _answer_soon(self) -> None:
-        """Announce heads after a random delay, unless another node does so first."""
-        now = self._clock()
-        if self._answering is None and now >= self._answer_after:
-            self._answer_after = now + _ANSWER_AGAIN_SECONDS
+        """Announce heads after a random delay, unless another node does so first.
+
+        Soon after an answer it is later: who comes then has not heard that one.
+        """
+        if self._answering is None:
             delay = random.uniform(0, max(_ANSWER_SECONDS, self._spread()))
+            delay = max(delay, self._answer_after - self._clock())
             self._answering = asyncio.get_running_loop().call_later(delay, self._answer)
 
     def _answer(self) -> None:
         self._answering = None
+        self._answer_after = self._clock() + _ANSWER_AGAIN_SECONDS
         self._occasion()
 
     def _answered(self) -> None:

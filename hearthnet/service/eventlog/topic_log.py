@@ -275,7 +275,7 @@ class TopicLog:
             bodies = signed_document.readable(output["bodies"], LogEvent)
             self._left = int(output["left"])
             if self._left and not offered:
-                raise HearthNetError("partition", "it is still writing what it has announced")
+                raise HearthNetError("not_found", "it is still writing what it has announced")
             if self._left and clock() < until:  # the next page comes while this one is taken in
                 self._asked = asyncio.create_task(self._ask(node, self._not_taken(events, beyond)))
             began = time.process_time()
