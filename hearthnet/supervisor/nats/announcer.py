@@ -165,10 +165,10 @@ class Announcer:
             server=f"{label}.local.",
             parsed_addresses=list(wanted.addresses),
         )
-        self._zeroconf = AsyncZeroconf(list(wanted.addresses), ip_version=IPVersion.V4Only)
         # A label is random: nobody else has it in honesty, and whoever claims it while it is probed for would
         # keep this home from being announced.
         try:
+            self._zeroconf = AsyncZeroconf(list(wanted.addresses), ip_version=IPVersion.V4Only)
             await (await self._zeroconf.async_register_service(info, cooperating_responders=True))
         except Error as error:
             raise HearthNetError("internal_error", f"{type(error).__name__} {error}") from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from hearthnet.supervisor.nats import silent_peers as module
 from hearthnet.supervisor.nats.silent_peers import RETRANSMISSIONS, Peer, silent_peers
 
 pytestmark = pytest.mark.req("GATHER-13")
@@ -49,5 +51,19 @@ def test_a_peer_that_is_probed_or_connected_to_is_not(tmp_path: Path, other: dic
     assert silent_peers([table]) == set()
 
 
-def test_tables_of_this_computer_are_read() -> None:
-    assert silent_peers() is not None
+def test_a_connection_of_this_computer_is_read_from_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One on which nothing is sent, for which the marks of a silent one are changed."""
+    monkeypatch.setattr(module, "RETRANSMISSIONS", 0)
+    monkeypatch.setattr(module, "_RETRANSMITTING", "00")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = Peer(*server.getsockname())
+        assert there not in silent_peers()
+        with socket.create_connection(there):
+            assert there in silent_peers()
+
+
+def test_a_table_that_cannot_be_read_names_nobody(tmp_path: Path) -> None:
+    table = tmp_path / "tcp"
+    for text in ("", HEAD, HEAD + "   0: nothing\n", HEAD + row("10.77.0.1", 7422)[:40]):
+        table.write_text(text)
+        assert silent_peers([table]) == set()
