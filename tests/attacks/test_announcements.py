@@ -108,13 +108,24 @@ async def test_flood_of_announcements_is_bounded(
         for number in range(1, 2 * MAX_LABELS):
             made = make_label(key, os.urandom(8))
             await say(stranger, made, port, *(f"127.0.{number}.{last}" for last in range(1, 9)))
+        searching = asyncio.create_task(find(hub.prepared.roster.community_id, [fingerprint_of(hub)], 120))
         with flood():
-            found = await find(hub.prepared.roster.community_id, [fingerprint_of(hub)], 4)
-    assert found is None
-    [search] = searches
-    assert len(search._labels) == MAX_LABELS
-    assert 0 < impostor.connections <= MAX_TRIES
-    assert len(search._tried) <= MAX_TRIES
+            await wait_for(lambda: impostor.connections and len(searches[0]._labels) == MAX_LABELS, 100)
+            await asyncio.wait({searching}, timeout=3)
+            # It has found nothing, and goes on.
+            assert not searching.done()
+            [search] = searches
+            assert len(search._labels) == MAX_LABELS
+            assert impostor.connections <= MAX_TRIES
+            assert len(search._tried) <= MAX_TRIES
+            searching.cancel()
+            await asyncio.wait({searching})
+
+
+@pytest.mark.req("ATTACK-137")
+async def test_a_flood_does_not_prolong_a_search(hub: House) -> None:
+    with flood():
+        assert await find(hub.prepared.roster.community_id, [fingerprint_of(hub)], 1) is None
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ _BATCH_BYTES: Final = 16 * 1024 * 1024
 _SEQUENCE: Final = -4
 """Index of the stream sequence in the acknowledgement subject of a consumer's message."""
 _NO_SUCH_MESSAGE: Final = 10043
+_DELETE_FAILED: Final = 10057
 _TOO_LARGE_FOR_STREAM: Final = 10054
 """The server's code while the audit log is closed; no other stream has such a limit (supervisor/nats)."""
 _BROKEN_BATCH: Final = frozenset({10176, 10210})
@@ -314,8 +315,15 @@ async def erase(store: Store, stream: str, sequence: int, what: str) -> None:
         try:
             await store.js.delete_msg(stream, sequence)
         except js_errors.APIError as error:
-            if error.err_code != _NO_SUCH_MESSAGE:
+            if not _is_gone(error):
                 raise unwritable(error) from error
+
+
+def _is_gone(error: Any) -> bool:
+    """Whether a deletion failed since the message is gone; its block may be gone with it."""
+    return error.err_code == _NO_SUCH_MESSAGE or (
+        error.err_code == _DELETE_FAILED and error.description == "no message found"
+    )
 
 
 async def read(
