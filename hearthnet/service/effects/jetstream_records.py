@@ -321,9 +321,8 @@ async def erase(store: Store, stream: str, sequence: int, what: str) -> None:
 
 def _is_gone(error: Any) -> bool:
     """Whether a deletion failed since the message is gone; its block may be gone with it."""
-    return error.err_code == _NO_SUCH_MESSAGE or (
-        error.err_code == _DELETE_FAILED and error.description == "no message found"
-    )
+    code: int = error.err_code
+    return code == _NO_SUCH_MESSAGE or (code == _DELETE_FAILED and error.description == "no message found")
 
 
 async def read(
