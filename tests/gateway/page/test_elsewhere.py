@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
-from tests.gateway.page.street import CHROMIUM, FLAGS, PATIENCE_MS, open_browser
+from tests.gateway.page.street import FLAGS, PATIENCE_MS, WINDOWED, open_browser, require
 from tests.helpers.gateway import Guest, House, open_house
 from tests.helpers.loopback import Loopback
 from tests.helpers.scripted_model import NAME, Say
@@ -228,10 +228,11 @@ async def test_browser_extension_asks_and_opens_a_socket(place: Place, tmp_path:
     loaded = [f"--disable-extensions-except={extension}", f"--load-extension={extension}"]
     body = {"params": {"corpus": "probe"}, "input": {"query": "water"}}
     call = {"type": "call", "capability": "rag.query", "body": body, "token": key}
+    require(WINDOWED)
     async with async_playwright() as driver:
         context = await driver.chromium.launch_persistent_context(
             tmp_path / "profile",
-            executable_path=CHROMIUM,
+            executable_path=WINDOWED,
             args=[*FLAGS, *loaded],
             timeout=2 * PATIENCE_MS,
         )
