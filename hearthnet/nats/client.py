@@ -297,14 +297,17 @@ class NatsClient:
 
     async def _open(self) -> NatsConnection:
         host, port = self._address
-        connection = NatsConnection(
-            self._login, self._name, self._on_message, self._on_disconnect, self._run_at_loop_end
-        )
+        connection = self._connection_to_open()
         async with asyncio.timeout(CONNECT_SECONDS):
             await connection.open(host, port)
         if not connection.alive:  # it broke before this task resumed
             raise ConnectionResetError("closed by the server")
         return connection
+
+    def _connection_to_open(self) -> NatsConnection:
+        return NatsConnection(
+            self._login, self._name, self._on_message, self._on_disconnect, self._run_at_loop_end
+        )
 
     def _use(self, connection: NatsConnection) -> None:
         """Use `connection`: subscribe first, then send the waiting data."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from hearthnet import __version__
-from hearthnet.nats.parser import Message, NatsParser, ProtocolError
+from hearthnet.nats.parser import Headed, Message, NatsParser, ProtocolError
 from hearthnet.trust.keys import Login
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class ConnectionRefused(Exception):
 class NatsConnection(asyncio.Protocol):
     """A connection, made with `open`; `gone` is called once, when an open one has ended.
 
-    `on_loop_end` is called before written data is handed to the socket, and may write more.
+    `on_loop_end` is called before written data is handed to the socket, and may write more. With `headed`,
+    which is called for messages with headers, the connection does not get what it has sent itself.
     """
 
     def __init__(
@@ -51,13 +52,15 @@ class NatsConnection(asyncio.Protocol):
         message: Message,
         gone: Callable[[], None],
         on_loop_end: Callable[[], None],
+        headed: Headed | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._login = login
         self._name = name
         self._gone = gone
         self._on_loop_end = on_loop_end
-        self._reader = NatsParser(message, self._on_line)
+        self._reader = NatsParser(message, self._on_line, headed)
+        self._has_echo = headed is None
         self._transport: Transport | None = None
         self._out: list[bytes] = []
         self._scheduled = False
@@ -212,7 +215,7 @@ class NatsConnection(asyncio.Protocol):
             "lang": "python-hearthnet",
             "version": __version__,
             "protocol": 1,
-            "echo": True,
+            "echo": self._has_echo,
             "headers": True,
             "no_responders": True,
             **(self._login.answer(self.greeting.nonce) if self.greeting.nonce else {}),

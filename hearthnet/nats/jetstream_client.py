@@ -1,4 +1,7 @@
-"""The connection to JetStream, by the NATS library (nats/client.py is the one for frames)."""
+"""The connection to JetStream, by the NATS library, and beside it the one for many messages at once.
+
+The one for frames is nats/client.py.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from hearthnet.core.errors import HearthNetError, Unavailable
-from hearthnet.core.tasks import heeding_cancellation
+from hearthnet.nats.batch_client import BatchClient
 from hearthnet.nats.client import connect_error, connection_lost
 from hearthnet.trust.keys import Login
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
-    from nats.aio.msg import Msg
 
 _log = logging.getLogger(__name__)
 CONNECT_SECONDS: Final = 10
@@ -31,9 +33,12 @@ class _ClosedOnTheWay(Unavailable):
 class StoreLink:
     """A connection that reconnects automatically, to an account with JetStream."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, join_batches: Callable[[], Awaitable[BatchClient]]) -> None:
         self.client = client
         """The library's own client, for JetStream only (`bus/store.py`)."""
+        self._join_batches = join_batches
+        self._batches: BatchClient | None = None
+        self._joining = asyncio.Lock()
         self._connected = asyncio.Event()
         self._connected.set()
         self._back: list[Callable[[], Awaitable[None]]] = []
@@ -60,7 +65,7 @@ class StoreLink:
         from nats.aio.client import Client
 
         client = Client()
-        link = cls(client)
+        link = cls(client, lambda: BatchClient.join(url, login, name))
         try:
             await asyncio.wait_for(
                 client.connect(
@@ -114,27 +119,43 @@ class StoreLink:
         if self.client.is_closed:
             raise connection_lost("the connection to the server was closed")
 
-    async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
-        """Call `wake` for every message on `subject`.
+    async def batches(self) -> BatchClient:
+        """Return the connection for many messages at once, which is made when it is first needed.
 
         Raises:
-            HearthNetError: `partition` if the link is closed.
+            HearthNetError: As `connect`; `partition` if the link is closed.
         """
-        from nats import errors
+        async with self._joining:
+            if self.client.is_closed:
+                raise connection_lost("the connection to the server was closed")
+            if self._batches is None:
+                self._batches = await self._join_batches()
+        return self._batches
 
-        async def on_message(message: Msg) -> None:
+    async def subscribe(self, subject: str, wake: Callable[[], None]) -> None:
+        """Call `wake` for every message on `subject`, and whenever the connection is restored.
+
+        Not for those that this process appends in a batch.
+
+        Raises:
+            HearthNetError: As `batches`.
+        """
+
+        async def back() -> None:
             wake()
 
-        try:
-            with heeding_cancellation():
-                await self.client.subscribe(subject, cb=on_message)
-        except errors.Error as error:
-            raise connection_lost(f"the connection to the server is gone: {error}") from error
+        client = await self.batches()
+        await client.subscribe(subject, lambda subject, data, absent: wake())
+        client.on_restored(back)
+        await client.flush_subscriptions()
 
     async def close(self) -> None:
         """Send waiting data and close; wait for a reconnection, whose socket would leak otherwise."""
         from nats import errors
 
+        async with self._joining:
+            if self._batches is not None:
+                await self._batches.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._connected.wait()

@@ -19,6 +19,9 @@ _NOBODY: Final = b"NATS/1.0 503"
 Message = Callable[[int, str, str, bytes, bool], None]
 """Called with the subscription's number, subject, reply subject, data, and True for "no responders"."""
 
+Headed = Callable[[int, str, bytes, bytes], None]
+"""Called with the subscription's number, subject, headers as they came, and data."""
+
 
 class ProtocolError(Exception):
     """Raised when the received bytes are not the NATS protocol."""
@@ -27,15 +30,16 @@ class ProtocolError(Exception):
 class NatsParser:
     """A parser of bytes in pieces of any size.
 
-    It calls `message` for each message, in order, and `line` for every other operation. Their exceptions
-    propagate, and the rest of the piece is lost.
+    It calls `message` for each message, in order, and `line` for every other operation; with `headed`, that
+    one for messages with headers. Their exceptions propagate, and the rest of the piece is lost.
     """
 
-    __slots__ = ("_have", "_kept", "_line", "_message", "_need")
+    __slots__ = ("_have", "_headed", "_kept", "_line", "_message", "_need")
 
-    def __init__(self, message: Message, line: Callable[[bytes], None]) -> None:
+    def __init__(self, message: Message, line: Callable[[bytes], None], headed: Headed | None = None) -> None:
         self._message = message
         self._line = line
+        self._headed = headed
         self._kept: list[bytes] = []
         self._have = 0
         self._need = 0
@@ -94,8 +98,11 @@ class NatsParser:
                 at = end + 2
 
     def _with_headers(self, fields: list[bytes], data: bytes) -> None:
-        """Deliver a message with headers, of which only the status "no responders" is read."""
+        """Deliver a message with headers; without `headed` only the status "no responders" is read."""
         head = _number(fields[-2])
+        if self._headed is not None:
+            self._headed(_number(fields[1]), str(fields[0], "utf-8", "replace"), data[:head], data[head:])
+            return
         reply = str(fields[2], "utf-8", "replace") if len(fields) == 5 else ""
         body = data[head:]
         absent = not body and data.startswith(_NOBODY)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hearthnet.bus.store import Store
 from hearthnet.core.canonical_json import content_hash
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import direct_reads, jetstream_records
 from hearthnet.service.effects.jetstream_records import (
     ANSWER_SECONDS,
     BEGUN_SHARE,
@@ -130,7 +130,7 @@ class AuditLog:
 
     async def lines(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
         """Yield the lines of the entries after number `after`, up to `upto`, in batches."""
-        async for batch in jetstream_records.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
+        async for batch in direct_reads.read(self._store, STREAM, SUBJECT, after, upto, _WHAT):
             yield batch
 
     async def end(self, seconds: float = ANSWER_SECONDS) -> ChainPosition:

@@ -26,7 +26,7 @@ from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import Home
 from hearthnet.core.tasks import TaskSet
 from hearthnet.core.times import least_ms
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import direct_reads, jetstream_records
 from hearthnet.trust.authorization import revocation
 from hearthnet.trust.authorization.revocation import TokenRevocation
 from hearthnet.trust.community import events
@@ -130,7 +130,7 @@ class CommunityLog:
         """Yield every message; others may leave the stream, anywhere in it, while this reads."""
         async with jetstream_records.answering(_WHAT):
             upto = int((await self._store.js.stream_info(STREAM)).state.last_seq)
-        async for batch in jetstream_records.read(self._store, STREAM, "cm.>", 0, upto, _WHAT):
+        async for batch in direct_reads.read(self._store, STREAM, "cm.>", 0, upto, _WHAT):
             for message in batch:
                 yield message
 

@@ -1,4 +1,4 @@
-"""Many messages of a stream by one request: the numbers or subjects are known, and most lie side by side.
+"""Many messages of a stream by one request: those of an interval, of known numbers, or of known subjects.
 
 See: docs/protocol/subjects.md#stored-subjects.
 """
@@ -6,17 +6,42 @@ See: docs/protocol/subjects.md#stored-subjects.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-from collections.abc import Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from hearthnet.bus.store import Store
+from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.service.effects.jetstream_records import Message, answering
 
-if TYPE_CHECKING:
-    from nats.aio.msg import Msg
+_API: Final = "$JS.API.DIRECT.GET"
+_BATCH: Final = 2000
+_BATCH_BYTES: Final = 16 * 1024 * 1024
+_END: Final = frozenset({204, 404})
+"""The server's statuses for the end of an answer, and for none that is asked for."""
+_ABSENT: Final = 503
+_NUMBER: Final = b"\r\nNats-Sequence: "
+_SUBJECT: Final = b"\r\nNats-Subject: "
+
+
+async def read(
+    store: Store, stream: str, subject: str, after: int, upto: int, what: str
+) -> AsyncIterator[list[Message]]:
+    """Yield the messages under `subject` after place `after`, up to `upto`, in order and in batches.
+
+    Erased messages are left out.
+
+    Raises:
+        HearthNetError: `partition` without an answer.
+    """
+    while after < upto:
+        count = min(_BATCH, upto - after)
+        wanted = {"seq": after + 1, "batch": count, "max_bytes": _BATCH_BYTES, "next_by_subj": subject}
+        found = await _get(store, stream, wanted, what)
+        batch = [message for message in found if message.sequence <= upto]
+        if batch:
+            yield batch
+        after = batch[-1].sequence if len(batch) == len(found) > 0 else upto
 
 
 async def by_number(store: Store, stream: str, numbers: Collection[int], what: str) -> dict[int, Message]:
@@ -52,26 +77,23 @@ def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 async def _get(store: Store, stream: str, wanted: dict[str, Any], what: str) -> list[Message]:
-    from nats import errors
-    from nats.js import api
+    async with answering(what):
+        batches = await store.link.batches()
+        await batches.connected()
+        found, status = await batches.read(f"{_API}.{stream}", wanted)
+    if status == _ABSENT:
+        raise Unavailable(f"{what} does not answer yet; try again", rule="store_silent")
+    if status not in _END:
+        raise HearthNetError("internal_error", f"{what} refuses to be read (status {status})")
+    return [_message(*one) for one in found]
 
-    client, found, ended = store.link.client, list[Message](), asyncio.Event()
 
-    async def take(message: Msg) -> None:
-        headers = message.headers or {}
-        if "Status" in headers:  # that was all, or there is nothing
-            ended.set()
-        else:
-            found.append(Message(message.data, int(headers["Nats-Sequence"]), headers["Nats-Subject"]))
+def _message(headers: bytes, data: bytes) -> Message:
+    """Return a message; the server's own headers follow those with which it was stored."""
+    number, subject = (_last(headers, name) for name in (_NUMBER, _SUBJECT))
+    return Message(data, int(number), subject.decode())
 
-    inbox = client.new_inbox()
-    subscription = await client.subscribe(inbox, cb=take)
-    try:
-        async with answering(what):
-            subject = f"{api.DEFAULT_PREFIX}.DIRECT.GET.{stream}"
-            await client.publish(subject, json.dumps(wanted).encode(), reply=inbox)
-            await ended.wait()
-    finally:
-        with contextlib.suppress(errors.Error):
-            await subscription.unsubscribe()
-    return found
+
+def _last(headers: bytes, name: bytes) -> bytes:
+    start = headers.rindex(name) + len(name)
+    return headers[start : headers.index(b"\r\n", start)]

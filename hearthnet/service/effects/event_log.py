@@ -42,6 +42,8 @@ MAX_DAY_BYTES: Final = 4_000_000
 """Maximum of bytes that another node, or a guest of this one, may add in a day: some 1,700 posts."""
 _PAUSE_SECONDS: Final = 0.2
 _KEEP_SECONDS: Final = 8.0
+_MOST_KEPT: Final = 2 * jetstream_records.MAX_BATCH
+"""Messages that this process has kept and that are held for its own reader: some 2.5 MB while it takes in."""
 _LOG: Final = "the event log"
 
 
@@ -118,6 +120,8 @@ class EventLog:
         mark = None if home is None else read_mark(home)
         self._restored = "" if mark is None else f"restored at {mark.restored_at}"
         self._quota = DayQuota(store, own, stream.lower(), MAX_DAY_BYTES) if own else None
+        self._watching: list[asyncio.Event] = []
+        self._kept_last: list[Message] = []
 
     async def append(
         self,
@@ -212,9 +216,19 @@ class EventLog:
     async def read(self, after: int) -> AsyncIterator[list[Recorded]]:
         """Yield the events after place `after`, in order and in batches, up to the present end.
 
+        What this process has kept last is not read again.
+
         Raises:
             HearthNetError: `partition` if the log does not answer.
         """
+        kept, self._kept_last = self._kept_last, []
+        first = kept[0].sequence if kept else 0
+        if after < first:
+            async for batch in self._messages(after, first - 1):
+                yield [_decode(message) for message in batch]
+        if kept := [message for message in kept if message.sequence > after]:
+            after = kept[-1].sequence
+            yield [_decode(message) for message in kept]
         async for batch in self.messages(after):
             yield [_decode(message) for message in batch]
 
@@ -225,13 +239,17 @@ class EventLog:
             HearthNetError: As `read`.
         """
         _, upto = await self.place()
-        async for batch in jetstream_records.read(
-            self._store, self._stream, f"{self._prefix}.>", after, upto, _LOG
-        ):
+        async for batch in self._messages(after, upto):
             yield batch
 
-    async def keep(self, texts: Sequence[KeptText]) -> None:
+    def _messages(self, after: int, upto: int) -> AsyncIterator[list[Message]]:
+        subject = f"{self._prefix}.>"
+        return direct_reads.read(self._store, self._stream, subject, after, upto, _LOG)
+
+    async def keep(self, texts: Sequence[KeptText]) -> range:
         """Store the texts of events of other homes, each once, together where none is there yet.
+
+        Return the places of the last of those that were stored together.
 
         Raises:
             HearthNetError: `capacity_exceeded` if the disk is full; `partition` if the log cannot be reached.
@@ -239,19 +257,19 @@ class EventLog:
         await self._room.check()
         if len(texts) <= jetstream_records.MAX_BATCH:
             with contextlib.suppress(WrongSequence):
-                await self._keep(texts)
-                return
+                return await self._keep(texts)
             if len(texts) == 1:
-                return
+                return range(0)
         middle = min(jetstream_records.MAX_BATCH, (len(texts) + 1) // 2)
+        places = range(0)
         for half in (texts[:middle], texts[middle:]):
-            await self.keep(half)
+            places = await self.keep(half) or places
+        return places
 
-    async def _keep(self, texts: Sequence[KeptText]) -> None:
-        *ahead, (subject, data) = [
-            (self._kept(one.home, one.sequence, one.hash), one.text.encode()) for one in texts
-        ]
-        await jetstream_records.write_until(
+    async def _keep(self, texts: Sequence[KeptText]) -> range:
+        messages = [(self._kept(one.home, one.sequence, one.hash), one.text.encode()) for one in texts]
+        *ahead, (subject, data) = messages
+        last = await jetstream_records.write_until(
             self._store,
             self._stream,
             subject,
@@ -262,6 +280,17 @@ class EventLog:
             ahead=ahead,
             what=_LOG,
         )
+        places = range(last - len(texts) + 1, last + 1)
+        kept = [
+            Message(data, place, subject) for place, (subject, data) in zip(places, messages, strict=True)
+        ]
+        if self._kept_last and self._kept_last[-1].sequence + 1 != places.start:
+            self._kept_last = []
+        # Whoever reads more slowly than that reads the rest from the log.
+        self._kept_last = [*self._kept_last, *kept][-_MOST_KEPT:]
+        for woken in self._watching:
+            woken.set()
+        return places
 
     async def texts(self, wanted: Sequence[tuple[int, str, int, str]]) -> list[str]:
         """Return the texts of events, each by its place, or, with 0, by what `keep` was given.
@@ -282,11 +311,8 @@ class EventLog:
     async def watch(self, woken: asyncio.Event) -> None:
         """Set `woken` at every new event, and whenever the connection is restored."""
 
-        async def back() -> None:
-            woken.set()
-
+        self._watching.append(woken)
         await self._store.link.subscribe(f"{self._prefix}.>", woken.set)
-        self._store.link.on_restored(back)
 
     def _subject(self, call: Call[Any, Any]) -> str:
         if call.idempotency_key != call.body["input"].get("client_id"):

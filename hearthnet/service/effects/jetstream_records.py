@@ -1,4 +1,4 @@
-"""Access to a node's records in JetStream: time limits, disk space, reading in batches.
+"""Access to a node's records in JetStream: time limits, disk space, batches (direct_reads.py reads many).
 
 See: docs/protocol/subjects.md#stored-subjects.
 """
@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from hearthnet.bus.blobs.stream import is_disk_full
 from hearthnet.bus.store import Store
-from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError, Unavailable
 from hearthnet.core.home import FULL_BYTES, ROOM_BYTES, Home
 from hearthnet.core.tasks import heeding_cancellation
 
 if TYPE_CHECKING:
-    from nats.aio.msg import Msg
     from nats.js.api import PubAck
 
 WRITE_SECONDS: Final = 2.0
+_BATCH_SECONDS: Final = 4.0
+"""As `WRITE_SECONDS`, with the time in which a batch of 2 MiB is sent."""
 ANSWER_SECONDS: Final = 3.0
 BEGUN_SHARE: Final = 0.25
 """Share of the free space for a write that suffices for recording an outcome."""
@@ -30,11 +31,6 @@ _WRONG_SEQUENCE: Final = frozenset({10071, 10077, 10164})
 """The server's codes for a place that is not as expected."""
 _AMPLE: Final = 16
 _LOOK_SECONDS: Final = 1.0
-_BATCH: Final = 2000
-_BATCH_BYTES: Final = 16 * 1024 * 1024
-"""More than one message can have, so that every request returns one."""
-_SEQUENCE: Final = -4
-"""Index of the stream sequence in the acknowledgement subject of a consumer's message."""
 _NO_SUCH_MESSAGE: Final = 10043
 _DELETE_FAILED: Final = 10057
 _TOO_LARGE_FOR_STREAM: Final = 10054
@@ -43,8 +39,6 @@ _BROKEN_BATCH: Final = frozenset({10176, 10210})
 """The server's codes for a batch of which it lost the beginning, and for one too many at once."""
 MAX_BATCH: Final = 500
 """Maximum of messages that are appended together; the server takes 1,000."""
-_FEW: Final = 8
-_IDLE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.1
 
 
@@ -165,9 +159,12 @@ async def write(
 
     try:
         with heeding_cancellation():
-            headers = await _begun(store, ahead, expected) if ahead else expected
+            if ahead:
+                return await _together(
+                    store, [*ahead, (subject, data)], expected, min(_BATCH_SECONDS, seconds)
+                )
             return await store.js.publish(
-                subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=headers
+                subject, data, timeout=min(WRITE_SECONDS, seconds), stream=stream, headers=expected
             )
     except js_errors.APIError as error:
         if error.err_code in _WRONG_SEQUENCE:
@@ -181,15 +178,22 @@ async def write(
         raise StoreTimeout from error
 
 
-async def _begun(
-    store: Store, ahead: Sequence[tuple[str, bytes]], expected: dict[str, str]
-) -> dict[str, str]:
-    """Publish the first messages of a batch, and return the headers of the last one, which commits it."""
-    batch = {**expected, "Nats-Batch-Id": ids.new_ulid()}
-    for number, (subject, data) in enumerate(ahead, 1):
-        headers = {**batch, "Nats-Batch-Sequence": str(number)}
-        await store.link.client.publish(subject, data, headers=headers)
-    return {**batch, "Nats-Batch-Sequence": str(len(ahead) + 1), "Nats-Batch-Commit": "1"}
+async def _together(
+    store: Store, messages: Sequence[tuple[str, bytes]], expected: dict[str, str], seconds: float
+) -> PubAck:
+    """Append `messages` as one atomic batch, and return the acknowledgement of the last one."""
+    from nats.js import api
+    from nats.js import errors as js_errors
+
+    try:
+        async with asyncio.timeout(seconds):
+            batches = await store.link.batches()
+            answer = msgspec.json.decode(await batches.append(messages, expected), type=dict[str, Any])
+    except HearthNetError as error:
+        raise StoreTimeout from error
+    if refused := answer.get("error"):
+        js_errors.APIError.from_error(refused)
+    return api.PubAck.from_response(answer)
 
 
 async def increment(store: Store, subject: str, by: int) -> int:
@@ -323,89 +327,3 @@ def _is_gone(error: Any) -> bool:
     """Whether a deletion failed since the message is gone; its block may be gone with it."""
     code: int = error.err_code
     return code == _NO_SUCH_MESSAGE or (code == _DELETE_FAILED and error.description == "no message found")
-
-
-async def read(
-    store: Store, stream: str, subject: str, after: int, upto: int, what: str
-) -> AsyncIterator[list[Message]]:
-    """Yield the messages after place `after`, up to `upto`, in order and in batches.
-
-    Erased messages are left out.
-
-    Raises:
-        HearthNetError: `partition` without an answer.
-    """
-    while after < upto:
-        few = upto - after <= _FEW
-        async with answering(what):
-            if few:
-                batch = await _singly(store, stream, after, upto)
-            else:
-                batch = await _together(store, stream, subject, after, upto)
-        if batch:
-            yield batch
-        after = upto if few or not batch else batch[-1].sequence
-
-
-async def _singly(store: Store, stream: str, after: int, upto: int) -> list[Message]:
-    """Return a few messages, without a consumer on the server."""
-    from nats.js.errors import NotFoundError
-
-    found = []
-    for sequence in range(after + 1, upto + 1):
-        with contextlib.suppress(NotFoundError):
-            message = await store.js.get_msg(stream, sequence, direct=True)
-            found.append(Message(message.data or b"", message.seq or 0, message.subject or ""))
-    return found
-
-
-async def _together(store: Store, stream: str, subject: str, after: int, upto: int) -> list[Message]:
-    """Return up to `_BATCH` messages through a temporary consumer; none if there are none."""
-    from nats import errors
-    from nats.js import api
-
-    config = api.ConsumerConfig(
-        deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
-        opt_start_seq=after + 1,
-        ack_policy=api.AckPolicy.NONE,
-        inactive_threshold=_IDLE_SECONDS,
-        filter_subject=subject,
-        mem_storage=True,
-    )
-    js, client = store.js, store.link.client
-    reader = await js.add_consumer(stream, config)
-    collector = _Collector(min(_BATCH, upto - after), upto)
-    inbox = client.new_inbox()
-    subscription = await client.subscribe(inbox, cb=collector.take)
-    try:
-        wanted = {"batch": collector.most, "max_bytes": _BATCH_BYTES, "no_wait": True}
-        ask = f"{api.DEFAULT_PREFIX}.CONSUMER.MSG.NEXT.{stream}.{reader.name}"
-        await client.publish(ask, json.dumps(wanted).encode(), reply=inbox)
-        await collector.all.wait()
-    finally:
-        # After a lost connection the server removes the consumer itself.
-        with contextlib.suppress(errors.Error, TimeoutError):
-            await subscription.unsubscribe()
-            await js.delete_consumer(stream, reader.name)
-    return collector.messages
-
-
-class _Collector:
-    """The messages of one request: `most` of them, those up to `upto`, or all there are."""
-
-    def __init__(self, most: int, upto: int) -> None:
-        self.most = most
-        self.messages: list[Message] = []
-        self.all = asyncio.Event()
-        self._upto = upto
-
-    async def take(self, message: Msg) -> None:
-        """Add a message, or end at the server's notice, without a sequence, that no more follow."""
-        if not message.reply:
-            self.all.set()
-            return
-        place = int(message.reply.split(".")[_SEQUENCE])
-        if place <= self._upto:
-            self.messages.append(Message(message.data, place, message.subject))
-        if place >= self._upto or len(self.messages) == self.most:
-            self.all.set()

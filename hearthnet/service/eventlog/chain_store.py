@@ -121,7 +121,7 @@ class ChainStore:
         async with jetstream_records.answering(_WHAT):
             upto = int((await self._store.js.stream_info(STREAM)).state.last_seq)
         subject = f"{self._prefix}.>"
-        async for batch in jetstream_records.read(self._store, STREAM, subject, after, upto, _WHAT):
+        async for batch in direct_reads.read(self._store, STREAM, subject, after, upto, _WHAT):
             found = []
             for message in batch:
                 if not message.subject.startswith(subject[:-1]):
@@ -133,7 +133,7 @@ class ChainStore:
             yield found
 
     async def watch(self, woken: asyncio.Event) -> None:
-        """Set `woken` at every new record."""
+        """Set `woken` at every new record, but those that this process keeps together."""
         await self._store.link.subscribe(f"{self._prefix}.>", woken.set)
 
     async def _append(self, records: Sequence[tuple[str, ChainRecord]]) -> int:

@@ -3,7 +3,8 @@
     room of a line    what each home could have taken in of it since the newest entry here; at a newcomer,
                       since the community was founded
     room of all       megabytes a day, of the home's own choice
-    processor time    a share of one core, of the home's own choice: a rest follows each page
+    processor time    a share of one core, of the home's own choice: a rest follows each page, as far as the
+                      home did not wait for the page and for its disk meanwhile
 
 See: docs/protocol/log.md#budgets, docs/decisions/0234.
 """
@@ -34,7 +35,7 @@ class HistoryMeter:
         missed = LINE_BYTES_PER_SECOND * max(0.0, away_seconds)
         self._lines = LineBudgets(LINE_BYTES + missed, LINE_BYTES_PER_SECOND)
         self._all = TokenBucket(chosen.history_mb * _MB, chosen.history_mb * _MB / _DAY_SECONDS)
-        self._idle = 100 / chosen.history_cpu - 1
+        self._share = chosen.history_cpu / 100
 
     @property
     def is_spent(self) -> bool:
@@ -49,6 +50,6 @@ class HistoryMeter:
         self._all.spend(_ALL, size, now)
         return True
 
-    def rest(self, cpu_seconds: float) -> float:
-        """Return the seconds to rest after a page that took so much processor time."""
-        return cpu_seconds * self._idle
+    def rest(self, cpu_seconds: float, seconds: float) -> float:
+        """Return the seconds to rest after a page that took so much processor time, within `seconds`."""
+        return max(0.0, cpu_seconds / self._share - seconds)

@@ -105,7 +105,9 @@ class Publisher:
         return bool(made)
 
     async def _next(self) -> AsyncIterator[Message]:
-        after = max(self._chains.published, self._looked_upto)
+        after, kept = max(self._chains.published, self._looked_upto), self._chains.kept
+        if after + 1 in kept:  # of other homes, all of them
+            after = self._looked_upto = kept[-1]
         async for batch in self._events.messages(after):
             for message in batch:
                 yield message

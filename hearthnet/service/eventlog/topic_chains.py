@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -25,7 +25,6 @@ PAGE_BYTES: Final = 2 * 1024 * 1024
 MOST_BODIES: Final = 50
 """Bodies that one request asks for, of entries that are held without one."""
 _MOST_BARE: Final = 10_000
-_AT_A_TIME: Final = 100
 
 
 class TopicChains:
@@ -44,6 +43,8 @@ class TopicChains:
         self.chains = Chains()
         self.published = 0
         """The place, in the topic's stream, of the last own event that has an entry."""
+        self.kept = range(0)
+        """The places there at which this process has stored texts of others, the last ones without a gap."""
         self.bare: dict[str, None] = {}
         """The hashes of entries that came without their body: it was erased, or kept back."""
         self._numbers: dict[str, int] = {}
@@ -144,9 +145,11 @@ class TopicChains:
             HearthNetError: As `claim`.
         """
         if events:
-            await self._events.keep(
+            places = await self._events.keep(
                 [KeptText(one.entry.author, one.entry.sequence, one.entry.hash, one.body) for one in events]
             )
+            follows = places.start == self.kept.stop
+            self.kept = range(self.kept.start, places.stop) if follows else places
         for one in events:
             self.bare.pop(one.entry.hash, None)
 
@@ -172,15 +175,26 @@ class TopicChains:
             HearthNetError: `bad_request` if `heads` are malformed; `partition` if the store does not answer.
         """
         missing, total = self.chains.missing(heads, self._is_told, limit)
-        stored = [one for one in missing if one in self._numbers]
         found, size = list[LogEvent](), 0
-        for start in range(0, len(stored), _AT_A_TIME):
-            for event in await self._events_of(stored[start : start + _AT_A_TIME]):
+        for part in self._parts([one for one in missing if one in self._numbers]):
+            for event in await self._events_of(part):
                 size += event.entry.size if event.body else 0
                 if found and size > PAGE_BYTES:
                     return found, total - len(found)
                 found.append(event)
         return found, total - len(found)
+
+    def _parts(self, hashes: Sequence[str]) -> Iterator[list[str]]:
+        """Yield `hashes` in parts whose bodies are together hardly larger than a page, if none was erased."""
+        part, size = list[str](), 0
+        for hash_ in hashes:
+            part.append(hash_)
+            size += self.chains.size(hash_)
+            if size > PAGE_BYTES:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
 
     async def _events_of(self, hashes: Sequence[str]) -> list[LogEvent]:
         records = await self._store.several([self._numbers[one] for one in hashes])

@@ -262,23 +262,20 @@ class TopicLog:
         beyond: Heads = {}
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_SECONDS
+        began, spent = clock(), time.process_time()
         for _ in range(_MOST_PAGES):
             if self._history.is_spent:
                 most = self._chosen.history_mb
                 self._drop_log.write("no more history today: %d MB a day ([community] history_mb)", most)
                 break
             output = await self._asked
-            offered = output["events"]
-            if packed := output.get("packed"):
-                offered = await asyncio.to_thread(packed_events.unpack, packed)
-            events = signed_document.readable(offered, LogEvent)
+            events = await asyncio.to_thread(_events_in, output)
             bodies = signed_document.readable(output["bodies"], LogEvent)
             self._left = int(output["left"])
-            if self._left and not offered:
+            if self._left and not events:
                 raise HearthNetError("not_found", "it is still writing what it has announced")
             if self._left and clock() < until:  # the next page comes while this one is taken in
                 self._asked = asyncio.create_task(self._ask(node, self._not_taken(events, beyond)))
-            began = time.process_time()
             taken = await self._take(events, self._history)
             anything = await self._complete(bodies) or anything or taken > 0
             self._changed()
@@ -290,7 +287,9 @@ class TopicLog:
             if not self._left or is_vain or self._intake.invalid - invalid > _MOST_INVALID:
                 break
             beyond = passed_over
-            await asyncio.sleep(self._history.rest(time.process_time() - began))
+            # What passed while the page and the disk were waited for was rest as well.
+            await asyncio.sleep(self._history.rest(time.process_time() - spent, clock() - began))
+            began, spent = clock(), time.process_time()
         return anything
 
     async def _ask(self, node: str, beyond: Heads) -> Any:
@@ -373,3 +372,12 @@ class TopicLog:
             self._topic,
             self._held.chains.forks[author][0],
         )
+
+
+def _events_in(page: Any) -> list[LogEvent]:
+    """Return the events of a page, with their hashes; called in another thread."""
+    packed = page.get("packed")
+    events = packed_events.unpack(packed) if packed else signed_document.readable(page["events"], LogEvent)
+    for event in events:
+        _ = event.entry.hash  # kept in the entry, so that the loop need not compute it
+    return events

@@ -58,6 +58,10 @@ class Chains:
         """Return whether the entry with that hash is held."""
         return hash_ in self._links
 
+    def size(self, hash_: str) -> int:
+        """Return the bytes in the body of an entry that is held."""
+        return self._links[hash_].size
+
     def count(self, is_counted: Callable[[str], bool]) -> int:
         """Return the number of entries of those authors for which `is_counted` is true."""
         return sum(len(hashes) for author, hashes in self._of.items() if is_counted(author))

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from hearthnet.core import ids
-from hearthnet.core.canonical_json import canonical_json, content_hash
+from hearthnet.core.canonical_json import canonical_record, content_hash
 from hearthnet.core.capability_name import Count
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
@@ -57,7 +57,17 @@ class LogEntry(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown
     @cached_property
     def hash(self) -> str:
         """`blake3:` and 64 hexadecimal digits over the canonical JSON, signature included."""
-        return content_hash(canonical_json(self.as_json()))
+        return content_hash(self._canonical)
+
+    def signing_bytes(self) -> bytes:
+        """Return the canonical JSON of the entry without its signature."""
+        # Within texts quotes are escaped, and `size` follows: no other part of the entry reads like this.
+        signature = b'"signature":' + msgspec.json.encode(self.signature) + b","
+        return self._canonical.replace(signature, b"", 1)
+
+    @cached_property
+    def _canonical(self) -> bytes:
+        return canonical_record(self)
 
 
 class LogEvent(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from hearthnet.core import ids
 from hearthnet.core.errors import HearthNetError
 from hearthnet.core.home import Home
 from hearthnet.core.times import now_ms
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import direct_reads
 from hearthnet.service.effects.community_log import STREAM, CommunityLog, CommunityState, StoredCommunity
 from hearthnet.trust import signed_document
 from hearthnet.trust.authorization import revocation
@@ -134,7 +134,7 @@ async def test_log_that_shrinks_while_it_is_read_is_read(mesh: Mesh, monkeypatch
         lasting = (await store.js.stream_info(STREAM)).state.messages
         for number in range(30):
             await store.js.publish(f"cm.revoked.x.{number}", b"{}", headers={"Nats-TTL": "10s"})
-        monkeypatch.setattr(jetstream_records, "_BATCH", 10)
+        monkeypatch.setattr(direct_reads, "_BATCH", 10)
         messages = log._messages()
         first = await anext(messages)
 

@@ -48,12 +48,14 @@ def test_history_of_a_line_has_the_room_of_the_time_missed() -> None:
 @pytest.mark.req("SCALE-5")
 def test_history_costs_what_the_home_has_chosen() -> None:
     meter = HistoryMeter(CommunityConfig(history_mb=2, history_cpu=20), 0)
-    assert meter.rest(1.0) == pytest.approx(4.0)
+    assert meter.rest(1.0, 1.0) == pytest.approx(4.0)
+    assert meter.rest(1.0, 3.0) == pytest.approx(2.0), "what it waited for the page and the disk counts"
+    assert meter.rest(1.0, 9.0) == 0
     assert meter.take(LINE, 1_500_000)
     assert meter.take(("berta",), 600_000)
     assert meter.is_spent
     assert not meter.take(("carla",), 1)
-    assert HistoryMeter(CommunityConfig(history_cpu=100), 0).rest(1.0) == 0
+    assert HistoryMeter(CommunityConfig(history_cpu=100), 0).rest(1.0, 1.0) == 0
 
 
 @pytest.mark.asyncio
