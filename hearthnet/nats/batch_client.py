@@ -24,7 +24,7 @@ _AT_A_TIME: Final = 50
 """Messages that are handed to the socket before it is looked whether the server reads them."""
 
 
-class Stored(NamedTuple):
+class DirectMessage(NamedTuple):
     """A message of a direct read: its headers as they came, and its data."""
 
     headers: bytes
@@ -34,7 +34,7 @@ class Stored(NamedTuple):
 class Ended(NamedTuple):
     """The messages of a direct read, and the status by which the server ended it."""
 
-    messages: list[Stored]
+    messages: list[DirectMessage]
     status: int
 
 
@@ -43,7 +43,7 @@ class _Read:
 
     def __init__(self, ended: asyncio.Future[Ended]) -> None:
         self.ended = ended
-        self.messages: list[Stored] = []
+        self.messages: list[DirectMessage] = []
 
 
 class BatchClient(NatsClient):
@@ -141,7 +141,7 @@ class BatchClient(NatsClient):
         """Add to a direct read; a watched message goes the way of those without headers."""
         read = self._reads.get(subject)
         if read is not None and not headers.startswith(_STATUS):
-            read.messages.append(Stored(headers, data))
+            read.messages.append(DirectMessage(headers, data))
         elif read is not None:
             if not read.ended.done():
                 code = headers[len(_STATUS) : len(_STATUS) + 3]

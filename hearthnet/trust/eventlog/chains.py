@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hearthnet.core.errors import HearthNetError
@@ -147,30 +146,42 @@ class Chains:
         Raises:
             HearthNetError: `bad_request` if `heads` are malformed.
         """
-        parts: list[Iterator[str]] = []
-        total = 0
-        for author in filter(is_told, self._of):
-            count, lacking = self._lacking(author, [read_head(text) for text in heads.get(author, ())])
-            total += count
-            if count:
-                parts.append(lacking)
-        merged = heapq.merge(*parts, key=lambda hash_: (self._links[hash_].time, self._links[hash_].sequence))
-        return list(islice(merged, limit)), total
+        found, total = list[str](), 0
+        # The next entry of each author: its time and sequence, a number, the hashes and its index in them.
+        ahead: list[tuple[int, int, int, list[str], int]] = []
+        for number, author in enumerate(filter(is_told, self._of)):
+            hashes, index = self._lacking(author, [read_head(text) for text in heads.get(author, ())])
+            if index < len(hashes):
+                total += len(hashes) - index
+                ahead.append((*self._moment(hashes[index]), number, hashes, index))
+        heapq.heapify(ahead)
+        while ahead and len(found) < limit:
+            _, _, number, hashes, index = ahead[0]
+            found.append(hashes[index])
+            if index + 1 < len(hashes):
+                heapq.heapreplace(ahead, (*self._moment(hashes[index + 1]), number, hashes, index + 1))
+            else:
+                heapq.heappop(ahead)
+        return found, total
 
-    def _lacking(self, author: str, ends: Sequence[tuple[int, str]]) -> tuple[int, Iterator[str]]:
-        """Return how many entries of `author` a node with `ends` may lack, and these by time."""
+    def _moment(self, hash_: str) -> tuple[int, int]:
+        link = self._links[hash_]
+        return link.time, link.sequence
+
+    def _lacking(self, author: str, ends: Sequence[tuple[int, str]]) -> tuple[list[str], int]:
+        """Return hashes of `author` by time, and the index of the first that a node with `ends` may lack."""
         hashes = self._of[author]
         longest = max(self._tips[author].values())
         known = [hash_ for _, hash_ in ends if self._is_of(author, hash_)]
         if not known and any(sequence > longest for sequence, _ in ends):
-            return 0, iter(())
+            return [], 0
         if author not in self.forks:  # one chain: what follows the end that is known
             have = max((self._links[hash_].sequence for hash_ in known), default=0)
-            return len(hashes) - have, map(hashes.__getitem__, range(have, len(hashes)))
+            return hashes, have
         below = self._below(author, known)
         found = [hash_ for hash_ in hashes if hash_ not in below]
-        found.sort(key=lambda hash_: (self._links[hash_].time, self._links[hash_].sequence))
-        return len(found), iter(found)
+        found.sort(key=self._moment)
+        return found, 0
 
     def _is_of(self, author: str, hash_: str) -> bool:
         link = self._links.get(hash_)
