@@ -32,6 +32,7 @@ from hearthnet.service.call import Call
 from hearthnet.service.effects import direct_reads, jetstream_records
 from hearthnet.service.effects.day_quota import DayQuota
 from hearthnet.service.effects.jetstream_records import ANSWER_SECONDS, DiskGuard, Message, WrongSequence
+from hearthnet.service.effects.kept_messages import KeptMessages
 from hearthnet.trust.authorization.approval import Approval
 
 MAX_FRAME_BYTES: Final = 32 * 1024
@@ -42,8 +43,6 @@ MAX_DAY_BYTES: Final = 4_000_000
 """Maximum of bytes that another node, or a guest of this one, may add in a day: some 1,700 posts."""
 _PAUSE_SECONDS: Final = 0.2
 _KEEP_SECONDS: Final = 8.0
-_MOST_KEPT: Final = 2 * jetstream_records.MAX_BATCH
-"""Messages that this process has kept and that are held for its own reader: some 2.5 MB while it takes in."""
 _LOG: Final = "the event log"
 
 
@@ -121,7 +120,7 @@ class EventLog:
         self._restored = "" if mark is None else f"restored at {mark.restored_at}"
         self._quota = DayQuota(store, own, stream.lower(), MAX_DAY_BYTES) if own else None
         self._watching: list[asyncio.Event] = []
-        self._kept_last: list[Message] = []
+        self._kept_last = KeptMessages()
 
     async def append(
         self,
@@ -221,14 +220,11 @@ class EventLog:
         Raises:
             HearthNetError: `partition` if the log does not answer.
         """
-        kept, self._kept_last = self._kept_last, []
-        first = kept[0].sequence if kept else 0
-        if after < first:
-            async for batch in self._messages(after, first - 1):
+        if kept := self._kept_last.take(after):
+            async for batch in self._messages(after, kept[0].sequence - 1):
                 yield [_decode(message) for message in batch]
-        if kept := [message for message in kept if message.sequence > after]:
-            after = kept[-1].sequence
             yield [_decode(message) for message in kept]
+            after = kept[-1].sequence
         async for batch in self.messages(after):
             yield [_decode(message) for message in batch]
 
@@ -281,13 +277,7 @@ class EventLog:
             what=_LOG,
         )
         places = range(last - len(texts) + 1, last + 1)
-        kept = [
-            Message(data, place, subject) for place, (subject, data) in zip(places, messages, strict=True)
-        ]
-        if self._kept_last and self._kept_last[-1].sequence + 1 != places.start:
-            self._kept_last = []
-        # Whoever reads more slowly than that reads the rest from the log.
-        self._kept_last = [*self._kept_last, *kept][-_MOST_KEPT:]
+        self._kept_last.add(places.start, messages)
         for woken in self._watching:
             woken.set()
         return places

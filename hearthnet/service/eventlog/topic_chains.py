@@ -18,6 +18,7 @@ from hearthnet.bus.session.gossip_frames import SetDigest
 from hearthnet.core.canonical_json import digest
 from hearthnet.service.effects.event_log import EventLog, KeptText
 from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
+from hearthnet.trust.eventlog.chain_ends import read_place
 from hearthnet.trust.eventlog.chains import Chains
 from hearthnet.trust.eventlog.entries import LogEntry, LogEvent
 
@@ -168,13 +169,19 @@ class TopicChains:
         sizes = accumulate(one.entry.size if one.body else 0 for one in found)
         return [one for one, size in zip(found, sizes, strict=True) if one.body and 2 * size <= PAGE_BYTES]
 
-    async def page(self, heads: dict[str, list[str]], limit: int) -> tuple[list[LogEvent], int]:
+    async def page(
+        self, heads: dict[str, list[str]], limit: int, after: str = ""
+    ) -> tuple[list[LogEvent], int]:
         """Return what a node with `heads` lacks, by time, as much as a page holds; and how much is left.
 
+        With `after` only of what is behind that place.
+
         Raises:
-            HearthNetError: `bad_request` if `heads` are malformed; `partition` if the store does not answer.
+            HearthNetError: `bad_request` if `heads` or `after` is malformed; `partition` if the store does
+                not answer.
         """
-        missing, total = self.chains.missing(heads, self._is_told, limit)
+        behind = read_place(after) if after else None
+        missing, total = self.chains.missing(heads, self._is_told, limit, behind)
         found, size = list[LogEvent](), 0
         for part in self._parts([one for one in missing if one in self._numbers]):
             for event in await self._events_of(part):

@@ -167,19 +167,25 @@ class TopicLog:
         limit: int,
         bodies: Sequence[str] = (),
         packs: bool = False,
+        compact: bool = False,
+        after: str = "",
     ) -> dict[str, Any]:
         """Return the output of `community.log.sync`: what a node with `heads` lacks, and some `bodies`.
 
-        With `packs` the events are compressed.
+        With `packs` or `compact` the events are compressed. With `after` they are those behind that place.
 
         Raises:
-            HearthNetError: `bad_request` if `heads` are malformed; `partition` if the store does not answer.
+            HearthNetError: `bad_request` if `heads` or `after` is malformed; `partition` if the store does
+                not answer.
         """
         if self._held.chains.lacks(heads):
             self._heads.ask(caller)
-        events, left = await self._held.page(heads, limit)
+        events, left = await self._held.page(heads, limit, after)
         page = {"events": events, "left": left, "bodies": await self._held.bodies(bodies)}
-        if packs:
+        page["next"] = events[-1].entry.page_place if events else ""
+        if compact:
+            page |= {"events": (), "compact": await asyncio.to_thread(packed_events.pack_compact, events)}
+        elif packs:
             page |= {"events": (), "packed": await asyncio.to_thread(packed_events.pack, events)}
         return page
 
@@ -248,7 +254,8 @@ class TopicLog:
 
     async def _fetch(self, node: str) -> bool:
         """Fetch pages from `node` until it has no more, and return whether anything was new."""
-        self._asked = asyncio.create_task(self._ask(node, {}))
+        self._begun = self._held.heads()
+        self._asked = asyncio.create_task(self._ask(node, self._begun))
         try:
             return await self._pages(node)
         finally:
@@ -260,6 +267,7 @@ class TopicLog:
     async def _pages(self, node: str) -> bool:
         anything, invalid = False, self._intake.invalid
         beyond: Heads = {}
+        place = last = ""
         clock = asyncio.get_running_loop().time
         until = clock() + _LONGEST_SECONDS
         began, spent = clock(), time.process_time()
@@ -269,13 +277,16 @@ class TopicLog:
                 self._drop_log.write("no more history today: %d MB a day ([community] history_mb)", most)
                 break
             output = await self._asked
-            events = await asyncio.to_thread(_events_in, output)
+            events = await asyncio.to_thread(packed_events.events_in, output)
             bodies = signed_document.readable(output["bodies"], LogEvent)
             self._left = int(output["left"])
             if self._left and not events:
                 raise HearthNetError("not_found", "it is still writing what it has announced")
             if self._left and clock() < until:  # the next page comes while this one is taken in
-                self._asked = asyncio.create_task(self._ask(node, self._not_taken(events, beyond)))
+                # Nothing that its home took in late is behind a place: a restored home asks by its heads.
+                last, place = place, "" if self._publisher.is_held else str(output.get("next", ""))
+                named = self._not_taken(events, beyond)
+                self._asked = asyncio.create_task(self._ask_next(node, place, named))
             taken = await self._take(events, self._history)
             anything = await self._complete(bodies) or anything or taken > 0
             self._changed()
@@ -283,7 +294,8 @@ class TopicLog:
             has_own = not self._left and self._peer.node_id not in passed_over
             if has_own and self._publisher.is_held:
                 self._publisher.release()  # all that this home had written is here now
-            is_vain = clock() > until or (not taken and passed_over == beyond)
+            is_same = place == last if place else not taken and passed_over == beyond
+            is_vain = is_same or clock() > until
             if not self._left or is_vain or self._intake.invalid - invalid > _MOST_INVALID:
                 break
             beyond = passed_over
@@ -292,12 +304,23 @@ class TopicLog:
             began, spent = clock(), time.process_time()
         return anything
 
-    async def _ask(self, node: str, beyond: Heads) -> Any:
-        """Return the next page of `node`: what lies neither below what is held here nor below `beyond`."""
+    async def _ask_next(self, node: str, place: str, beyond: Heads) -> Any:
+        """Return the page of `node` behind `place`.
+
+        Of a home of an earlier version, which names none: what lies neither below what is held here nor below
+        `beyond`.
+        """
+        if place:
+            return await self._ask(node, self._begun, place)
         heads = self._held.heads()
         for author, ends in beyond.items():
             heads[author] = [*heads.get(author, ()), *ends]
-        wanted = {"heads": heads, "limit": _PAGE, "bodies": self._held.some_bare(), "packs": True}
+        return await self._ask(node, heads)
+
+    async def _ask(self, node: str, heads: Heads, after: str = "") -> Any:
+        """Return the page of `node` for a home with `heads`, behind the place `after`."""
+        wanted = {"heads": heads, "limit": _PAGE, "bodies": self._held.some_bare()}
+        wanted |= {"packs": True, "compact": True, "after": after}
         body = {"params": {"topic": self._topic}, "input": wanted}
         return (await self._bus.call(SYNC, body, node=node, timeout_seconds=_ASK_SECONDS)).output
 
@@ -372,12 +395,3 @@ class TopicLog:
             self._topic,
             self._held.chains.forks[author][0],
         )
-
-
-def _events_in(page: Any) -> list[LogEvent]:
-    """Return the events of a page, with their hashes; called in another thread."""
-    packed = page.get("packed")
-    events = packed_events.unpack(packed) if packed else signed_document.readable(page["events"], LogEvent)
-    for event in events:
-        _ = event.entry.hash  # kept in the entry, so that the loop need not compute it
-    return events

@@ -10,12 +10,13 @@ See: docs/protocol/log.md#chains, docs/decisions/0211.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hearthnet.core.errors import HearthNetError
-from hearthnet.trust.eventlog.chain_ends import Heads, read_head
+from hearthnet.trust.eventlog.chain_ends import Heads, Place, read_head
 from hearthnet.trust.eventlog.entries import LogEntry
 
 MAX_DAY_BYTES: Final = 4_000_000
@@ -132,13 +133,18 @@ class Chains:
         return any(read_head(text)[1] not in self._links for texts in heads.values() for text in texts)
 
     def missing(
-        self, heads: Mapping[str, Sequence[str]], is_told: Callable[[str], bool], limit: int
+        self,
+        heads: Mapping[str, Sequence[str]],
+        is_told: Callable[[str], bool],
+        limit: int,
+        after: Place | None = None,
     ) -> tuple[list[str], int]:
         """Return the hashes of the entries that a node with `heads` may lack, by time, and their number.
 
-        At most `limit` hashes are returned, the earliest ones. An author whose chain is longer there, with
-        ends unknown here, is left out: after its entries are fetched from that node, the next comparison
-        shows whether it lacks any held here.
+        At most `limit` hashes are returned, the earliest ones; with `after`, of those behind that place, at
+        which the page before ended that was asked for with the same `heads`. An author whose chain is longer
+        there, with ends unknown here, is left out: after its entries are fetched from that node, the next
+        comparison shows whether it lacks any held here.
 
         The work grows with the number of authors and with `limit`, not with that of the entries: a newcomer
         asks for one page after the other.
@@ -147,26 +153,28 @@ class Chains:
             HearthNetError: `bad_request` if `heads` are malformed.
         """
         found, total = list[str](), 0
-        # The next entry of each author: its time and sequence, a number, the hashes and its index in them.
-        ahead: list[tuple[int, int, int, list[str], int]] = []
-        for number, author in enumerate(filter(is_told, self._of)):
+        # The place of the next entry of each author, the author's hashes, and its index in them.
+        ahead: list[tuple[Place, list[str], int]] = []
+        for author in filter(is_told, self._of):
             hashes, index = self._lacking(author, [read_head(text) for text in heads.get(author, ())])
+            if after is not None:
+                index = bisect_right(hashes, after, lo=index, key=self._place)
             if index < len(hashes):
                 total += len(hashes) - index
-                ahead.append((*self._moment(hashes[index]), number, hashes, index))
+                ahead.append((self._place(hashes[index]), hashes, index))
         heapq.heapify(ahead)
         while ahead and len(found) < limit:
-            _, _, number, hashes, index = ahead[0]
+            _, hashes, index = ahead[0]
             found.append(hashes[index])
             if index + 1 < len(hashes):
-                heapq.heapreplace(ahead, (*self._moment(hashes[index + 1]), number, hashes, index + 1))
+                heapq.heapreplace(ahead, (self._place(hashes[index + 1]), hashes, index + 1))
             else:
                 heapq.heappop(ahead)
         return found, total
 
-    def _moment(self, hash_: str) -> tuple[int, int]:
+    def _place(self, hash_: str) -> Place:
         link = self._links[hash_]
-        return link.time, link.sequence
+        return link.time, link.sequence, hash_
 
     def _lacking(self, author: str, ends: Sequence[tuple[int, str]]) -> tuple[list[str], int]:
         """Return hashes of `author` by time, and the index of the first that a node with `ends` may lack."""
@@ -180,7 +188,7 @@ class Chains:
             return hashes, have
         below = self._below(author, known)
         found = [hash_ for hash_ in hashes if hash_ not in below]
-        found.sort(key=self._moment)
+        found.sort(key=self._place)
         return found, 0
 
     def _is_of(self, author: str, hash_: str) -> bool:

@@ -59,6 +59,11 @@ class LogEntry(signed_document.Signed, frozen=True, kw_only=True, forbid_unknown
         """`blake3:` and 64 hexadecimal digits over the canonical JSON, signature included."""
         return content_hash(self._canonical)
 
+    @property
+    def page_place(self) -> str:
+        """The place of the entry in the order of pages, `<time>:<sequence>:<hash>`."""
+        return f"{self.time}:{self.sequence}:{self.hash}"
+
     def signing_bytes(self) -> bytes:
         """Return the canonical JSON of the entry without its signature."""
         # Within texts quotes are escaped, and `size` follows: no other part of the entry reads like this.

@@ -158,14 +158,16 @@ class SyncParams(msgspec.Struct, frozen=True):
 class SyncInput(msgspec.Struct, frozen=True):
     """Input of `community.log.sync`.
 
-    It has the ends of the chains that the caller holds, how much it takes, entries that lack a body, and
-    whether it takes compressed events.
+    It has the ends of the chains that the caller holds, how much it takes, entries that lack a body,
+    whether it takes compressed events and of which form, and where the page before ended.
     """
 
     heads: dict[str, list[str]]
     limit: int
     bodies: tuple[str, ...] = ()
     packs: bool = False
+    compact: bool = False
+    after: str = ""
 
 
 class Hiding(NamedTuple):

@@ -145,7 +145,7 @@ class MarketService(Service):
     async def sync(self, call: Call[SyncParams, SyncInput]) -> Reply:
         """Return the events of the market that the caller lacks, a page of them."""
         wanted = call.input
-        given = (wanted.heads, wanted.limit, wanted.bodies, wanted.packs)
+        given = (wanted.heads, wanted.limit, wanted.bodies, wanted.packs, wanted.compact, wanted.after)
         return Reply(await self._topic.page(call.caller, *given))
 
     @capability("market.list@1.0")

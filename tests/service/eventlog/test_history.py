@@ -10,14 +10,17 @@ import pytest
 import pytest_asyncio
 
 from hearthnet.bus.session import keyring
+from hearthnet.bus.store import Store
 from hearthnet.core.config import CommunityConfig
 from hearthnet.core.home import Home
-from hearthnet.service.effects import jetstream_records
+from hearthnet.service.effects import direct_reads, jetstream_records
 from hearthnet.service.effects.event_log import EventLog, KeptText
-from hearthnet.service.eventlog import history_meter, topic_intake
+from hearthnet.service.effects.jetstream_records import Message
+from hearthnet.service.eventlog import history_meter, topic_intake, topic_log
 from hearthnet.service.eventlog.chain_store import ChainRecord, ChainStore
 from hearthnet.service.eventlog.history_meter import LINE_BYTES, HistoryMeter
 from hearthnet.service.eventlog.topic_chains import TopicChains
+from hearthnet.service.eventlog.topic_log import TopicLog
 from tests.helpers import large_community
 from tests.helpers.mesh import Mesh, start_mesh
 from tests.helpers.waiting import wait_for
@@ -136,9 +139,9 @@ async def test_a_home_that_is_still_writing_is_asked_again_soon(
 ) -> None:
     asked, page = list[int](), TopicChains.page
 
-    async def late(chains: TopicChains, heads: dict[str, list[str]], limit: int) -> Any:
+    async def late(chains: TopicChains, heads: dict[str, list[str]], limit: int, after: str) -> Any:
         asked.append(limit)
-        return ([], 1) if len(asked) == 1 else await page(chains, heads, limit)
+        return ([], 1) if len(asked) == 1 else await page(chains, heads, limit, after)
 
     async with stall(street, street.home) as owner:
         await post(owner.bus, "Ladder")
@@ -146,6 +149,64 @@ async def test_a_home_that_is_still_writing_is_asked_again_soon(
         async with stall(street, street.guest) as guest:
             await until_shown(guest, {"Ladder"})
     assert len(asked) > 1
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("COMMLOG-15")
+async def test_a_home_does_not_read_again_what_it_has_taken_in(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, newcomer, get = list[Message](), list[Store](), direct_reads._get
+
+    async def counting(store: Store, stream: str, *given: Any) -> list[Message]:
+        found = await get(store, stream, *given)
+        read.extend(found if store in newcomer and stream in ("MARKET", "CHAINS") else ())
+        return found
+
+    monkeypatch.setattr(direct_reads, "_get", counting)
+    async with await street.store() as store, stall(street, street.guest) as guest:
+        newcomer.append(guest.market._events._store)
+        community, author = guest.bus.peer.community, keyring.load_identity(street.home.device_key)
+        await large_community.fill(store, community, large_community.posts(community, [author], 60))
+        async with stall(street, street.home):
+
+            async def are_listed() -> bool:
+                listed = await guest.bus.call("market.list@1.0", {"params": {}, "input": {"limit": 50}})
+                return len(listed.output["posts"]) == 50 and listed.output["max_lamport"] == 60
+
+            await wait_for(are_listed, 20, "the posts")
+        await guest.market._topic._publisher._publish_some()
+    assert read == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.req("COMMLOG-16")
+@pytest.mark.parametrize("earlier", ["provider", "caller"])
+async def test_homes_of_an_earlier_version_exchange_pages(
+    street: Mesh, monkeypatch: pytest.MonkeyPatch, earlier: str
+) -> None:
+    """One knows neither places nor compact pages; page after page comes by heads."""
+    titles = {f"post {number}" for number in range(9)}
+    monkeypatch.setattr(topic_log, "_PAGE", 2)
+    page, forms = TopicLog.page, list[set[str]]()
+
+    async def as_before(
+        topic: TopicLog, caller: str, heads: Any, limit: int, bodies: Any, packs: bool, *later: Any
+    ) -> dict[str, Any]:
+        given = () if earlier == "provider" else (False, "")
+        output = await page(topic, caller, heads, limit, bodies, packs, *given)
+        output.pop("next")
+        forms.append({name for name in ("packed", "compact") if output.get(name)})
+        return output
+
+    monkeypatch.setattr(TopicLog, "page", as_before)
+    async with stall(street, street.home) as owner:
+        for title in titles:
+            await post(owner.bus, title)
+        async with stall(street, street.guest) as guest:
+            await until_shown(guest, titles)
+    assert len(forms) >= 5
+    assert all(form == {"packed"} for form in forms)
 
 
 def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:

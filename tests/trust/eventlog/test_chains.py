@@ -7,11 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hearthnet.core import ids
+from hearthnet.core.canonical_json import content_hash
 from hearthnet.core.errors import HearthNetError
 from hearthnet.trust import signed_document
-from hearthnet.trust.eventlog.chain_ends import read_head
+from hearthnet.trust.eventlog.chain_ends import read_head, read_place
 from hearthnet.trust.eventlog.chains import DAY_MS, MAX_BRANCHES, MAX_DAY_BYTES, Chains, Link
 from hearthnet.trust.eventlog.entries import (
     MAX_BODY_BYTES,
@@ -217,3 +221,49 @@ def test_the_next_page_is_found_without_walking_all_entries() -> None:
         return read.total()
 
     assert reads(800) <= reads(100) <= 40
+
+
+@pytest.mark.req("SCALE-13")
+@pytest.mark.parametrize("limit", [1, 3, 7])
+def test_pages_behind_a_place_are_all_that_is_missing(limit: int) -> None:
+    """Also of a fork, and of entries of one time; what was known at the beginning is in none."""
+    chains, authors = Chains(), [Identity(bytes(31) + bytes([number])) for number in range(4, 9)]
+    for number in range(5):
+        added(chains, authors[number], time=START)
+    known = chains.heads(everybody)
+    for number in range(40):
+        added(chains, authors[number % 5], time=START + number // 7)
+    fork = entry(chains, authors[0], place=(2, chains._of[authors[0].node_id][0], START), body='{"a":1}')
+    chains.add(fork)
+    everything, total = chains.missing(known, everybody, 100)
+    assert total == len(everything) == 41
+    found, after = list[str](), None
+    while page := chains.missing(known, everybody, limit, after):
+        assert page[1] == total - len(found)
+        if not page[0]:
+            break
+        found += page[0]
+        after = read_place(f"{chains._links[found[-1]].time}:{chains._links[found[-1]].sequence}:{found[-1]}")
+    assert found == everything
+
+
+@pytest.mark.req("SCALE-13")
+def test_a_malformed_place_is_refused() -> None:
+    hash_ = "blake3:" + "a" * 64
+    assert read_place(f"0:1:{hash_}") == (0, 1, hash_)
+    for text in ("", "1:1", f"1:0:{hash_}", f"-1:1:{hash_}", f"1:1:{hash_}0", f" 1:1:{hash_}"):
+        with pytest.raises(HearthNetError):
+            read_place(text)
+
+
+@pytest.mark.req("SCALE-12")
+@given(person=st.text(min_size=1, max_size=40), time=st.integers(0, 2**53 - 1))
+def test_an_entry_is_signed_and_hashed_over_its_canonical_json(person: str, time: int) -> None:
+    """In one encoding; texts may look like the member that is cut out of it."""
+    for name in (person, f'","signature":"{person}'):
+        made = entry(Chains(), person=name, time=time)
+        members = msgspec.to_builtins(made)
+        assert made.hash == content_hash(rfc8785.dumps(members))
+        del members["signature"]
+        assert made.signing_bytes() == rfc8785.dumps(members)
+        check_event(LogEvent(made), "market", COMMUNITY)
