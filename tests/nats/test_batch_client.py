@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -71,18 +72,15 @@ async def test_what_waits_for_a_server_that_dies_ends(mesh: Mesh, client: BatchC
         await client.append([("mk.unknown", b"")], EMPTY)
     assert no_stream.value.code == "partition"
     assert (await client.read("nobody.answers", {})).status == 503
-    async with await mesh.store() as store:
-        await store.link.client.subscribe("silent")
-        await store.link.client.flush()
-        lost = asyncio.create_task(client.read("silent", {}))
-        await client.flush_subscriptions()
-        mesh.server.kill()
-        with pytest.raises(HearthNetError) as gone:
-            await lost
-        assert gone.value.code == "partition"
-        await wait_for(lambda: not client.is_connected, what="the loss to be noticed")
-        with pytest.raises(HearthNetError):
-            await client.append(texts(2), EMPTY)
-        mesh.restart_server()
-        await client.connected()
-        assert (await client.read(READ, {"seq": 1, "batch": 9})).messages == []
+    mesh.server.process.send_signal(signal.SIGSTOP)
+    lost = asyncio.create_task(client.read(READ, {"seq": 1, "batch": 9}))
+    await wait_for(lambda: client._reads, what="the request")
+    mesh.server.kill()
+    with pytest.raises(HearthNetError) as gone:
+        await lost
+    assert gone.value.code == "partition"
+    with pytest.raises(HearthNetError):
+        await client.append(texts(2), EMPTY)
+    mesh.restart_server()
+    await client.connected()
+    assert (await client.read(READ, {"seq": 1, "batch": 9})).messages == []
